@@ -33,7 +33,7 @@ _MARKERS: Final = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 @frozen
-class LeftIn:
+class LocatedLeftover:
     """Something that you added and hardly meant to leave in. `line` counts from 1; `text` is the hash of the line."""
 
     kind: str
@@ -52,7 +52,7 @@ class OwnChanges:
     """What can be told of your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
 
     mark: str = ""
-    leftovers: tuple[LeftIn, ...] = ()
+    leftovers: tuple[LocatedLeftover, ...] = ()
     mentions: tuple[Mention, ...] = ()
     lines: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
@@ -70,9 +70,9 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     )
 
 
-def left_in(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LeftIn, ...]:
+def left_in(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LocatedLeftover, ...]:
     """The leftovers among the added lines of `patch`, conflict markers first, at most `MOST`."""
-    found: list[LeftIn] = []
+    found: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():
         if _OTHERS.search(path):
             continue
@@ -87,7 +87,7 @@ def left_in(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[L
             if kind == "breakpoint" and stops is not None and one.line not in stops:
                 continue  # it is said in a comment or a string
             if one.line not in quoted and (kind != MARKER or (marked and one.text.startswith(_MARKERS[0]))):
-                found.append(LeftIn(kind, path, one.line, mark(one.text.strip())))
+                found.append(LocatedLeftover(kind, path, one.line, mark(one.text.strip())))
     if any(one.kind in TODOS for one in found):
         new = _added_since(git, state, patch, since)
         found = [one for one in found if one.kind not in TODOS or (one.path, one.line) in new]

@@ -28,7 +28,7 @@ MOST_LINES: Final = 40_000
 """Bytes and lines that are looked at, of the patch and of all untracked files together."""
 LIMIT_SECONDS: Final = 5.0
 
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
+HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
 _NOT_WRITTEN = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
     re.I,
@@ -139,7 +139,7 @@ def _parsed(base: str, patch: str) -> Patch:
     for text in patch.split("\n", MOST_LINES)[:MOST_LINES]:
         if text.startswith("diff --git "):
             old, path, body = "", "", False
-        elif match := _HUNK.match(text):
+        elif match := HUNK.match(text):
             line, body, hunk = int(match[1]), True, hunk + 1
         elif not body:
             if text.startswith("rename from "):

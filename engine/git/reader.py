@@ -21,15 +21,17 @@ from typing import Final, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
+from engine.git.co_changes import CoChanges, Partner
 from engine.git.fixups import FIXUP, Fixups, read_fixups
-from engine.git.history import Rhythm, read_history, rhythm_of
-from engine.git.looks import NOTHING_OF_YOUR_OWN, Looks
-from engine.git.lost import LostLine, read_lost
+from engine.git.history import read_history
+from engine.git.inspection import NO_OWN_CHANGES, Inspection
+from engine.git.lost_commits import LostCommits, read_lost_commits
 from engine.git.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.git.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.quarantine import Quarantined, quarantined
 from engine.git.reflog import Stash, logs_stamp, read_reflog, read_stashes
+from engine.git.releases import ReleaseRhythm, release_rhythm
 from engine.git.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.git.status import (
     MOST_FILES,
@@ -40,7 +42,6 @@ from engine.git.status import (
     parts,
     read_status,
 )
-from engine.git.together import Habits, Partner
 from engine.git.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
@@ -79,7 +80,7 @@ class GitReader:
         self._lock = threading.Lock()
         self._history: dict[Path, tuple[str, GitState]] = {}
         self._answers: dict[Path, OrderedDict[tuple[str, ...], _Answer]] = {}
-        self._habits: dict[Path, tuple[str, Habits, Rhythm | None]] = {}
+        self._habits: dict[Path, tuple[str, CoChanges, ReleaseRhythm | None]] = {}
 
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
@@ -121,7 +122,7 @@ class GitReader:
             touches=_touches(repository.git_dir, status.files),
         )
 
-    def _habits_of(self, git: Git, workspace: Path, head: str, refs: bytes) -> tuple[Habits, Rhythm | None]:
+    def _habits_of(self, git: Git, workspace: Path, head: str, refs: bytes) -> tuple[CoChanges, ReleaseRhythm | None]:
         """What the history says of the project, read anew when HEAD or a tag moved."""
         tags = b"\n".join(line for line in refs.splitlines() if b" refs/tags/" in line)
         key = hashlib.sha256(head.encode() + tags).hexdigest()
@@ -133,12 +134,12 @@ class GitReader:
             except GitError as error:  # a clone without trees, or a history that takes too long: no habits are known
                 log.warning("%s: its history cannot be read: %s", workspace, error)
                 past = ()
-            known = key, Habits(past), rhythm_of(past)
+            known = key, CoChanges(past), release_rhythm(past)
             with self._lock:
                 self._habits[workspace] = known
         return known[1], known[2]
 
-    def _partner(self, workspace: Path, habits: Habits, status: Status, history: GitState) -> Partner | None:
+    def _partner(self, workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
         """The file that usually changes with what is uncommitted, or else with what this branch changed."""
         changed = frozenset(file.path for file in status.files) or frozenset(history.own_files)
         if status.more_files or not changed:
@@ -174,7 +175,7 @@ class GitReader:
 
         return self._once(workspace, ("files", old, new), ask)
 
-    def looks(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Looks:
+    def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
         """What else there is to see in a workspace of that state. `today`: when the operator's day began. Never raises:
         a look that fails is named in `unknown`, and not tried again for `RETRY_SECONDS` unless something changed."""
         unknown: dict[str, str] = {}
@@ -186,7 +187,7 @@ class GitReader:
                 unknown[name] = sanitise(error.message if isinstance(error, Refusal) else repr(error))
                 return nothing
 
-        return Looks(
+        return Inspection(
             unfinished=look("unfinished", lambda: self._operation(workspace, state), None),
             lost=look("lost", lambda: self._lost(workspace, state, now), ()),
             fixups=look("fixups", lambda: self._fixups(workspace, state), None),
@@ -194,7 +195,7 @@ class GitReader:
             merges=look("merges", lambda: self._merges(workspace, state), ()),
             collisions=look("collisions", lambda: self._collisions(workspace, state), ()),
             unpushed=look("unpushed", lambda: self._unpushed(workspace, state, now), NOTHING),
-            own=look("own", lambda: self._own(workspace, state, today), NOTHING_OF_YOUR_OWN),
+            own=look("own", lambda: self._own(workspace, state, today), NO_OWN_CHANGES),
             quarantined=look("quarantined", lambda: self._quarantined(workspace, state), ()),
             unknown=unknown,
         )
@@ -207,13 +208,13 @@ class GitReader:
         stamp = repr(operation_stamp(git.repository.git_dir))
         return self._latest(workspace, "operation", (state.refs, stamp), lambda: read_operation(git))
 
-    def _lost(self, workspace: Path, state: GitState, now: datetime) -> tuple[LostLine, ...]:
-        """Commits that no branch holds; see `read_lost`. None are looked for while something is unfinished."""
+    def _lost(self, workspace: Path, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
+        """Commits that no branch holds; see `read_lost_commits`. None are looked for while something is unfinished."""
         if not state.head or state.operation:
             return ()
         git = Git(workspace, timeout=LIMIT_SECONDS).pin()
         key = (state.refs, repr(logs_stamp(git)), f"{now:%F}")
-        return self._latest(workspace, "lost", key, lambda: read_lost(git, state, now))
+        return self._latest(workspace, "lost", key, lambda: read_lost_commits(git, state, now))
 
     def _fixups(self, workspace: Path, state: GitState) -> Fixups | None:
         """Fixup commits that are not pushed yet, with the commits they belong to; see `read_fixups`."""

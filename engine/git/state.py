@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from engine.frozen import frozen
-from engine.git.history import Rhythm
-from engine.git.together import Partner
+from engine.git.co_changes import Partner
+from engine.git.releases import ReleaseRhythm
 
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for so long is stale."""
@@ -112,7 +112,7 @@ class GitState:
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
     partner: Partner | None = None
-    release: Rhythm | None = None
+    release: ReleaseRhythm | None = None
 
     @property
     def clean(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import HINT, SECRET, Leftover, look, secret, secret_file
+from engine.git.patch import HUNK, unquoted
 from engine.git.state import FileState, GitState
 
 MOST_COMMITS: Final = 2_000
@@ -31,18 +32,6 @@ RECENT: Final = timedelta(days=7)
 """Where there is no remote and no other branch, commits as young as this can still be changed."""
 
 _TEXT = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--irreversible-delete")
-_ESCAPES = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"t": b"\t",
-    b"n": b"\n",
-    b"v": b"\v",
-    b"f": b"\f",
-    b"r": b"\r",
-    b'"': b'"',
-    b"\\": b"\\",
-}
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
 _HINT = re.compile(HINT.pattern.encode())
 _FILLED = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
 _UNWANTED: Final = (
@@ -85,7 +74,7 @@ class Added:
 
 
 @frozen
-class Found:
+class UnpushedProblem:
     """One thing that should not be there, without the text that it was found in. `line` is 0 for a whole file, `sha` ""
     for what is not committed. `gone`: a later commit took it out again, but it is still in the history. `size` in
     bytes, of large files alone."""
@@ -111,8 +100,8 @@ class Unpushed:
     commits: int = 0
     unread: int = 0
     shared: bool = True
-    found: tuple[Found, ...] = ()
-    uncommitted: tuple[Found, ...] = ()
+    found: tuple[UnpushedProblem, ...] = ()
+    uncommitted: tuple[UnpushedProblem, ...] = ()
 
 
 NOTHING: Final = Unpushed()
@@ -168,7 +157,7 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     return Unpushed(len(shas), len(shas) - len(read), span.shared, _sorted(found))
 
 
-def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[Found, ...]:
+def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
     """Secrets in the staged and changed tracked files, large and unwanted files in the index. Raises `GitError`."""
     if not head or not any(file.staged or file.modified for file in files):
         return ()
@@ -183,7 +172,7 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[F
         )  # fmt: skip
         for added in _suspicious(patch):
             if kind := secret(added.path, added.text, added.after):
-                found.append(Found(f"{SECRET}: {kind}", added.path, added.line))
+                found.append(UnpushedProblem(f"{SECRET}: {kind}", added.path, added.line))
     return _sorted({(one.kind, one.path, one.line): one for one in found}.values())
 
 
@@ -240,14 +229,16 @@ def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[s
     return read
 
 
-def _files(git: Git, entries: Iterable[_Entry], sizes: Mapping[str, int], base: str, head: str) -> list[Found]:
+def _files(
+    git: Git, entries: Iterable[_Entry], sizes: Mapping[str, int], base: str, head: str
+) -> list[UnpushedProblem]:
     """Files that do not belong there, one a path, unless `base` has the like at the same place already."""
-    found: dict[str, Found] = {}
+    found: dict[str, UnpushedProblem] = {}
     for entry in entries:
         size = sizes.get(entry.blob, 0)
         kind, path = _unwanted(entry, size)
         if kind and (path not in found or size > found[path].size):
-            found[path] = Found(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
+            found[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
     asked = [path for path in found if "\n" not in path]
     for path, there in zip(asked, _at(git, base, asked), strict=True):
         if there is not None and there * 2 >= found[path].size:
@@ -281,10 +272,10 @@ def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
     return ("large file", entry.path) if size > LARGE else ("", "")
 
 
-def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Found]:
+def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
     """Findings in the lines that commits add; what a later commit took out again is dropped unless it is a secret."""
     texts: dict[str, list[str]] = {}
-    found: dict[tuple[str, str, int], Found] = {}
+    found: dict[tuple[str, str, int], UnpushedProblem] = {}
     for added in added_lines(patch.decode(errors="surrogateescape")) if leftovers else _suspicious(patch):
         if leftovers:
             hits = look(added.path, added.text, added.after)
@@ -302,7 +293,7 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Found
     return list(found.values())
 
 
-def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
+def _sorted(found: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
     """Secrets before others, a line before a whole file; a file whose lines are told is not told once more."""
     every = list(found)
     told = {one.path for one in every if one.secret and one.line}
@@ -310,17 +301,17 @@ def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
     return tuple(sorted(found, key=lambda one: (not one.secret, not one.line, one.path, one.line))[:MOST_FOUND])
 
 
-def _placed(hit: Leftover, added: Added, now: list[str]) -> Found | None:
+def _placed(hit: Leftover, added: Added, now: list[str]) -> UnpushedProblem | None:
     """The finding with its line in the present file, when it is still there."""
     if added.line <= len(now) and now[added.line - 1] == added.text:
         line = added.line
     elif added.text in now:
         line = now.index(added.text) + 1
     elif hit.secret:
-        return Found(hit.kind, added.path, added.line, added.sha, gone=True)
+        return UnpushedProblem(hit.kind, added.path, added.line, added.sha, gone=True)
     else:
         return None
-    return Found(hit.kind, added.path, line, added.sha)
+    return UnpushedProblem(hit.kind, added.path, line, added.sha)
 
 
 def _lines(git: Git, head: str, path: str) -> list[str]:
@@ -353,22 +344,9 @@ def added_lines(patch: str) -> Iterator[Added]:
             path, body = "", False
         elif not body and text.startswith("+++ "):
             path = unquoted(text[4:].rstrip("\t"))
-        elif match := _HUNK.match(text):
+        elif match := HUNK.match(text):
             line, body = int(match[1]), True
         elif body and text.startswith("+"):
             after = lines[number + 1] if number + 1 < len(lines) else ""
             yield Added(sha, path, line, text[1:].rstrip("\r"), after[1:] if after.startswith("+") else "")
             line += 1
-
-
-def unquoted(name: str) -> str:
-    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
-    if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
-        return name
-
-    def plain(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
-
-    raw = name[1:-1].encode(errors="surrogateescape")
-    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")

@@ -17,8 +17,8 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.frozen import frozen
 from engine.git.calendars import Meeting, nearest
 from engine.git.github import GitHubState
+from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.lock_files import LockMismatch
-from engine.git.looks import NO_LOOKS, Looks
 from engine.git.state import FileState, GitState
 from engine.memory.validation_runs import PastRun
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
@@ -94,7 +94,7 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
-    looks: Looks = NO_LOOKS
+    inspection: Inspection = NOTHING_INSPECTED
     github: GitHubState | None = None
     runs: tuple[PastRun, ...] = ()
     parts: tuple[Part, ...] = ()

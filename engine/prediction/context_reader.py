@@ -19,8 +19,8 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.calendars import CalendarReader
 from engine.git.github import GitHub
+from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.lock_files import LockFileReader
-from engine.git.looks import NO_LOOKS
 from engine.git.reader import GitReader
 from engine.git.state import GitState, Touch
 from engine.git.status import is_byproduct
@@ -131,7 +131,7 @@ class ContextReader:
         sources, talks = self._sources, self._sources.talks
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
+        inspection = NOTHING_INSPECTED if git is None else self._git.inspect(folder, git, now, today)
         projects = every("tools", lambda: sources.projects.of(workspace))
         runs = every("runs", lambda: sources.runs.latest(workspace))
         tasks = every("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
@@ -156,7 +156,7 @@ class ContextReader:
         parts = every("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         nothing = frozenset[str]()
-        covered = fetch("tool", lambda: _covered(folder, projects) if looks.own.lines else nothing, nothing)
+        covered = fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -176,7 +176,7 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
-            looks=looks,
+            inspection=inspection,
             github=github,
             runs=runs,
             parts=parts,

@@ -315,7 +315,7 @@ class Predictions:
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._seen[context.workspace] = context
-            unknown = context.looks.unknown
+            unknown = context.inspection.unknown
             told = [*context.errors, *(f"{look}: {error}" for look, error in unknown.items())]
             failed: list[Exception] = []
             proposals = self._propose(context, failed)

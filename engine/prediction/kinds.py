@@ -113,7 +113,7 @@ SEEN_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "quarantined": ("hunt_flakes", "quarantine"),
     }
 )
-"""The kinds that each of `engine.git.looks` tells of: where that look fails, their cards stay."""
+"""The kinds that each field of `engine.git.inspection` is about: where that check fails, their cards stay."""
 
 
 def is_heartbeat(name: str) -> bool:

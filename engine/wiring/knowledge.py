@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.completions import MemoryModel
 from engine.frozen import frozen
-from engine.git.places import Projects, top_folder
+from engine.git.project_ids import ProjectIds, top_folder
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
@@ -65,7 +65,7 @@ def build(core: Engine, overrides: Overrides) -> None:
     )
     url = shared_database(overrides)
     shared_summaries = PostgresSummaries(url) if url else None
-    projects = Projects()
+    projects = ProjectIds()
     core.summaries = SummarySharing(
         core.database,
         core.memory.store,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.git.places import lost_files
+from engine.git.history import deleted_files
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
@@ -57,7 +57,7 @@ def build(core: Engine, overrides: Overrides) -> None:
         facts=core.ledger,
         decided=partial(_decided, core),
         store=PostgresStore(url) if url else None,
-        lost=lost_files,
+        lost=deleted_files,
     )
 
 

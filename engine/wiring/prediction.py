@@ -13,7 +13,7 @@ from engine.config.agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import ProjectsFound, projects
 from engine.git.github import GitHub
-from engine.git.places import top_folder
+from engine.git.project_ids import top_folder
 from engine.memory.meanings import Meanings
 from engine.memory.threads import Threads
 from engine.model import Assignment

@@ -83,7 +83,7 @@ def look(folder: Path) -> None:
     for project in projects(folder):
         mending(project, folder / project.path)
     reader, now = GitReader(), datetime.now(UTC)
-    assert reader.looks(folder, reader.read(folder), now, now).unknown == {}
+    assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
 
 
 @pytest.mark.parametrize("name", STAND_INS)

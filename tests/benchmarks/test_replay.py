@@ -35,8 +35,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.git import Git
-from engine.git.history import DAY, Change, Rhythm, is_release, read_history, rhythm_of
-from engine.git.together import LARGEST, LARGEST_ASKED, Habits
+from engine.git.co_changes import LARGEST, LARGEST_ASKED, CoChanges
+from engine.git.history import Change, read_history
+from engine.git.releases import DAY, ReleaseRhythm, is_release_tag, release_rhythm
 
 pytestmark = pytest.mark.benchmark
 
@@ -175,7 +176,7 @@ class Score:
 
 def replayed(history: Sequence[Change], git: Git) -> tuple[Score, Score]:
     """What ours and the rule's answers were worth in the second half."""
-    habits, rule = Habits(history), Rule()
+    habits, rule = CoChanges(history), Rule()
     ours, plain = Score(), Score()
     begin = sum(change.parents < 2 for change in history[: len(history) // 2])
     changes = [change for change in history if change.parents < 2]
@@ -192,7 +193,7 @@ def replayed(history: Sequence[Change], git: Git) -> tuple[Score, Score]:
             ours.whole(found.path if found else None)
             plain.whole(rule.missing(change.files))
         if at in samples:
-            then = Habits(read_history(git, f"{change.id}^"))
+            then = CoChanges(read_history(git, f"{change.id}^"))
             assert then.missing(change.files[1:]) == habits.missing(change.files[1:], at)
         rule.learn(change.files)
     return ours, plain
@@ -239,13 +240,13 @@ class Calls:
 def walked(history: Sequence[Change]) -> tuple[Calls, Calls, Calls, Calls]:
     """Release due and the plain rule, change log due and how often any commit is followed by a change of the log."""
     due, wait, log, base = Calls(), Calls(), Calls(), Calls()
-    releases = [(at, change.at) for at, change in enumerate(history) if any(map(is_release, change.tags))]
+    releases = [(at, change.at) for at, change in enumerate(history) if any(map(is_release_tag, change.tags))]
     logged = [any(map(CHANGE_LOG.search, change.files)) for change in history]
     clock = FakeClock(datetime.fromtimestamp(history[0].at, UTC))
     said: set[tuple[str, str]] = set()
     seen: set[str] = set()
     for at in range(len(history) // 2, len(history)):
-        found = rhythm_of(history[max(0, at - 2_999) : at + 1])
+        found = release_rhythm(history[max(0, at - 2_999) : at + 1])
         following = next((second for place, second in releases if place > at), None)
         if found is None or following is None:
             continue  # what came next is not known
@@ -256,7 +257,7 @@ def walked(history: Sequence[Change]) -> tuple[Calls, Calls, Calls, Calls]:
             seen.add(found.tag)
             due.times, wait.times = due.times + 1, wait.times + 1
         for name, calls, speaks in (
-            ("due", due, found.due(now)), ("wait", wait, found.days(now) >= found.usual_days),
+            ("due", due, found.is_due(now)), ("wait", wait, found.days(now) >= found.usual_days),
         ):  # fmt: skip
             if speaks and (name, found.tag) not in said:
                 said.add((name, found.tag))
@@ -270,9 +271,9 @@ def walked(history: Sequence[Change]) -> tuple[Calls, Calls, Calls, Calls]:
     return due, wait, log, base
 
 
-def _log_due(found: Rhythm, now: float) -> bool:
+def _log_due(found: ReleaseRhythm, now: float) -> bool:
     kept = [path for path in found.usual_files if CHANGE_LOG.search(path)]
-    return found.commits > 0 and found.due(now) and bool(kept) and found.files.isdisjoint(kept)
+    return found.commits > 0 and found.is_due(now) and bool(kept) and found.files.isdisjoint(kept)
 
 
 def test_releases(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) 
 def test_only_the_newest(repository: Repository) -> None:
     for number in range(4):
         repository.commit(f"{number}", {"a.py": f"{number}\n"}, at=DAY.format(number + 1))
-    assert [change.subject for change in read_history(Git(repository.path), most=2)] == ["2", "3"]
+    assert [change.subject for change in read_history(Git(repository.path), limit=2)] == ["2", "3"]
     assert [change.subject for change in read_history(Git(repository.path), "HEAD~2")] == ["0", "1"]
 
 

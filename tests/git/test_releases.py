@@ -6,7 +6,8 @@ from math import inf
 
 import pytest
 
-from engine.git.history import DAY, Change, is_release, prepares_release, rhythm_of
+from engine.git.history import Change
+from engine.git.releases import DAY, is_release_tag, prepares_release, release_rhythm
 
 
 def weekly(releases: int, commits: int = 5, log: str = "") -> list[Change]:
@@ -32,12 +33,12 @@ def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> 
 
 @pytest.mark.parametrize("tag", ["v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1"])
 def test_tags_of_releases(tag: str) -> None:
-    assert is_release(tag)
+    assert is_release_tag(tag)
 
 
 @pytest.mark.parametrize("tag", ["v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3"])
 def test_tags_of_other_things(tag: str) -> None:
-    assert not is_release(tag)
+    assert not is_release_tag(tag)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_what_does_not(subject: str) -> None:
 
 
 def test_the_rhythm_of_the_last_releases() -> None:
-    found = rhythm_of(after(weekly(6), "one", "two"))
+    found = release_rhythm(after(weekly(6), "one", "two"))
     assert found is not None
     assert (found.tag, found.commits, found.usual_days, found.usual_commits) == ("v1.5.0", 2, 7.0, 5)
     assert found.files == {"new.py"}
@@ -71,54 +72,54 @@ def test_the_rhythm_of_the_last_releases() -> None:
 
 
 def test_due_when_both_the_wait_and_the_work_are_beyond_the_usual() -> None:
-    found = rhythm_of(after(weekly(6), *["work"] * 8))
+    found = release_rhythm(after(weekly(6), *["work"] * 8))
     assert found is not None
-    assert not found.due(found.at + 10 * DAY)
-    assert found.due(found.at + 11 * DAY)
-    little = rhythm_of(after(weekly(6), *["work"] * 7))
+    assert not found.is_due(found.at + 10 * DAY)
+    assert found.is_due(found.at + 11 * DAY)
+    little = release_rhythm(after(weekly(6), *["work"] * 7))
     assert little is not None
-    assert not little.due(little.at + 365 * DAY)
+    assert not little.is_due(little.at + 365 * DAY)
 
 
 def test_due_when_prepared_and_no_longer_when_released() -> None:
-    prepared = rhythm_of(after(weekly(6), "Bump version to 1.6.0"))
+    prepared = release_rhythm(after(weekly(6), "Bump version to 1.6.0"))
     assert prepared is not None
     assert prepared.preparing == "Bump version to 1.6.0"
-    assert prepared.due(prepared.at)
-    released = rhythm_of(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    assert prepared.is_due(prepared.at)
+    released = release_rhythm(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
     assert released is not None
     assert (released.tag, released.preparing) == ("v1.6.0", "")
 
 
 def test_what_prepared_a_release_that_is_out_prepares_nothing() -> None:
     """A merge brings it after the tag."""
-    found = rhythm_of(after(weekly(6), "Release version 1.5.0"))
+    found = release_rhythm(after(weekly(6), "Release version 1.5.0"))
     assert found is not None
     assert found.preparing == ""
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
-    assert rhythm_of([]) is None
-    found = rhythm_of(after(weekly(2), "one"))
+    assert release_rhythm([]) is None
+    found = release_rhythm(after(weekly(2), "one"))
     assert found is not None
     assert found.usual_days == inf
-    assert not found.due(found.at + 1000 * DAY)
-    prepared = rhythm_of(after(weekly(2), "Release 1.2.0"))
+    assert not found.is_due(found.at + 1000 * DAY)
+    prepared = release_rhythm(after(weekly(2), "Release 1.2.0"))
     assert prepared is not None
-    assert prepared.due(prepared.at)
+    assert prepared.is_due(prepared.at)
 
 
 def test_the_files_that_a_release_usually_comes_with() -> None:
-    kept = rhythm_of(weekly(6, log="CHANGELOG.md"))
+    kept = release_rhythm(weekly(6, log="CHANGELOG.md"))
     assert kept is not None
     assert "CHANGELOG.md" in kept.usual_files
-    given_up = rhythm_of([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
+    given_up = release_rhythm([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
     assert given_up is not None
     assert "CHANGELOG.md" not in given_up.usual_files
 
 
 def test_times_out_of_order_are_no_negative_wait() -> None:
-    found = rhythm_of(weekly(5)[::-1])
+    found = release_rhythm(weekly(5)[::-1])
     assert found is not None
     assert found.usual_days == 0
     assert found.days(0) == 0

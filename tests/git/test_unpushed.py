@@ -20,7 +20,7 @@ TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes th
 def look(repository: Repository, now: datetime | None = None) -> Unpushed:
     reader = GitReader()
     now = now or datetime.now(UTC)
-    return reader.looks(repository.path, reader.read(repository.path), now, now).unpushed
+    return reader.inspect(repository.path, reader.read(repository.path), now, now).unpushed
 
 
 def found(known: Unpushed) -> list[tuple[str, int]]:
@@ -110,9 +110,9 @@ def test_the_second_look_asks_git_nothing(repository: Repository) -> None:
     repository.write("config.py", f"KEY = '{TOKEN}'\nx = 1\n")
     reader, now = GitReader(), datetime.now(UTC)
     state = reader.read(repository.path)
-    first = reader.looks(repository.path, state, now, now).unpushed
+    first = reader.inspect(repository.path, state, now, now).unpushed
     (repository.path / ".git").rename(repository.path / "gone")
-    assert reader.looks(repository.path, state, now, now).unpushed == first
+    assert reader.inspect(repository.path, state, now, now).unpushed == first
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from engine.events import (
     SessionEnded,
     ValidationFailed,
 )
-from engine.git.places import lost_files
+from engine.git.history import deleted_files
 from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
 from engine.model import LeaderDecision, Pattern
 from engine.model.work import judged
@@ -284,7 +284,7 @@ def test_guidance_that_names_files_that_are_gone_is_stale(tmp_path: Path, databa
     shop = Repository(tmp_path / "shop")
     shop.write("tests/test_cart.py", "def test_0(): pass\n")
     shop.commit("a test")
-    world = make_world(tmp_path, database, clock, lost=lost_files)
+    world = make_world(tmp_path, database, clock, lost=deleted_files)
     work = Work(world)
     world.wisdom.offer(learning(1, text="In shop run tests/test_cart.py::test_0 and docs/never.py before handing over"))
     world.wisdom.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.git.looks import Looks
+from engine.git.inspection import Inspection
 from engine.model import Tier
 from engine.prediction.kinds import (
     BLOCKED_TASK,
@@ -54,5 +54,5 @@ def test_a_name_that_is_none_of_the_table() -> None:
 
 def test_each_look_names_the_kinds_that_it_tells_of() -> None:
     """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
-    assert {field.name for field in fields(Looks)} - {"unknown"} == set(SEEN_BY)
+    assert {field.name for field in fields(Inspection)} - {"unknown"} == set(SEEN_BY)
     assert {kind for kinds in SEEN_BY.values() for kind in kinds} <= set(KINDS)

@@ -29,7 +29,7 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
     git = context.git
-    merge = next((item for item in context.looks.merges if usable(item.source)), None)
+    merge = next((item for item in context.inspection.merges if usable(item.source)), None)
     if git is None or merge is None or not usable(git.branch):
         return None
     here, there = plain(git.branch, 40), plain(merge.source, 40)
@@ -67,7 +67,7 @@ def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
     git = context.git
     found = [
         collision
-        for collision in context.looks.collisions
+        for collision in context.inspection.collisions
         if usable(collision.one.name) and usable(collision.other.name)
     ]
     if git is None or not found or not usable(git.base):
@@ -128,9 +128,9 @@ def report_branches(context: WorkspaceContext) -> Offer | None:
 @template
 def lost_commits(context: WorkspaceContext) -> Offer | None:
     """Commits that no branch, remote branch or tag holds; all of them are kept at once."""
-    if not context.looks.lost:
+    if not context.inspection.lost:
         return None
-    first, number = context.looks.lost[0], sum(line.number for line in context.looks.lost)
+    first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
     subject = plain(first.subject, 60)
     if first.here:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
@@ -144,8 +144,8 @@ def lost_commits(context: WorkspaceContext) -> Offer | None:
         f"Make a branch for {count(number, 'commit')} that no branch holds",
         why,
         subject=first.tip[:10],
-        facts={"tips": sorted(line.tip for line in context.looks.lost)},
-        parameters={"commits": [line.tip for line in context.looks.lost]},
+        facts={"tips": sorted(line.tip for line in context.inspection.lost)},
+        parameters={"commits": [line.tip for line in context.inspection.lost]},
         evidence_at=min(first.left_at, context.now),
         about=subject,
     )
@@ -154,7 +154,7 @@ def lost_commits(context: WorkspaceContext) -> Offer | None:
 @template
 def autosquash(context: WorkspaceContext) -> Offer | None:
     """Fixup commits beside what they mend, neither pushed yet."""
-    git, fixups = context.seen, context.looks.fixups
+    git, fixups = context.seen, context.inspection.fixups
     if fixups is None:
         return None
     number = len(fixups.subjects)
@@ -179,7 +179,7 @@ MOST_STASHES = 10  # stashes that one card is about, the oldest
 @template
 def old_stash(context: WorkspaceContext) -> Offer | None:
     """Stashes older than two weeks; all of them in one card."""
-    old = [stash for stash in context.looks.stashes if context.now - stash.at > OLD_STASH][-MOST_STASHES:]
+    old = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MOST_STASHES:]
     if context.git is None or not old:
         return None
     oldest = old[-1]
@@ -205,7 +205,7 @@ _CALLED = {CONFLICT: "merge of files", "am": "git am"}
 @template
 def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
-    git, operation = context.seen, context.looks.unfinished
+    git, operation = context.seen, context.inspection.unfinished
     if operation is None:
         return None
     called = _CALLED.get(operation.name, operation.name)

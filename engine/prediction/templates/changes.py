@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from engine.git.leftovers import SECRET
 from engine.git.mentions import Mention
-from engine.git.own_changes import MARKER, TODOS, LeftIn
+from engine.git.own_changes import MARKER, TODOS, LocatedLeftover
 from engine.git.state import GitState
-from engine.git.unpushed import Found, span_of
+from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.text import count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
@@ -41,7 +41,7 @@ _SAYS = {
 @template
 def leftovers(context: WorkspaceContext) -> Offer | None:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
-    git, found = context.seen, context.looks.own.leftovers
+    git, found = context.seen, context.inspection.own.leftovers
     if not found:
         return None
     marked = [entry for entry in found if entry.kind == MARKER]
@@ -63,12 +63,12 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
     )
 
 
-def _subject(found: Sequence[LeftIn]) -> str:
+def _subject(found: Sequence[LocatedLeftover]) -> str:
     """What is in which files: a breakpoint is something else than the TODO that you keep."""
     return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in found))[:5])
 
 
-def _lines_of(found: Sequence[LeftIn]) -> dict[str, list[str]]:
+def _lines_of(found: Sequence[LocatedLeftover]) -> dict[str, list[str]]:
     """What is found, without the numbers of the lines: those change with every line above."""
     return {"found": sorted(f"{item.kind} {item.path} {item.text}" for item in found)}
 
@@ -84,7 +84,7 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
     git = context.git
     found = [
         leftover
-        for leftover in context.looks.own.leftovers
+        for leftover in context.inspection.own.leftovers
         if leftover.kind != MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
     shown = last_of(context, "look_for_leftovers")
@@ -107,7 +107,7 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
 @template
 def stale_docs(context: WorkspaceContext) -> Offer | None:
     """Documentation names what your changes renamed or removed, and what is nowhere any more."""
-    found = context.looks.own.mentions
+    found = context.inspection.own.mentions
     if not found:
         return None
     names = list(dict.fromkeys(plain(item.old, 60) for item in found))
@@ -129,7 +129,7 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
 def update_docs(context: WorkspaceContext) -> Offer | None:
     """The stale documentation was shown; what was evidently renamed can be put right."""
     git, shown = context.git, last_of(context, "look_at_mentions")
-    found = [mention for mention in context.looks.own.mentions if mention.new]
+    found = [mention for mention in context.inspection.own.mentions if mention.new]
     paths = usable_names(item.path for item in found)
     newest = _newest(context)
     if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
@@ -157,17 +157,17 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Offer | None:
     if tool is None or part.project.path not in context.covered or not part.here or part.changed:
         return None
     last = part.here[0]
-    paths = usable_names(path for path, _ in context.looks.own.lines if is_source(path) and part.holds(path))
+    paths = usable_names(path for path, _ in context.inspection.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MOST_PATHS or not last.check.green:
         return None
     whole = next((run for run in part.runs if run.full), None)
-    number = sum(len(lines) for path, lines in context.looks.own.lines if path in paths)
+    number = sum(len(lines) for path, lines in context.inspection.own.lines if path in paths)
     return Offer(
         f"Find the changed lines of {listing(paths)} that no test runs",
         f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
         f"{count(number, 'changed line')} yet.",
         subject=branch_of(git),
-        facts={"mark": context.looks.own.mark},
+        facts={"mark": context.inspection.own.mark},
         parameters={
             "paths": paths,
             "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
@@ -288,7 +288,7 @@ def large_file(context: WorkspaceContext) -> list[Proposal]:
 
 
 def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
-    git, known = context.seen, context.looks.unpushed
+    git, known = context.seen, context.inspection.unpushed
     if not git.head:
         return []
     committed = [entry for entry in known.found if entry.secret is secrets]
@@ -303,7 +303,7 @@ def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> l
     return offers
 
 
-def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier: Tier, step: str) -> Proposal:
+def _warning(context: WorkspaceContext, kind: str, found: Sequence[UnpushedProblem], tier: Tier, step: str) -> Proposal:
     git = context.git
     assert git is not None
     first, paths = found[0], sorted({entry.path for entry in found})
@@ -313,8 +313,8 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
-        whom = "no remote has" if context.looks.unpushed.shared else "you can still change"
-        reasoning = f"It came in with {subject}, which {whom}" + (" yet" if context.looks.unpushed.shared else "")
+        whom = "no remote has" if context.inspection.unpushed.shared else "you can still change"
+        reasoning = f"It came in with {subject}, which {whom}" + (" yet" if context.inspection.unpushed.shared else "")
         reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."
@@ -331,13 +331,13 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
     return proposed(context, kind, offer)
 
 
-def _found_subject(finding: Found) -> str:
+def _found_subject(finding: UnpushedProblem) -> str:
     """Another secret in the same file is something else."""
     path = plain(finding.path, 200)
     return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.secret else path
 
 
-def _said(finding: Found) -> str:
+def _said(finding: UnpushedProblem) -> str:
     """What is where: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
     where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
     if finding.secret:

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from math import isfinite
 
 from engine.git.calendars import nearest
-from engine.git.history import Rhythm
+from engine.git.co_changes import is_group
+from engine.git.releases import ReleaseRhythm
 from engine.git.state import Commit, GitState
 from engine.git.status import is_byproduct
-from engine.git.together import is_group
 from engine.model import PartOfDay, Proposal
 from engine.model.text import count, listing, mark, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, result_words
@@ -57,7 +57,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
     """Without a remote the commits of the base branch wait for nobody."""
     if git.has_remote:
         number, where = (
-            context.looks.unpushed.commits,
+            context.inspection.unpushed.commits,
             f"not pushed to {plain(git.upstream, 30)}" if git.upstream else "",
         )
     else:
@@ -281,30 +281,30 @@ def _change_log(context: WorkspaceContext) -> str:
     return next((part.project.changelog for part in context.parts if not part.project.path), "")
 
 
-def _log_lacks_it(context: WorkspaceContext, found: Rhythm) -> bool:
+def _log_lacks_it(context: WorkspaceContext, found: ReleaseRhythm) -> bool:
     """Whether the project keeps a change log that did not change since the last release."""
     log = _change_log(context)
     return log in found.usual_files and log not in found.files
 
 
-def _due(context: WorkspaceContext) -> Rhythm | None:
+def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
     """The rhythm of a project whose release is due; None when it is not, or nothing would be in it."""
     git = context.seen
     if not git.head or git.release is None:
         return None
     found = git.release
-    if not found.commits or not usable(found.tag) or not found.due(context.now.timestamp()):
+    if not found.commits or not usable(found.tag) or not found.is_due(context.now.timestamp()):
         return None
     idle = not git.recent or context.now - git.recent[0].at > STILL_WORKED_ON
     return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else found
 
 
-def _began(context: WorkspaceContext, found: Rhythm) -> datetime | None:
+def _began(context: WorkspaceContext, found: ReleaseRhythm) -> datetime | None:
     """When the oldest of the commits that wait was made, as far back as is known."""
     return oldest(commit.at for commit in context.seen.recent[: found.commits])
 
 
-def _why(found: Rhythm, now: datetime) -> str:
+def _why(found: ReleaseRhythm, now: datetime) -> str:
     if found.preparing:
         return f"“{plain(found.preparing, 60)}” prepares a release, and no tag names it yet."
     assert isfinite(found.usual_days)  # without a rhythm only a preparation makes it due

@@ -475,7 +475,7 @@ def bare(test: str) -> str:
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
     found = [
-        (part.project.within(item.test), item.until) for item in context.looks.quarantined if part.holds(item.test)
+        (part.project.within(item.test), item.until) for item in context.inspection.quarantined if part.holds(item.test)
     ]
     return [(test, until) for test, until in found if test is not None]
 

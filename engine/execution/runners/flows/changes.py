@@ -16,7 +16,7 @@ from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
 from engine.git.status import is_byproduct, parts, read_status
-from engine.git.unpushed import MOST_COMMITS, Found, Span, Unpushed, read_commits, read_uncommitted
+from engine.git.unpushed import MOST_COMMITS, Span, Unpushed, UnpushedProblem, read_commits, read_uncommitted
 from engine.plain_files import read_plain
 
 # -- Look through what is about to be pushed for what should not be -----------------------------------------------
@@ -62,24 +62,24 @@ class ReviewUnpushed(Flow):
         return _told(known, found, self.broken)
 
 
-def finding_in_words(finding: Found) -> str:
+def finding_in_words(finding: UnpushedProblem) -> str:
     """One line on what was found, and where."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
     gone = "  (removed again by a later commit, but still in the history)" if finding.gone else ""
     return f"{place(finding)}  {finding.kind}{size_of(finding)}  {where}{gone}"
 
 
-def place(finding: Found) -> str:
+def place(finding: UnpushedProblem) -> str:
     """`config.py:12`, `data/dump.bin`."""
     return f"{clean(finding.path)}:{finding.line}" if finding.line else clean(finding.path)
 
 
-def size_of(finding: Found) -> str:
+def size_of(finding: UnpushedProblem) -> str:
     """`, 60 MB`, "" where the size does not matter."""
     return f", {finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB" if finding.size else ""
 
 
-def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
+def next_steps(found: list[UnpushedProblem], head: str, begin: str) -> list[str]:
     """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
     `git rebase -i` starts from."""
     bad = [finding for finding in found if finding.secret or not finding.line]
@@ -100,7 +100,7 @@ def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
     return steps
 
 
-def _begin(job: Job, span: Span, found: list[Found], upstream: str | None) -> str:
+def _begin(job: Job, span: Span, found: list[UnpushedProblem], upstream: str | None) -> str:
     """What a rebase that mends all of them starts from, as git takes it."""
     if upstream:
         return shlex.quote(clean(upstream))
@@ -110,7 +110,7 @@ def _begin(job: Job, span: Span, found: list[Found], upstream: str | None) -> st
     return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
 
 
-def _told(known: Unpushed, found: list[Found], broken: list[str]) -> FlowResult:
+def _told(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) -> FlowResult:
     facts = {
         "commits": known.commits,
         "findings": [

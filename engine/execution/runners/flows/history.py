@@ -23,9 +23,9 @@ from engine.execution.runners.flows.common import (
 )
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.co_changes import is_group
 from engine.git.leftovers import look
 from engine.git.merges import objects_aside
-from engine.git.together import is_group
 from engine.model import sanitise
 
 # -- Which branches are done or forgotten, and the commands that tidy them. Deletes nothing -----------------------

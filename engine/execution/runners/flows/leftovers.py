@@ -27,7 +27,7 @@ from engine.git.leftovers import look
 from engine.git.own_changes import (
     MARKER,
     TODOS,
-    LeftIn,
+    LocatedLeftover,
     OwnChanges,
     own_changes,
     read,
@@ -106,7 +106,7 @@ def _around(path: str, text: str, line: int) -> list[str]:
     return shown
 
 
-def _told(found: tuple[LeftIn, ...]) -> str:
+def _told(found: tuple[LocatedLeftover, ...]) -> str:
     kinds = Counter(finding.kind for finding in found)
     words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
     return f"{count(len(found), 'leftover')} ({words}): {listed([finding.place for finding in found], 3)}"

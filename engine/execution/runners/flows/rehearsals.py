@@ -33,7 +33,7 @@ from engine.execution.runners.flows.common import (
 from engine.execution.runners.flows.merges import unmerged
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git.leftovers import secret
-from engine.git.lost import held
+from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
 from engine.git.reflog import Stash, read_stashes
 from engine.model import CheckResult, sanitise
@@ -353,7 +353,7 @@ class KeepCommits(Flow):
         made: dict[str, int] = {}
         for revision in dict.fromkeys(self.commits):
             tip = resolve(job, revision)
-            if held(git, tip):
+            if is_reachable(git, tip):
                 job.say(f"A branch or tag has {commit(git, tip)} already")
                 continue
             kept = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()

@@ -40,7 +40,7 @@ _FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
 
 
 @frozen
-class LostLine:
+class LostCommits:
     """`number` commits that end in `tip` and are on no branch. `left_at`: when HEAD or a branch was last there;
     `here`: it is what is checked out, on a detached HEAD."""
 
@@ -61,7 +61,7 @@ class _Commit:
     subject: str
 
 
-def read_lost(git: Git, state: GitState, now: datetime) -> tuple[LostLine, ...]:
+def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
     """The lines of lost commits, that on a detached HEAD first, then the one left last; at most five.
     Raises `GitError`."""
     steps = _steps(git, now - REMEMBERED)
@@ -83,13 +83,13 @@ def read_lost(git: Git, state: GitState, now: datetime) -> tuple[LostLine, ...]:
             continue
         here = state.detached and tip == state.head
         number = sum(len(one.parents) < 2 for one in line)
-        lines.append(LostLine(tip, left[tip].subject, number, seen.get(tip, left[tip].at), here))
+        lines.append(LostCommits(tip, left[tip].subject, number, seen.get(tip, left[tip].at), here))
     lines.sort(key=lambda line: (line.here, line.left_at), reverse=True)
     gone = (line for line in lines[: 2 * MOST_LINES] if line.here or not _there(git, state, left, line))
     return tuple(itertools.islice(gone, MOST_LINES))
 
 
-def held(git: Git, commit: str) -> bool:
+def is_reachable(git: Git, commit: str) -> bool:
     """Whether a branch, remote branch or tag has the commit."""
     return not git.text("rev-list", "-n1", commit, "--not", "--branches", "--remotes", "--tags")
 
@@ -164,7 +164,7 @@ def _line(commits: dict[str, _Commit], tip: str) -> list[_Commit]:
 # -- is the work there all the same? ----------------------------------------------------------------------------------
 
 
-def _there(git: Git, state: GitState, commits: dict[str, _Commit], line: LostLine) -> bool:
+def _there(git: Git, state: GitState, commits: dict[str, _Commit], line: LostCommits) -> bool:
     """Whether what these commits did is in HEAD, on the base or in the files: merging them changes nothing, or most
     lines that they added are there."""
     onto = dict.fromkeys(tip for tip in (state.head, state.base_tip) if tip)

@@ -11,7 +11,7 @@ import pytest
 
 from engine.git import Git
 from engine.git.fixups import read_fixups
-from engine.git.lost import held, read_lost
+from engine.git.lost_commits import is_reachable, read_lost_commits
 from engine.git.merges import try_merge
 from engine.git.quarantine import Quarantined, quarantined
 from engine.git.reader import GitReader
@@ -86,14 +86,14 @@ def test_lost_commits_of_two_lines(repository: Repository) -> None:
         tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=ago(3)))
     repository.git("checkout", "-q", "main", at=ago(2))
     git, state = Git(repository.path), GitReader().read(repository.path)
-    found = read_lost(git, state, NOW)
+    found = read_lost_commits(git, state, NOW)
     assert {line.tip for line in found} == {*tips}
     assert {line.number for line in found} == {2}
-    assert not held(git, tips[0])
+    assert not is_reachable(git, tips[0])
     repository.git("tag", "kept", tips[0])
-    assert held(git, tips[0])
-    assert [line.tip for line in read_lost(git, state, NOW)] == [tips[1]]
-    assert read_lost(git, state, NOW + timedelta(days=31)) == ()
+    assert is_reachable(git, tips[0])
+    assert [line.tip for line in read_lost_commits(git, state, NOW)] == [tips[1]]
+    assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
 
 
 def test_fixups_up_to_the_first_commit(repository: Repository) -> None:
@@ -143,15 +143,17 @@ def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -
     lost.unlink()
     reader = GitReader()
     state = reader.read(repository.path)
-    looks = reader.looks(repository.path, state, NOW, NOW)
-    assert "own" in looks.unknown
-    assert (looks.own.leftovers, len(looks.stashes)) == ((), 1)
+    inspection = reader.inspect(repository.path, state, NOW, NOW)
+    assert "own" in inspection.unknown
+    assert (inspection.own.leftovers, len(inspection.stashes)) == ((), 1)
     lost.write_bytes(content)
-    assert reader.looks(repository.path, state, NOW, NOW).unknown == looks.unknown, "it is not tried again at once"
+    assert reader.inspect(repository.path, state, NOW, NOW).unknown == inspection.unknown, (
+        "it is not tried again at once"
+    )
     repository.write("a.py", "x = 1\nbreakpoint()\n")
-    looks = reader.looks(repository.path, reader.read(repository.path), NOW, NOW)
-    assert looks.unknown == {}
-    assert [leftover.place for leftover in looks.own.leftovers] == ["a.py:2"]
+    inspection = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
+    assert inspection.unknown == {}
+    assert [leftover.place for leftover in inspection.own.leftovers] == ["a.py:2"]
 
 
 @pytest.mark.long
@@ -164,7 +166,7 @@ def test_what_is_saved_often_drives_out_no_other_answer(
     assert reader.is_ancestor(repository.path, old, new)
     for number in range(12):
         repository.write("a.py", "x\n" * number)
-        reader.looks(repository.path, reader.read(repository.path), NOW, NOW)
+        reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
     (repository.path / ".git").rename(repository.path / "away")
     assert reader.is_ancestor(repository.path, old, new), "git is not there to be asked any more"
 

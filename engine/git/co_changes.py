@@ -31,7 +31,7 @@ LARGEST_ASKED: Final = 12
 """Of so many files at most it is asked what is missing: whoever changes more is not following a habit."""
 
 KNOWN: Final = 1_000
-"""So many commits back is looked. Half of `history.MOST_COMMITS` at most, so that the bar can be found, too."""
+"""So many commits back is looked. Half of `history.MAX_COMMITS` at most, so that the bar can be found, too."""
 
 HALF_LIFE: Final = 600
 """A commit counts half after so many others."""
@@ -82,7 +82,7 @@ class Partner:
     score: float
 
 
-class Habits:
+class CoChanges:
     """The commits of a project, ready to be asked. `before` in its methods is a position among its non-merge commits,
     oldest first: only those before it are known; by default all."""
 

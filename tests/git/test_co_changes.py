@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.git import together
+from engine.git import co_changes
+from engine.git.co_changes import CoChanges, Partner, is_group
 from engine.git.history import Change
-from engine.git.together import Habits, Partner, is_group
 
 
 def history(*commits: str) -> list[Change]:
@@ -23,59 +23,59 @@ OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
 PAIR = ("price.py,rules.toml", *OTHERS) * 12
 
 
-def told(habits: Habits, *files: str) -> str | None:
+def told(habits: CoChanges, *files: str) -> str | None:
     found = habits.missing(files)
     return found.path if found else None
 
 
 def test_the_partner_with_its_evidence() -> None:
-    found = Habits(history(*PAIR)).missing(["price.py"])
+    found = CoChanges(history(*PAIR)).missing(["price.py"])
     assert found is not None
     assert found == Partner("rules.toml", "price.py", 12, 12, found.score)
     assert 0.8 < found.score < 1.0
 
 
 def test_nothing_is_missing_when_both_changed() -> None:
-    assert told(Habits(history(*PAIR)), "price.py", "rules.toml") is None
+    assert told(CoChanges(history(*PAIR)), "price.py", "rules.toml") is None
 
 
 def test_a_tie_of_two_commits_is_none() -> None:
-    assert told(Habits(history(*OTHERS, *OTHERS, "a.py,b.py", *OTHERS, "a.py,b.py")), "a.py") is None
+    assert told(CoChanges(history(*OTHERS, *OTHERS, "a.py,b.py", *OTHERS, "a.py,b.py")), "a.py") is None
 
 
 def test_one_exception_does_not_untie_and_many_do() -> None:
-    assert told(Habits(history(*PAIR, "price.py")), "price.py") == "rules.toml"
-    assert told(Habits(history(*PAIR, *(["price.py"] * 12))), "price.py") is None
+    assert told(CoChanges(history(*PAIR, "price.py")), "price.py") == "rules.toml"
+    assert told(CoChanges(history(*PAIR, *(["price.py"] * 12))), "price.py") is None
 
 
 def test_what_changed_alone_as_often_is_no_partner() -> None:
-    assert told(Habits(history(*("price.py,rules.toml", "price.py") * 12)), "price.py") is None
+    assert told(CoChanges(history(*("price.py,rules.toml", "price.py") * 12)), "price.py") is None
 
 
 def test_sweeps_tie_nothing() -> None:
-    everything = ",".join(f"f{number}.py" for number in range(together.LARGEST + 1))
-    habits = Habits(history(*[everything] * 30))
+    everything = ",".join(f"f{number}.py" for number in range(co_changes.LARGEST + 1))
+    habits = CoChanges(history(*[everything] * 30))
     assert told(habits, "f1.py") is None
 
 
 def test_many_changed_files_are_not_asked_about() -> None:
-    habits = Habits(history(*PAIR))
-    assert told(habits, "price.py", *(f"new{number}.txt" for number in range(together.LARGEST_ASKED))) is None
+    habits = CoChanges(history(*PAIR))
+    assert told(habits, "price.py", *(f"new{number}.txt" for number in range(co_changes.LARGEST_ASKED))) is None
 
 
 def test_a_file_that_is_gone_is_not_missing_until_it_is_back() -> None:
-    assert told(Habits(history(*PAIR, "-rules.toml")), "price.py") is None
-    assert told(Habits(history(*PAIR, "-rules.toml", "price.py,rules.toml")), "price.py") == "rules.toml"
+    assert told(CoChanges(history(*PAIR, "-rules.toml")), "price.py") is None
+    assert told(CoChanges(history(*PAIR, "-rules.toml", "price.py,rules.toml")), "price.py") == "rules.toml"
 
 
 def test_merges_do_not_count() -> None:
     merges = [Change("m", 0, 2, "merge") for _ in range(50)]
-    assert told(Habits([*history(*PAIR), *merges]), "price.py") == "rules.toml"
+    assert told(CoChanges([*history(*PAIR), *merges]), "price.py") == "rules.toml"
 
 
 def test_files_of_a_folder_share_their_habits() -> None:
     pages = [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)]
-    found = Habits(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
+    found = CoChanges(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
     assert found is not None
     assert (found.path, found.because, found.together, found.of) == ("mkdocs.yml", "docs/*.md", 16, 16)
     assert is_group(found.because)
@@ -83,25 +83,25 @@ def test_files_of_a_folder_share_their_habits() -> None:
 
 
 def test_only_the_past_is_known() -> None:
-    habits = Habits(history(*PAIR))
+    habits = CoChanges(history(*PAIR))
     assert habits.missing(["price.py"], before=2) is None
-    whole = Habits(history(*PAIR[:40]))
+    whole = CoChanges(history(*PAIR[:40]))
     assert habits.missing(["price.py"], before=40) == whole.missing(["price.py"])
 
 
 def test_a_project_without_habits_has_a_higher_bar() -> None:
     """Where every third commit of a pair leaves its partner out, its own commits would often have been called
     incomplete."""
-    regular = Habits(history(*("a.py,b.py", "c.py,d.py", "e.py") * 60))
-    loose = Habits(history(*("a.py,b.py,x.py", "c.py,d.py", "a.py,b.py,x.py", "a.py,x.py", "e.py") * 60))
-    assert regular.bar() == together.LOWEST_BAR
-    assert loose.bar() > together.LOWEST_BAR
+    regular = CoChanges(history(*("a.py,b.py", "c.py,d.py", "e.py") * 60))
+    loose = CoChanges(history(*("a.py,b.py,x.py", "c.py,d.py", "a.py,b.py,x.py", "a.py,x.py", "e.py") * 60))
+    assert regular.bar() == co_changes.LOWEST_BAR
+    assert loose.bar() > co_changes.LOWEST_BAR
 
 
 def test_a_short_history_has_to_be_surer() -> None:
-    assert Habits(history(*PAIR)).bar() == together.UNPROVEN_BAR
+    assert CoChanges(history(*PAIR)).bar() == co_changes.UNPROVEN_BAR
 
 
 def test_nothing_is_asked_of_nothing() -> None:
-    assert Habits([]).missing(["a.py"]) is None
-    assert Habits(history(*PAIR)).missing([]) is None
+    assert CoChanges([]).missing(["a.py"]) is None
+    assert CoChanges(history(*PAIR)).missing([]) is None

@@ -1,5 +1,4 @@
-"""What was seen of one repository beside its state: each look is a subject of its own, and one that fails costs no
-other."""
+"""What an inspection of a repository shows beside its state: a field for each check. One that fails costs no other."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from dataclasses import field
 
 from engine.frozen import frozen
 from engine.git.fixups import Fixups
-from engine.git.lost import LostLine
+from engine.git.lost_commits import LostCommits
 from engine.git.merges import Collision, Merge
 from engine.git.operation import Operation
 from engine.git.own_changes import OwnChanges
@@ -16,24 +15,24 @@ from engine.git.quarantine import Quarantined
 from engine.git.reflog import Stash
 from engine.git.unpushed import NOTHING, Unpushed
 
-NOTHING_OF_YOUR_OWN = OwnChanges()
+NO_OWN_CHANGES = OwnChanges()
 
 
 @frozen
-class Looks:
-    """`unfinished`: the merge, rebase or the like that is not over. `unknown`: why a look failed, by its name: what it
-    would have seen is then neither there nor gone."""
+class Inspection:
+    """`unfinished`: the merge, rebase or the like that is not over. `unknown`: why a check failed, by the name of its
+    field: what it would have found neither exists nor is gone."""
 
     unfinished: Operation | None = None
-    lost: tuple[LostLine, ...] = ()
+    lost: tuple[LostCommits, ...] = ()
     fixups: Fixups | None = None
     stashes: tuple[Stash, ...] = ()
     merges: tuple[Merge, ...] = ()
     collisions: tuple[Collision, ...] = ()
     unpushed: Unpushed = NOTHING
-    own: OwnChanges = NOTHING_OF_YOUR_OWN
+    own: OwnChanges = NO_OWN_CHANGES
     quarantined: tuple[Quarantined, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 
-NO_LOOKS = Looks()
+NOTHING_INSPECTED = Inspection()
