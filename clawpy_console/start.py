@@ -21,27 +21,27 @@ def main() -> int:
         complete()
     argv = sys.argv[1:]
     try:
-        where, rest = split_options(argv)
+        common, rest = split_options(argv)
     except WrongUse:
         return _verb(argv)  # which says so
-    if rest[:1] == ["status"] and not (where.as_json or where.demo):
+    if rest[:1] == ["status"] and not (common.as_json or common.demo):
         from clawpy_console.cli.status_bar import answer
 
-        said = answer(where.home_name, rest)
-        if said is not None:
+        line = answer(common.home_name, rest)
+        if line is not None:
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="replace")
-            print(said)
+            print(line)
             return 0
-    if rest or where.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if rest or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _verb(argv)
     from functools import partial
 
     from clawpy_console.attach import client
 
-    where.locate()
+    common.locate()
     try:
-        return client.main(None if where.demo else where.home, where.workspace_names, partial(_serve, argv))
+        return client.main(None if common.demo else common.home, common.workspace_names, partial(_serve, argv))
     except KeyboardInterrupt:  # before the console had the terminal, or after
         print(file=sys.stderr)
         return 130

@@ -78,10 +78,10 @@ class Background:
                 if self._closed:
                     return
                 self._woken, self._asked, self._busy = False, False, True
-            again = self._step()
+            delay = self._step()
             with self._condition:
                 self._busy = False
-                self._woken = self._woken or again is not None
+                self._woken = self._woken or delay is not None
                 self._condition.notify_all()
-                if again:
-                    self._condition.wait_for(lambda: self._closed or (self._interruptible and self._asked), again)
+                if delay:
+                    self._condition.wait_for(lambda: self._closed or (self._interruptible and self._asked), delay)

@@ -223,18 +223,18 @@ class Engine:
     def workspaces(self) -> list[str]:
         """Top folders of the repositories that are looked after: those named at the start, then the settings' that
         are not off. One that is no repository any more is left out and named by `doctor`."""
-        found = dict.fromkeys(self._named)
+        roots = dict.fromkeys(self._named)
         for path, section in self.settings.current.workspaces.items():
             if section.autonomy is WorkspaceAutonomy.OFF:
-                found.pop(path, None)
+                roots.pop(path, None)
                 continue
-            if path in found:
+            if path in roots:
                 continue
             try:
-                found.setdefault(str(repository_root(Path(path).expanduser())))
+                roots.setdefault(str(repository_root(Path(path).expanduser())))
             except Refusal as refusal:
                 log.warning("workspace %s is left out: %s", path, refusal)
-        return list(found)
+        return list(roots)
 
     def look_after(self, folder: str) -> None:
         """Look after the repository of `folder` too, as if it had been named at the start. Nothing happens when it is
@@ -254,11 +254,11 @@ class Engine:
 
     def queue(self) -> list[Waiting]:
         """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""
-        known = views.acknowledged(self.database)
+        acknowledged = views.acknowledged(self.database)
         changes, sessions = self.changes.list(state=ChangeState.WAITING, limit=100), self.sessions.list(limit=20)
-        queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), known)
+        queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), acknowledged)
         services = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
-        queue += [views.checked(one, self.safety.check_prompt) for service in services for one in service.waiting()]
+        queue += [views.checked(entry, self.safety.check_prompt) for service in services for entry in service.waiting()]
         return views.in_order(queue)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:

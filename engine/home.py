@@ -81,13 +81,13 @@ class Home:
             sections = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
         except (OSError, ValueError, RecursionError):
             return []
-        found = []
+        folders = []
         for path, section in sections.items() if isinstance(sections, dict) else ():
             with contextlib.suppress(RuntimeError, ValueError):  # an unknown user's home, a NUL
                 folder = Path(path).expanduser()
                 if isinstance(section, dict) and section.get("autonomy") != "off" and folder.is_dir():
-                    found.append(str(folder))
-        return found
+                    folders.append(str(folder))
+        return folders
 
     def paths(self) -> dict[str, str]:
         """Every path by name, as `doctor --json` prints it under `paths`."""

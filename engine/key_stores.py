@@ -51,8 +51,8 @@ def system_keyring() -> KeyringBackend:
     for backend in getattr(chosen, "backends", None) or [chosen]:
         module = type(backend).__module__
         if not module.startswith(("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")):
-            found: KeyringBackend = backend
-            return found
+            usable: KeyringBackend = backend
+            return usable
     raise NoKeyring("this machine has no usable keyring")
 
 
@@ -64,8 +64,8 @@ def _may_have_keyring() -> bool:
     if os.environ.get("DBUS_SESSION_BUS_ADDRESS") or os.environ.get("PYTHON_KEYRING_BACKEND"):
         return True
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    places = (Path(f"/run/user/{os.getuid()}/bus"), config / "python_keyring" / "keyringrc.cfg")
-    return any(place.exists() for place in places) or any(
+    config_files = (Path(f"/run/user/{os.getuid()}/bus"), config / "python_keyring" / "keyringrc.cfg")
+    return any(file.exists() for file in config_files) or any(
         not point.value.startswith(("keyring.backends", "keyrings.alt"))
         for point in importlib.metadata.entry_points(group="keyring.backends")
     )
@@ -134,8 +134,8 @@ class Keyring:
             self._asking.start()
             self._asking.join(self._seconds)
             if not answers and not faults:
-                told = f"the keyring did not answer within {self._seconds:g} s"
-                raise NoKeyring(f"{told}; if a window asks for its password, enter it, then try again")
+                message = f"the keyring did not answer within {self._seconds:g} s"
+                raise NoKeyring(f"{message}; if a window asks for its password, enter it, then try again")
         if faults:
             raise NoKeyring(faults[0])
         return answers[0]
@@ -160,10 +160,10 @@ class KeyFile:
         """All values it holds, to be cut out of what is kept: also of a file that others may read, whose keys are used
         for nothing else. Read anew only when the file is another one or its mode is; none of a damaged one."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return ()
-        state = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
+        state = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
         if self._seen[0] != state:
             try:
                 self._seen = state, tuple(self._read(to_use=False).values())
@@ -201,8 +201,8 @@ class KeyFile:
         except Timeout:
             raise Refusal("unwritable_keys", f"another process is writing {self.path}", "try again") from None
         except OSError as error:
-            told = f"{self.path} cannot be written: {error.strerror or error}"
-            raise Refusal("unwritable_keys", told, "make the folder writable; nothing changed") from error
+            message = f"{self.path} cannot be written: {error.strerror or error}"
+            raise Refusal("unwritable_keys", message, "make the folder writable; nothing changed") from error
 
     def _write(self, values: dict[str, str]) -> None:
         write_json(self.path, values, mode=0o600)
@@ -213,17 +213,17 @@ class KeyFile:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            told = f"{self.path} cannot be read: {error.strerror or error}"
-            raise Refusal("damaged_keys", told, f"make yourself its owner: chmod 600 '{self.path}'") from error
+            message = f"{self.path} cannot be read: {error.strerror or error}"
+            raise Refusal("damaged_keys", message, f"make yourself its owner: chmod 600 '{self.path}'") from error
         try:
             # Asked of what was opened: the name may lead elsewhere a moment later.
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise Refusal("damaged_keys", f"{self.path} is not a file", "move it away and set the keys again")
-            if to_use and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
-                told = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o})"
+            if to_use and (status.st_mode & 0o077 or status.st_uid != os.geteuid()):
+                message = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(status.st_mode):04o})"
                 raise Refusal(
-                    "loose_keys", told, f"chmod 600 '{self.path}'; and replace the keys if others may have read them"
+                    "loose_keys", message, f"chmod 600 '{self.path}'; and replace the keys if others may have read them"
                 )
             raw = os.read(descriptor, LARGEST_FILE + 1)
         finally:
@@ -233,7 +233,7 @@ class KeyFile:
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-            told = f"{self.path} is not a list of keys"
+            message = f"{self.path} is not a list of keys"
             # `from None`, and no word of what stands there: it may be a key.
-            raise Refusal("damaged_keys", told, "move it away and set the keys again") from None
+            raise Refusal("damaged_keys", message, "move it away and set the keys again") from None
         return values

@@ -118,8 +118,8 @@ class Keys:
 
     def names(self) -> tuple[str, ...]:
         """Whose keys are in the environment or in the file. A keyring does not say what it holds: ask it by name."""
-        found = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]
-        return tuple(dict.fromkeys((*sorted(found), *self._file.names())))
+        names = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]
+        return tuple(dict.fromkeys((*sorted(names), *self._file.names())))
 
     def set(self, name: str, value: str, *, consent_file: bool = False) -> str:
         """Keep a key in the keyring, or with `consent_file` in the file; returns "keyring" or "file".
@@ -169,8 +169,8 @@ class Keys:
             return tuple(was)
         if self._environment.get(variable(name), "").strip():
             raise Refusal("in_environment", f"{variable(name)} in the environment sets it", f"unset {variable(name)}")
-        told = f"there is no key for {name}"
-        raise Refusal("no_key", f"{told} in the file; {fault}" if fault else told, "see `clawpy key list`")
+        message = f"there is no key for {name}"
+        raise Refusal("no_key", f"{message} in the file; {fault}" if fault else message, "see `clawpy key list`")
 
     def forget(self) -> None:
         """Ask the keyring anew from now on: something may have changed."""
@@ -194,8 +194,8 @@ class Keys:
         file, and what the environment holds, also under others' names (`GITHUB_TOKEN`): a session does not inherit it
         (SPEC 3.8), but may find the same in a `.env`. A keyring is not asked, which may need a person."""
         with self._telling:
-            told = [key.value for key in self._told]
-        return tuple(dict.fromkeys((*told, *self._file.values(), *self._inherited())))
+            disclosed = [key.value for key in self._told]
+        return tuple(dict.fromkeys((*disclosed, *self._file.values(), *self._inherited())))
 
     def _inherited(self) -> Iterator[str]:
         for name in list(self._environment):  # others may set variables meanwhile
@@ -212,10 +212,10 @@ class Keys:
     def _ask(self, name: str) -> _Answer:
         with self._lock:
             now = self._clock.monotonic()
-            known = self._answers.get(name)
-            if known is not None and now < known.until:
-                return known
-            unable = next((one for one in self._answers.values() if one.fault and now < one.until), None)
+            cached = self._answers.get(name)
+            if cached is not None and now < cached.until:
+                return cached
+            unable = next((answer for answer in self._answers.values() if answer.fault and now < answer.until), None)
             if unable is not None:
                 return unable
             try:

@@ -188,13 +188,13 @@ def held(home: Home) -> Refusal:
     """The refusal that says who holds `home`."""
     holder = read_holder(home)
     if holder is None:
-        who = "another engine that is starting"
+        holder_words = "another engine that is starting"
     else:
         engine = f"the {holder.kind} engine".replace("  ", " ")
-        who = f"{engine} with process id {holder.pid}, running since {_short(holder.since)}"
+        holder_words = f"{engine} with process id {holder.pid}, running since {_short(holder.since)}"
     return Refusal(
         "home_held",
-        f"{home.data} is held by {who}",
+        f"{home.data} is held by {holder_words}",
         "`clawpy` attaches to it, and verbs reach it: `clawpy --workspace DIR predict` checks another repository, and "
         "`clawpy config set 'workspaces.\"DIR\".autonomy' cards` lets it watch that repository too; or name another "
         "home with --home DIR",

@@ -26,7 +26,7 @@ def keep_log(home: Home) -> None:
         logger = logging.getLogger(name)
         if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
             continue
-        for handler in [one for one in logger.handlers if isinstance(one, RotatingFileHandler)]:
+        for handler in [old for old in logger.handlers if isinstance(old, RotatingFileHandler)]:
             logger.removeHandler(handler)
             handler.close()
         handler = _Log(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")

@@ -18,10 +18,10 @@ def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a regular file")
-        if found.st_size > most and not cut:
+        if status.st_size > most and not cut:
             raise ValueError(f"is larger than {most} bytes")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(most)

@@ -17,12 +17,12 @@ def search_path(*without: Path) -> str:
 @lru_cache(maxsize=64)
 def _search_path(path: str, without: tuple[Path, ...]) -> str:
     refused = [os.path.realpath(folder) for folder in without]
-    kept = [
+    folders = [
         folder
         for folder in path.split(os.pathsep)
-        if folder.startswith("/") and not any(Path(os.path.realpath(folder)).is_relative_to(one) for one in refused)
+        if folder.startswith("/") and not any(Path(os.path.realpath(folder)).is_relative_to(root) for root in refused)
     ]
-    return os.pathsep.join(kept)
+    return os.pathsep.join(folders)
 
 
 def find(program: str, *without: Path) -> str | None:

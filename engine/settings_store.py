@@ -189,13 +189,15 @@ class SettingsStore:
             settings = self._parse(text)
         except BadConfig as error:
             # The file was good before: what was given is at fault, and no line of the file.
-            said = dict.fromkeys(": ".join(filter(None, (problem.key, problem.message))) for problem in error.problems)
+            problems = dict.fromkeys(
+                ": ".join(filter(None, (problem.key, problem.message))) for problem in error.problems
+            )
             fix = "nothing was changed; give another value"
             if absent := [problem.key for problem in error.problems if problem.message.startswith("missing;")]:
                 section, _, name = absent[0].rpartition(".")
                 whole = f"clawpy config set {section} '{{{name} = …, …}}', or write it into {self.file}"
                 fix = f"nothing was changed; set the values that belong together in one command: {whole}"
-            raise Refusal("bad_config", "\n".join(said), fix) from error
+            raise Refusal("bad_config", "\n".join(problems), fix) from error
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self.file, text.encode())
@@ -224,12 +226,12 @@ class SettingsStore:
         if stamp == self._stamp:
             self._gone = False
             return
-        gone = stamp is None or stamp[1] == 0
-        if gone and not self._gone:
+        is_missing = stamp is None or stamp[1] == 0
+        if is_missing and not self._gone:
             # Some editors empty or remove a file before they write it: what holds back must not be let go meanwhile.
             self._gone = True
             return
-        self._gone = gone
+        self._gone = is_missing
         self._stamp = stamp
         try:
             settings = self._parse(self._read())

@@ -173,13 +173,13 @@ def waiting(
         )
         for change in changes
     ]
-    again: set[tuple[str, str]] = set()
+    repeated: set[tuple[str, str]] = set()
     for session in sessions:
         work, ended_at = (session.workspace, session.flow or session.prompt), session.ended_at
         interrupted = session.state is SessionState.INTERRUPTED and session.id not in acknowledged
-        if interrupted and ended_at is not None and now - ended_at < INTERRUPTED_FOR and work not in again:
+        if interrupted and ended_at is not None and now - ended_at < INTERRUPTED_FOR and work not in repeated:
             queue.append(Waiting("interrupted", session.id, f"interrupted: {session.prompt}", ended_at, session.id))
-        again.add(work)
+        repeated.add(work)
     return in_order(queue)
 
 
@@ -220,9 +220,9 @@ def acknowledge(database: Database, session_id: str) -> None:
 
     def work(tx: Transaction) -> None:
         since = tx.now - INTERRUPTED_FOR  # what is older waits no longer anyway
-        kept = state.get(tx.session, ACKNOWLEDGED, {})
-        known = {name: at for name, at in kept.items() if datetime.fromisoformat(at) > since}
-        state.put(tx, ACKNOWLEDGED, known | {session_id: tx.now.isoformat()})
+        entries = state.get(tx.session, ACKNOWLEDGED, {})
+        recent = {name: at for name, at in entries.items() if datetime.fromisoformat(at) > since}
+        state.put(tx, ACKNOWLEDGED, recent | {session_id: tx.now.isoformat()})
 
     database.write(work)
 

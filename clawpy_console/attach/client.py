@@ -65,7 +65,7 @@ class Messages:
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
         self._buffer += data
-        found = []
+        messages = []
         while len(self._buffer) >= HEAD.size:
             kind, length = HEAD.unpack_from(self._buffer)
             if length > MAX_MESSAGE_BYTES:
@@ -73,9 +73,9 @@ class Messages:
             end = HEAD.size + length
             if len(self._buffer) < end:
                 break
-            found.append((kind, bytes(self._buffer[HEAD.size : end])))
+            messages.append((kind, bytes(self._buffer[HEAD.size : end])))
             del self._buffer[:end]
-        return found
+        return messages
 
 
 PASSED_ON = (
@@ -122,18 +122,18 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
                 return serve(theirs)
             theirs.close()
         with connection:
-            told = Client(connection).run()
-        if told.get("again") and home and time.monotonic() < deadline:
+            outcome = Client(connection).run()
+        if outcome.get("again") and home and time.monotonic() < deadline:
             while _holds_unheard(home) and time.monotonic() < deadline:
                 time.sleep(0.05)
             continue
-        if told.get("again"):
-            told = {"code": 1, "text": _silent(home)}
-        elif "code" not in told:
-            told = {"code": 1, "text": _died(home, child)}
-        if told["text"]:
-            print(told["text"], file=sys.stderr)
-        return int(told["code"])
+        if outcome.get("again"):
+            outcome = {"code": 1, "text": _silent(home)}
+        elif "code" not in outcome:
+            outcome = {"code": 1, "text": _died(home, child)}
+        if outcome["text"]:
+            print(outcome["text"], file=sys.stderr)
+        return int(outcome["code"])
 
 
 class Refused(Exception):
@@ -383,11 +383,11 @@ def _silent(home: Home | None) -> str:
 
 def _died(home: Home | None, child: int) -> str:
     """What to say when the engine's process ended without a word."""
-    who = ""
+    process = ""
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        who = f" (process {child}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+        process = f" (process {child}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
     elif home:
-        who = f" (process {_note(home).get('pid', 'unknown')})"
+        process = f" (process {_note(home).get('pid', 'unknown')})"
     log = f" Log: {home.logs}" if home else ""
-    return f"The engine ended unexpectedly{who}. Start it again with `clawpy`.{log}"
+    return f"The engine ended unexpectedly{process}. Start it again with `clawpy`.{log}"

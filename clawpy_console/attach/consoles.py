@@ -177,13 +177,13 @@ class Consoles(Host):
         """The repositories of the folders that were named, else the one of the client's own; the demo has its own."""
         from engine.git import repository_root
 
-        found = []
+        repositories = []
         for folder in () if self._demo else hello.get("workspaces") or [hello["folder"]]:
             try:
-                found.append(str(repository_root(Path(folder))))
+                repositories.append(str(repository_root(Path(folder))))
             except Refusal:
                 continue  # a folder that is no repository: there is nothing to look after
-        return found
+        return repositories
 
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
         """The engine, which looks after `repositories` from now on; `app` hears of one that it may not."""

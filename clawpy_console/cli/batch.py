@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from clawpy_console.cli.options import Where, WrongUse
+from clawpy_console.cli.options import CommonOptions, WrongUse
 
 MAX_PIECE_BYTES = 1024 * 1024
 """A piece is at most so large, written as JSON: answers come out as they are made."""
@@ -24,18 +24,18 @@ def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: in
 
     What had to be left out is told on standard error, once. Raises `Refusal`: `no_file`, and what the engine refuses.
     """
-    good, told = True, set[str]()
+    all_answered, reported = True, set[str]()
     for piece in pieces(((number, line) for number, line in numbered(name) if line.strip()), most):
         for number, result in zip(piece, ask(list(piece.values()))["results"], strict=True):
             if "error" in result:
                 result["error"]["message"] = f"line {number}: {result['error']['message']}"
-                good = False
+                all_answered = False
             for words in result.get("leftOut", ()):
-                if words not in told:
-                    told.add(words)
+                if words not in reported:
+                    reported.add(words)
                     print(f"left out: {words}", file=sys.stderr)
             print(json.dumps(result, ensure_ascii=False), flush=True)
-    return good
+    return all_answered
 
 
 def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, str]]:
@@ -67,8 +67,8 @@ def numbered(name: str) -> Iterator[tuple[int, str]]:
         with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
             yield from enumerate(file, 1)
     except OSError as error:
-        told = f"{name} cannot be read: {error.strerror}"
-        raise engine.Refusal("no_file", told, "name a file of JSON lines") from error
+        message = f"{name} cannot be read: {error.strerror}"
+        raise engine.Refusal("no_file", message, "name a file of JSON lines") from error
 
 
 MAX_PIECE_LINES = 200
@@ -82,20 +82,20 @@ MAX_BAD_LINES = 1_000
 SETTLE_S = 2.0
 
 
-def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
+def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
     """Have the engine remember the file `name`, `-` for standard input; the document of the verb. Raises `Refusal`:
     `no_file`, and what the engine refuses. What was acknowledged before that stays remembered."""
     from rich.console import Console
 
-    began = time.monotonic()
-    found = {"remembered": 0, "known": 0, "badLines": 0}
+    started = time.monotonic()
+    counts = {"remembered": 0, "known": 0, "badLines": 0}
     bad: list[dict[str, Any]] = []
     source = "stdin" if name == "-" else Path(name).name[:200]
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
-    def tally(some: Iterable[dict[str, Any]]) -> None:
-        for item in some:
-            found["badLines"] += 1
+    def tally(bad_lines: Iterable[dict[str, Any]]) -> None:
+        for item in bad_lines:
+            counts["badLines"] += 1
             if len(bad) < MAX_BAD_LINES:
                 bad.append(item)
             print(f"line {item['line']}: {item['message']}", file=sys.stderr)
@@ -110,25 +110,25 @@ def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool)
 
     with (
         Console(stderr=True).status("Reading…") as progress,
-        engine.talk(where.home, workspaces=where.all(), opener=opener) as ask,
+        engine.talk(common.home, workspaces=common.all(), opener=opener) as ask,
     ):
         for piece in pieces(lines(), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
-            found["remembered"] += answer["remembered"]
-            found["known"] += answer["known"]
+            counts["remembered"] += answer["remembered"]
+            counts["known"] += answer["known"]
             tally(answer["bad"])
-            progress.update(f"{found['remembered'] + found['known']} remembered")
+            progress.update(f"{counts['remembered'] + counts['known']} remembered")
         while wait:
             answer = ask("remember", {"settle": SETTLE_S})
             if answer["settled"] or answer["trouble"] or (not answer["missing"] and answer["index"] == "degraded"):
                 break
             missing = answer["missing"]
             progress.update(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
-    return found | {
+    return counts | {
         "bad": bad,
         "missing": answer["missing"],
         "trouble": answer["trouble"],
-        "seconds": round(time.monotonic() - began, 3),
+        "seconds": round(time.monotonic() - started, 3),
     }
 
 
@@ -136,7 +136,7 @@ SECRET_BYTES = 8192
 """No key is longer."""
 
 
-def key(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+def key(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
     """Ask for a key and keep it; the document that says so. Raises `WrongUse` when it was given as an argument."""
     if options.never:
         raise WrongUse(
@@ -146,10 +146,10 @@ def key(options: argparse.Namespace, where: Where) -> dict[str, Any]:
         )
     from engine import keep_key
 
-    return keep_key(where.home, options.name, _typed("Key (not shown): "), in_file=options.store == "file")
+    return keep_key(common.home, options.name, _typed("Key (not shown): "), in_file=options.store == "file")
 
 
-def address(options: argparse.Namespace, where: Where, *, opener: Callable[..., Any]) -> dict[str, Any]:
+def address(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
     """Ask for the address of a surface of notifications, which may hold a secret, and keep it. Raises `WrongUse` when
     it was given as an argument."""
     if options.never:
@@ -160,10 +160,10 @@ def address(options: argparse.Namespace, where: Where, *, opener: Callable[..., 
     from engine import call, keep_address
 
     def write(setting: str, value: str) -> None:
-        call(where.home, "config", {"action": "set", "key": setting, "value": value}, opener=opener)
+        call(common.home, "config", {"action": "set", "key": setting, "value": value}, opener=opener)
 
-    given = _typed("Address (not shown): ")
-    return keep_address(where.home, options.surface, given, in_file=options.store == "file", write=write)
+    address_text = _typed("Address (not shown): ")
+    return keep_address(common.home, options.surface, address_text, in_file=options.store == "file", write=write)
 
 
 def _typed(question: str) -> str:

@@ -38,13 +38,13 @@ def script(shell: str) -> str:
 
 def answer() -> None:
     """Answer the shell that asks for completions, and exit."""
-    made = parser(os.environ.get("COMP_LINE", "").split())
-    _complete(made)
-    autocomplete(made, always_complete_options=False, default_completer=SuppressCompleter())
+    root = parser(os.environ.get("COMP_LINE", "").split())
+    _complete(root)
+    autocomplete(root, always_complete_options=False, default_completer=SuppressCompleter())
 
 
-def _complete(made: argparse.ArgumentParser) -> None:
-    for action in made._actions:
+def _complete(root: argparse.ArgumentParser) -> None:
+    for action in root._actions:
         if isinstance(action, argparse._SubParsersAction):
             for choice in action.choices.values():
                 _complete(choice)
@@ -69,17 +69,17 @@ def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -
     return _ids(names(home, kind), prefix)
 
 
-def _ids(known: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
     """The names that begin with `prefix`; of an id the word before the underscore may be left out."""
-    if any(name.startswith(prefix) for name in known):
-        return known
-    return {name.partition("_")[2]: title for name, title in known.items()}
+    if any(name.startswith(prefix) for name in titles_by_name):
+        return titles_by_name
+    return {name.partition("_")[2]: title for name, title in titles_by_name.items()}
 
 
 def _flow_or_parameter(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
     """A flow, or behind its name the parameters that it takes."""
     if not words:
         return {name: flow["title"] for name, flow in flows.items()}
-    named = flows.get(words[0], {"parameters": {}})
-    given = {word.partition("=")[0] for word in words[1:] if "=" in word}
-    return {f"{name}=": says for name, says in named["parameters"].items() if name not in given}
+    flow = flows.get(words[0], {"parameters": {}})
+    present = {word.partition("=")[0] for word in words[1:] if "=" in word}
+    return {f"{name}=": description for name, description in flow["parameters"].items() if name not in present}

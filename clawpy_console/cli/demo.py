@@ -219,21 +219,28 @@ LIGHT = Score(0.41, ("9 minutes of work: +0.06", "$0.35 spent on it: +0.10", "it
 ARRIVED = "Round a discount once, at the end: tests/test_discount.py saw a cent go missing when each line was rounded"
 
 
-def _found(number: int, text: str, about: str, *evidence: str, by: str = "backend_builder", sure: Score = CONFIRMED,
-           weight: Score = WEIGHTY) -> Learning:  # fmt: skip
-    return Learning(f"demo:{number}", text, about, by, "", sure, weight, evidence, trust=Trust.MEASURED)
+def _finding(
+    number: int,
+    text: str,
+    about: str,
+    *evidence: str,
+    by: str = "backend_builder",
+    confidence: Score = CONFIRMED,
+    weight: Score = WEIGHTY,
+) -> Learning:
+    return Learning(f"demo:{number}", text, about, by, "", confidence, weight, evidence, trust=Trust.MEASURED)
 
 
-SENT_UP = _found(1, ARRIVED, "tests discount", "failed at first, passed after 2 attempts")
+SENT_UP = _finding(1, ARRIVED, "tests discount", "failed at first, passed after 2 attempts")
 
 FOUND = (
-    _found(2, "Reserve stock before the payment, or two carts sell the last tea", "backend stock",
+    _finding(2, "Reserve stock before the payment, or two carts sell the last tea", "backend stock",
            "two orders for one tea in tests/test_stock.py"),
-    _found(3, "make test takes four seconds less with one process", "tests", "4.1 s instead of 8.3 s", weight=LIGHT),
-    _found(4, ARRIVED.replace("saw", "sees"), "tests"),
-    _found(5, "Readers stop at the second paragraph of the change log", "writing", "one look at the page views",
-           by="chronicler", sure=ONCE),
-    _found(6, "Gift wrapping needs its own price list", "pricing", "three shops compared", by="researcher"),
+    _finding(3, "make test takes four seconds less with one process", "tests", "4.1 s instead of 8.3 s", weight=LIGHT),
+    _finding(4, ARRIVED.replace("saw", "sees"), "tests"),
+    _finding(5, "Readers stop at the second paragraph of the change log", "writing", "one look at the page views",
+           by="chronicler", confidence=ONCE),
+    _finding(6, "Gift wrapping needs its own price list", "pricing", "three shops compared", by="researcher"),
 )  # fmt: skip
 
 

@@ -88,12 +88,12 @@ def run(
                 feed.drain()  # only its waking counts: what happened is read from the ledger
                 say.news()
                 show_once(engine.gateway.reveal(), engine.gateway.state().token)
-                left = POLL_S if until is None else min(POLL_S, until - time.monotonic())
-                if left <= 0:
+                timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
+                if timeout <= 0:
                     ending.end("the time set by --for is over", finish=True)
                     break
                 with suppress(queue.Empty):
-                    ending.wake.get(timeout=left)
+                    ending.wake.get(timeout=timeout)
             running = len(engine.sessions.running())
             how = f"; {running} running; they finish first" if running and ending.finish else ""
             api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway stops too"
@@ -114,27 +114,27 @@ def show_once(token: str, source: str) -> None:
     if not token:
         return
     lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
-    kept = source in ("keyring", "file", "environment")
+    is_stored = source in ("keyring", "file", "environment")
     screen = next((item for item in (sys.stdout, sys.stderr) if item.isatty()), None)
     if screen is not None:
-        then = (
+        explanation = (
             f"it is stored in the {source}; `clawpy token` shows it again"
-            if kept
+            if is_stored
             else f"it is valid for this run only; {lasts}"
         )
-        said = f"the token, shown once: {token}\n{then}"
-    elif kept:
-        said = f"created a token and stored it in the {source}; `clawpy token` shows it"
+        text = f"the token, shown once: {token}\n{explanation}"
+    elif is_stored:
+        text = f"created a token and stored it in the {source}; `clawpy token` shows it"
     else:
-        told = "created a token, but there is no keyring to store it in and no terminal to show it on"
-        said = f"{told}; {lasts}, and it is valid here within 15 s"
-    print(said, file=screen or sys.stderr, flush=True)
+        prefix = "created a token, but there is no keyring to store it in and no terminal to show it on"
+        text = f"{prefix}; {lasts}, and it is valid here within 15 s"
+    print(text, file=screen or sys.stderr, flush=True)
 
 
 def _ends_by() -> list[signal.Signals]:
     """Ctrl-C, SIGTERM and a closed terminal end us; what nohup ignores stays ignored."""
-    closed = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    return [signal.SIGINT, signal.SIGTERM, *closed]
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
 class _Sayer:

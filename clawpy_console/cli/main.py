@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
-from clawpy_console.cli.options import Where, WrongUse, split_options
+from clawpy_console.cli.options import CommonOptions, WrongUse, split_options
 from clawpy_console.signals import handled
 from engine import Home
 
@@ -74,46 +74,46 @@ def _drop(stream: TextIO) -> None:
 
 
 def _main(argv: list[str], terminal: socket.socket | None) -> int:
-    where, options = Where(), None
+    common, options = CommonOptions(), None
     try:
-        where, rest = split_options(argv)
+        common, rest = split_options(argv)
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
             rest.insert(1, "--")  # the command's own options are part of the command
         if rest:  # the console does not wait for the parser
             from clawpy_console.cli.verbs import parse
 
             options = parse(rest)
-        with _home_of(where):
-            return _console(where, terminal) if options is None else _verb(options, where)
+        with _home_of(common):
+            return _console(common, terminal) if options is None else _verb(options, common)
     except WrongUse as error:
         print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
         return WRONG_USE
     except engine.Refusal as error:
-        _tell(error, where)
+        _tell(error, common)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
     except BrokenPipeError:
         raise
     except Exception as error:
-        if not where.as_json:
+        if not common.as_json:
             raise
         # Whoever reads the document must hear of it too; the whole story is for the person behind.
         traceback.print_exc()
-        said = f"{type(error).__name__}: {error}"
-        _tell(engine.Refusal("internal", said, "this is a bug; standard error has the details"), where)
+        message = f"{type(error).__name__}: {error}"
+        _tell(engine.Refusal("internal", message, "this is a bug; standard error has the details"), common)
         return REFUSED
 
 
 @contextmanager
-def _home_of(where: Where) -> Iterator[None]:
-    if not where.demo:
-        where.locate()
+def _home_of(common: CommonOptions) -> Iterator[None]:
+    if not common.demo:
+        common.locate()
         yield
         return
     from clawpy_console.cli.demo import throw_away
 
     with _ending_in_order(), throw_away() as (home, workspace):
-        where.home_name, where.workspace_names = str(home), [str(workspace)]
-        where.locate()
+        common.home_name, common.workspace_names = str(home), [str(workspace)]
+        common.locate()
         print(f"demo: a made-up project and organisation in {home.parent}, deleted when you leave", file=sys.stderr)
         yield
 
@@ -131,16 +131,16 @@ def _end(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
-def _console(where: Where, terminal: socket.socket | None) -> int:
-    if where.as_json:
+def _console(common: CommonOptions, terminal: socket.socket | None) -> int:
+    if common.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
-    workspaces = where.all(needed=True)
+    workspaces = common.all(needed=True)
     if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.attach.consoles import serve
 
     with _ending_in_order():
-        return serve(where.home, workspaces, _open_demo if where.demo else open_engine, terminal, demo=where.demo)
+        return serve(common.home, workspaces, _open_demo if common.demo else open_engine, terminal, demo=common.demo)
 
 
 def open_engine(home: Home, **options: Any) -> Engine:
@@ -158,8 +158,8 @@ def _open_demo(home: Home, **options: Any) -> Engine:
     return opened
 
 
-def _tell(error: Refusal, where: Where) -> None:
-    if where.as_json:
+def _tell(error: Refusal, common: CommonOptions) -> None:
+    if common.as_json:
         print(
             json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
         )
@@ -173,12 +173,12 @@ def _tell(error: Refusal, where: Where) -> None:
 # -- verbs: what each comes to is its document, or an exit code where it has said everything itself
 
 
-def _verb(options: argparse.Namespace, where: Where) -> int:
+def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
     """Do a verb and print its document."""
-    document = _do(options, where)
+    document = _do(options, common)
     if isinstance(document, int):
         return document
-    if where.as_json:
+    if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
         from clawpy_console.cli.printing.render import render
@@ -208,119 +208,119 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def _do(options: argparse.Namespace, where: Where) -> Any:
+def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
     """What a verb comes to: most ask the engine, some need more than one question, or none."""
     match options.verb:
         case "run":
-            return _run(options, where)
+            return _run(options, common)
         case "serve":
-            return _serve(options, where)
+            return _serve(options, common)
         case "mcp":  # standard output belongs to the protocol from here on
-            workspace, version = next(iter(where.scope()), ""), engine.__version__
+            workspace, version = next(iter(common.scope()), ""), engine.__version__
             agent = options.agent or ""
-            engine.mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
+            engine.mcp_serve(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
             return DONE
         case "stop":
-            return engine.stop(where.home, " ".join(options.reason))
+            return engine.stop(common.home, " ".join(options.reason))
         case "token":
             new = options.action == "new"
-            return engine.gateway_token(where.home, new=new, in_file=new and options.store == "file")
+            return engine.gateway_token(common.home, new=new, in_file=new and options.store == "file")
         case "simulate":  # in a home of its own that is removed at the end: the one that is named is not touched
             gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
             return engine.simulate(options.days, options.seed)
         case "doctor":
-            return _doctor(options, where)
+            return _doctor(options, common)
         case "check":
-            return _check(options, where)
+            return _check(options, common)
         case "recall":
-            return _recall(options, where)
+            return _recall(options, common)
         case "remember":
             from clawpy_console.cli.batch import remember
 
-            return remember(options.file, where, opener=open_engine, wait=not options.no_wait)
+            return remember(options.file, common, opener=open_engine, wait=not options.no_wait)
         case "key" if options.action == "set":
             from clawpy_console.cli.batch import key
 
-            return key(options, where)
+            return key(options, common)
         case "notify" if options.action == "set":
             from clawpy_console.cli.batch import address
 
-            return address(options, where, opener=open_engine)
+            return address(options, common, opener=open_engine)
         case "config" if options.action == "set":
             from clawpy_console.themes import check_value
 
-            check_value(options.key, options.value, where.home.config)
-        case "status" if options.format != "full" and not where.as_json:
+            check_value(options.key, options.value, common.home.config)
+        case "status" if options.format != "full" and not common.as_json:
             from clawpy_console.cli.status_bar import of_status
 
-            print(of_status(_ask(options, where), options.format))
+            print(of_status(_ask(options, common), options.format))
             return DONE
         case "help":
             from clawpy_console.cli.pages import show
 
-            show(options.topic, where.home)
+            show(options.topic, common.home)
             return DONE
         case "completion":
             from clawpy_console.cli.completion import script
 
             print(script(options.shell), end="")
             return DONE
-    return _ask(options, where)
+    return _ask(options, common)
 
 
-def _call(verb: str, arguments: Mapping[str, Any], where: Where, workspaces: Sequence[str]) -> Any:
+def _call(verb: str, arguments: Mapping[str, Any], common: CommonOptions, workspaces: Sequence[str]) -> Any:
     """The document of an engine's verb. Raises `Refusal`."""
-    return engine.call(where.home, verb, arguments, workspaces=workspaces, opener=open_engine)
+    return engine.call(common.home, verb, arguments, workspaces=workspaces, opener=open_engine)
 
 
-def _ask(options: argparse.Namespace, where: Where) -> Any:
+def _ask(options: argparse.Namespace, common: CommonOptions) -> Any:
     from clawpy_console.cli.verbs import request
 
-    return _call(options.verb, request(options, where), where, where.all())
+    return _call(options.verb, request(options, common), common, common.all())
 
 
-def _run(options: argparse.Namespace, where: Where, gateway: Mapping[str, Any] | None = None) -> int:
+def _run(options: argparse.Namespace, common: CommonOptions, gateway: Mapping[str, Any] | None = None) -> int:
     """The engine without a screen."""
     from clawpy_console.cli.headless import run
 
-    run(where.home, where.all(needed=True), seconds=options.seconds, as_json=where.as_json, gateway=gateway)
+    run(common.home, common.all(needed=True), seconds=options.seconds, as_json=common.as_json, gateway=gateway)
     return DONE
 
 
-def _serve(options: argparse.Namespace, where: Where) -> int:
+def _serve(options: argparse.Namespace, common: CommonOptions) -> int:
     """The engine without a screen, with the gateway."""
-    named = ("host", "port", "certificate", "certificate_key", "tunnel")
-    wish = {name: value for name in named if (value := getattr(options, name)) is not None}
+    names = ("host", "port", "certificate", "certificate_key", "tunnel")
+    options_given = {name: value for name in names if (value := getattr(options, name)) is not None}
     try:
-        return _run(options, where, wish | {"in_file": options.store == "file"})
+        return _run(options, common, options_given | {"in_file": options.store == "file"})
     except engine.Refusal as error:
         if error.code != "home_held":
             raise
-        holder = engine.read_holder(where.home)
+        holder = engine.read_holder(common.home)
         fix = "the running engine can open it: clawpy config set gateway.enabled true, or Gateway on in its palette"
         if holder is not None and holder.gateway:
             fix = f"it already listens at {holder.gateway}; to change that, stop it first: kill {holder.pid}"
         raise engine.Refusal(error.code, error.message, fix) from error
 
 
-def _doctor(options: argparse.Namespace, where: Where) -> Any:
+def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     try:
-        workspaces = where.all()
+        workspaces = common.all()
     except engine.Refusal:
-        workspaces = where.workspace_names  # what is wrong with them is one of its findings
-    document = _call("doctor", {"online": options.online}, where, workspaces)
+        workspaces = common.workspace_names  # what is wrong with them is one of its findings
+    document = _call("doctor", {"online": options.online}, common, workspaces)
     if document["settings"] is not None:
         from clawpy_console.themes import problems
 
         # Only here is known what the screen can use of them.
         document["checks"] += [
             {"name": "config", "state": "warn", "message": problem.message, "fix": problem.fix}
-            for problem in problems(document["settings"], where.home.config / "themes")
+            for problem in problems(document["settings"], common.home.config / "themes")
         ]
     return document
 
 
-def _check(options: argparse.Namespace, where: Where) -> Any:
+def _check(options: argparse.Namespace, common: CommonOptions) -> Any:
     if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
     folder = {"cwd": str(Path.cwd())}
@@ -328,25 +328,25 @@ def _check(options: argparse.Namespace, where: Where) -> Any:
         from clawpy_console.cli.batch import answer, parsed
 
         def ask(lines: list[str]) -> Any:
-            return _call("check", folder | {"lines": [parsed(line) for line in lines]}, where, ())
+            return _call("check", folder | {"lines": [parsed(line) for line in lines]}, common, ())
 
         return DONE if answer(options.batch, ask, most=5000) else REFUSED
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
-    asked = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
-    return _call("check", asked, where, ())
+    arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
+    return _call("check", arguments, common, ())
 
 
-def _recall(options: argparse.Namespace, where: Where) -> Any:
+def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
     if bool(options.query) == (options.batch is not None):
         raise WrongUse("give a question, or --batch FILE.jsonl")
     scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
-    if where.workspace_names:
-        scope["workspaces"] = where.scope()
+    if common.workspace_names:
+        scope["workspaces"] = common.scope()
     if options.batch is not None:
         from clawpy_console.cli.batch import answer
 
-        with engine.talk(where.home, workspaces=where.all(), opener=open_engine) as ask:
+        with engine.talk(common.home, workspaces=common.all(), opener=open_engine) as ask:
             good = answer(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), most=50)
         return DONE if good else REFUSED
-    return _call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, where, where.all())
+    return _call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())

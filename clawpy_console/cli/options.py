@@ -16,7 +16,7 @@ class WrongUse(Exception):
     """The command line makes no sense; exit code 2."""
 
 
-class Where:
+class CommonOptions:
     """The options that stand before or after any verb, and what follows from them."""
 
     home: Home
@@ -61,30 +61,30 @@ class Where:
 
     def all(self, *, needed: bool = False) -> list[str]:
         """The scope and the workspaces that the settings name; raises as `scope` does when one is `needed`."""
-        found = list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
-        return self.scope(needed=True) if needed and not found else found
+        workspaces = list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
+        return self.scope(needed=True) if needed and not workspaces else workspaces
 
 
-def split_options(argv: Sequence[str]) -> tuple[Where, list[str]]:
+def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
     """Take `--home`, `--workspace`, `--json` and `--demo` out, wherever they stand before `--`."""
-    where, rest = Where(), []
+    common, rest = CommonOptions(), []
     items = iter(argv)
     for item in items:
         name, equals, value = item.partition("=")
         if item == "--":
             rest += [item, *items]
         elif item == "--json":
-            where.as_json = True
+            common.as_json = True
         elif item == "--demo":
-            where.demo = True
+            common.demo = True
         elif name in ("--home", "--workspace"):
-            given = value if equals else next(items, None)
-            if not given:
+            folder = value if equals else next(items, None)
+            if not folder:
                 raise WrongUse(f"{name} needs a folder, for example {name} ~/work")
             if name == "--home":
-                where.home_name = given
+                common.home_name = folder
             else:
-                where.workspace_names.append(given)
+                common.workspace_names.append(folder)
         else:
             rest.append(item)
-    return where, rest
+    return common, rest

@@ -55,10 +55,10 @@ def _title(topic: str) -> str:
 def _page(topic: str, home: Home) -> str:
     if topic == KEYS:
         return _keys(home)
-    known = topics()
-    if topic not in known:
-        near = difflib.get_close_matches(topic, known, 3) or known
-        raise engine.Refusal("unknown_topic", f"there is no page {topic!r}", f"one of {', '.join(near)}")
+    names = topics()
+    if topic not in names:
+        close = difflib.get_close_matches(topic, names, 3) or names
+        raise engine.Refusal("unknown_topic", f"there is no page {topic!r}", f"one of {', '.join(close)}")
     return _read(topic)
 
 

@@ -22,18 +22,18 @@ KILLED = "○ no engine"
 def answer(home: str | None, words: Sequence[str]) -> str | None:
     """The line for a status bar in the home that is named; None when `words` ask for something else, or when no engine
     has kept the file yet."""
-    _, *asked = " ".join(words).replace("=", " ").split()
-    if len(asked) != 2 or asked[0] != "--format" or asked[1] not in FORMS:
+    _, *options = " ".join(words).replace("=", " ").split()
+    if len(options) != 2 or options[0] != "--format" or options[1] not in FORMS:
         return None
     cache, data = folders(home)
     try:
-        with open(os.path.join(cache, "complication.json"), "rb") as kept:  # noqa: PTH118, PTH123  # pathlib costs more
-            said = line(json.load(kept), asked[1], datetime.now(UTC))
+        with open(os.path.join(cache, "complication.json"), "rb") as file:  # noqa: PTH118, PTH123  # pathlib costs more
+            text = line(json.load(file), options[1], datetime.now(UTC))
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None  # there is no such file, or it is none of ours
     if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
         return "⏸ stop"
-    return KILLED if said[0] != "⏸" and _killed(data) else said
+    return KILLED if text[0] != "⏸" and _killed(data) else text
 
 
 def line(document: Any, form: str, now: datetime) -> str:
@@ -51,8 +51,8 @@ def of_status(document: Any, form: str) -> str:
     """The line for a status bar from the document of `clawpy status`."""
     hold, top = next(iter(document["holds"]), None), document["top"]
     if top is not None:
-        sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
-        top = top | {"prompt": " ".join(top["prompt"].split()), "howSure": sure}
+        how_sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
+        top = top | {"prompt": " ".join(top["prompt"].split()), "howSure": how_sure}
     return shown(form, hold, document["pending"], top, datetime.now(UTC))
 
 
@@ -69,13 +69,13 @@ def shown(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
 
 def folders(home: str | None) -> tuple[str, str]:
     """Cache and data, as `Home.locate` has them."""
-    if named := home or os.environ.get("CLAWPY_HOME"):
-        root = os.path.abspath(os.path.expanduser(named))  # noqa: PTH100, PTH111
+    if root_name := home or os.environ.get("CLAWPY_HOME"):
+        root = os.path.abspath(os.path.expanduser(root_name))  # noqa: PTH100, PTH111
         return os.path.join(root, "cache"), os.path.join(root, "data")  # noqa: PTH118
     from engine.home import Home
 
-    found = Home.locate()
-    return str(found.cache), str(found.data)
+    location = Home.locate()
+    return str(location.cache), str(location.data)
 
 
 def _after(instant: str | None, now: datetime) -> bool | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import engine
-from clawpy_console.cli.options import Where, WrongUse
+from clawpy_console.cli.options import CommonOptions, WrongUse
 
 Request = dict[str, Any]
 Table = Mapping[str, Any]
@@ -127,14 +127,14 @@ class Parser(argparse.ArgumentParser):
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line. Prints help or what is wrong, and raises SystemExit."""
-    made = parser(words)
-    known, left = made.parse_known_args(words)
-    if left and hasattr(known, "never"):  # it may hold a secret: `keys_entry` refuses it without printing it
-        known.never = [*known.never, *left]
-    elif left:
-        made.prog = f"clawpy {known.verb}"
-        made.error(f"unknown argument: {' '.join(left)}")
-    return known
+    top = parser(words)
+    options, unknown = top.parse_known_args(words)
+    if unknown and hasattr(options, "never"):  # it may hold a secret: `batch.key` refuses it without printing it
+        options.never = [*options.never, *unknown]
+    elif unknown:
+        top.prog = f"clawpy {options.verb}"
+        top.error(f"unknown argument: {' '.join(unknown)}")
+    return options
 
 
 def parser(words: Sequence[str]) -> Parser:
@@ -173,92 +173,92 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
             continue
         default = f" Without an action: {next(iter(verb.actions))}." if verb.actions else ""
         description = f"{verb.summary[0].upper()}{verb.summary[1:]}.{default}"
-        made = of_all.add_parser(verb.name, help=verb.summary, description=description)
-        made.epilog = f"example:\n  {verb.example or made.prog}"
+        subparser = of_all.add_parser(verb.name, help=verb.summary, description=description)
+        subparser.epilog = f"example:\n  {verb.example or subparser.prog}"
         for argument in verb.arguments:
-            add(made, argument)
+            add(subparser, argument)
         if verb.actions:
-            _add_verbs(made, verb.actions.values(), "action", words)
+            _add_verbs(subparser, verb.actions.values(), "action", words)
 
 
 def add(to: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
     """Add an argument, with the values that a shell offers for it."""
-    made = to.add_argument(argument.name, **settings, **argument.settings)
-    if not made.option_strings and not made.choices:
-        made.metavar = made.metavar or made.dest.upper()
-    made.values = argument.values  # type: ignore[attr-defined]
+    subparser = to.add_argument(argument.name, **settings, **argument.settings)
+    if not subparser.option_strings and not subparser.choices:
+        subparser.metavar = subparser.metavar or subparser.dest.upper()
+    subparser.values = argument.values  # type: ignore[attr-defined]
 
 
-def _unknown(kind: str, word: str, known: Collection[str]) -> str:
+def _unknown(kind: str, word: str, words: Collection[str]) -> str:
     """What is wrong with a word that is no verb or action, and what may have been meant."""
     if kind == "verb" and (os.sep in word or Path(word).is_dir()):
         return f"{word} is not a verb; to name a repository: clawpy --workspace {shlex.quote(word)}"
-    near = difflib.get_close_matches(word, known, 3)
-    all_of_them = f"; one of {', '.join(known)}" if kind == "action" else ""
-    return f"unknown {kind} {word}" + (f"; did you mean {' or '.join(near)}?" if near else all_of_them)
+    close = difflib.get_close_matches(word, words, 3)
+    all_of_them = f"; one of {', '.join(words)}" if kind == "action" else ""
+    return f"unknown {kind} {word}" + (f"; did you mean {' or '.join(close)}?" if close else all_of_them)
 
 
 # The request
 
 
-def request(options: argparse.Namespace, where: Where) -> Request:
+def request(options: argparse.Namespace, common: CommonOptions) -> Request:
     """What the engine's verb is sent: the options that were given, and what else it must know. Raises `WrongUse`, and
     `Refusal` where a workspace is missing."""
     verb = VERBS[options.verb]
-    made: Request = {}
+    arguments: Request = {}
     if verb.actions:
-        made["action"] = options.action or next(iter(verb.actions))
-        verb = verb.actions[made["action"]]
+        arguments["action"] = options.action or next(iter(verb.actions))
+        verb = verb.actions[arguments["action"]]
     for argument in verb.arguments:
         name = argument.settings.get("dest") or argument.name.removeprefix("--")
         value = getattr(options, name, None)
         if isinstance(value, list) and argument.settings.get("action") != "append":
             value = " ".join(value)
         if value not in (None, False, ""):
-            made[name] = value
-    match options.verb, made.get("action"):
+            arguments[name] = value
+    match options.verb, arguments.get("action"):
         case "predict", _:
-            where.all(needed=True)
-            made |= {"workspaces": where.scope(), "shown": True}
+            common.all(needed=True)
+            arguments |= {"workspaces": common.scope(), "shown": True}
         case "cards", _:
-            made |= {"workspaces": where.scope(), "shown": not options.all}
+            arguments |= {"workspaces": common.scope(), "shown": not options.all}
         case "work", _:
-            made = made | {"shown": not where.as_json} if options.id else {"workspaces": where.scope()}
-        case "metrics", _ if where.workspace_names:
-            made["workspace"] = where.scope()[0]
-        case "tasks", "list" | "add" if scope := where.scope():
-            made["workspace"] = scope[0]
+            arguments = arguments | {"shown": not common.as_json} if options.id else {"workspaces": common.scope()}
+        case "metrics", _ if common.workspace_names:
+            arguments["workspace"] = common.scope()[0]
+        case "tasks", "list" | "add" if scope := common.scope():
+            arguments["workspace"] = scope[0]
         case "propose", _ if not options.continues:
-            made["workspace"] = _one_workspace(where)
+            arguments["workspace"] = _one_workspace(common)
         case "learnings", "write":
-            made["workspace"] = _one_workspace(where)
-        case "learnings", "list" if made.get("scope") != "global" and "session" not in made:
-            made["workspace"] = _one_workspace(where)
+            arguments["workspace"] = _one_workspace(common)
+        case "learnings", "list" if arguments.get("scope") != "global" and "session" not in arguments:
+            arguments["workspace"] = _one_workspace(common)
         case "land", _:
-            only = made.get("only", [])
+            only = arguments.get("only", [])
             if options.hunk and len(only) != 1:
                 raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-            made = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
-        case "comment", _ if place := made.pop("place", ""):
+            arguments = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
+        case "comment", _ if place := arguments.pop("place", ""):
             file, _, line = place.rpartition(":")
             if not file or not line.isdecimal() or not options.text:
                 raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
-            made |= {"file": file, "line": int(line)}
+            arguments |= {"file": file, "line": int(line)}
         case "profile", _ if options.file is not None:
             if options.undo:
                 raise WrongUse("--undo takes no file")
-            made = {"id": options.id, "text": _text(options.file), "yes": options.yes}
+            arguments = {"id": options.id, "text": _text(options.file), "yes": options.yes}
         case "dnd", _ if options.off and options.seconds:
             raise WrongUse("give --for SPAN or --off, not both")
         case "status", _:
-            made = {}  # the format is for the printing
+            arguments = {}  # the format is for the printing
         case "muted", "unmute":
-            made["action"] = "lift"
-    return made
+            arguments["action"] = "lift"
+    return arguments
 
 
-def _one_workspace(where: Where) -> str:
-    scope = where.scope(needed=True)
+def _one_workspace(common: CommonOptions) -> str:
+    scope = common.scope(needed=True)
     if len(scope) > 1:
         raise WrongUse("this verb needs one workspace; give a single --workspace")
     return scope[0]

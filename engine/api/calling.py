@@ -142,15 +142,15 @@ def stop(home: Home, reason: str) -> Document:
             f" ({count(ended.killed, 'process', 'processes')} ended)",
             "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
         ) from unwritten
-    told = {"killed": ended.killed, "left": list(ended.left)}
+    counts = {"killed": ended.killed, "left": list(ended.left)}
     if answers:
-        return answers[0] | told
+        return answers[0] | counts
     return {
         "holds": [{"word": "stop", "reason": reason or "stopped from outside", "since": None, "until": None}],
         "stopped": list(ended.sessions),
         "reached": False,
         "file": path,
-        **told,
+        **counts,
     }
 
 

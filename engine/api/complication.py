@@ -97,11 +97,11 @@ class Complication:
         subscription = self._subscription
         if subscription is None:
             return None
-        heard = subscription.drain()
+        events = subscription.drain()
         missed, self._dropped = subscription.dropped > self._dropped, subscription.dropped
-        if self._written is None or missed or any(event.kind.startswith(CONCERNS) for event in heard):
+        if self._written is None or missed or any(event.kind.startswith(CONCERNS) for event in events):
             self._write()
-        return EVERY if heard else None
+        return EVERY if events else None
 
     def _write(self) -> None:
         try:

@@ -197,8 +197,8 @@ class ControlServer:
         except Exception as error:
             # The caller must hear of it, and the engine must go on.
             log.exception("a verb failed")
-            said = f"{type(error).__name__}: {error}"
-            refused = Refusal("internal", said, "this is a bug; see the log")
+            message = f"{type(error).__name__}: {error}"
+            refused = Refusal("internal", message, "this is a bug; see the log")
         return json.dumps(refused.document()).encode()
 
 

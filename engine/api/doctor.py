@@ -45,7 +45,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     provider that has a key."""
     settings, config = _config(home)
     keys = Keys(home)
-    found = [
+    checks = [
         _home(home),
         _engine(home),
         config,
@@ -73,7 +73,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _extras(),
     ]
     if not workspaces:
-        found.append(
+        checks.append(
             Check(
                 "workspace",
                 WARN,
@@ -84,10 +84,10 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     return {
         "version": _version("clawpy-console") or "not installed",
         "python": sys.version.split()[0],
-        "ok": all(check.state != FAIL for check in found),
+        "ok": all(check.state != FAIL for check in checks),
         "checks": [
             {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
-            for check in found
+            for check in checks
         ],
         "rungs": _rungs(),
         "paths": home.paths(),
@@ -97,10 +97,10 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
 
 def _home(home: Home) -> Check:
     for folder in (home.config, home.data, home.cache, home.logs):
-        there = next((part for part in (folder, *folder.parents) if part.exists()), folder)
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             return Check(
-                "home", FAIL, f"{there} cannot be written", "make it writable, or name another with --home DIR"
+                "home", FAIL, f"{existing} cannot be written", "make it writable, or name another with --home DIR"
             )
     free = shutil.disk_usage(next(part for part in (home.data, *home.data.parents) if part.exists())).free
     if free < 100 * 1024 * 1024:
@@ -113,8 +113,8 @@ def _extras() -> Check:
     absent = extras.missing()
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
-    said = "; ".join(f"{extra}: {extras.EXTRAS[extra][1]}" for extra in absent)
-    return Check("extras", OK, f"not installed: {said}. To install them: {extras.command(*absent)}")
+    message = "; ".join(f"{extra}: {extras.EXTRAS[extra][1]}" for extra in absent)
+    return Check("extras", OK, f"not installed: {message}. To install them: {extras.command(*absent)}")
 
 
 def _engine(home: Home) -> Check:
@@ -134,13 +134,13 @@ def _engine(home: Home) -> Check:
 
 def _gateway(home: Home, settings: Settings) -> Check:
     """Where the API listens, and whether the settings would let it."""
-    from engine.api.gateway.addresses import place_of
+    from engine.api.gateway.addresses import listen_address
 
     holder = read_holder(home)
     if holder is not None and holder.gateway:
         return Check("gateway", OK, f"listens at {holder.gateway}")
     try:
-        place = place_of(settings.gateway)
+        place = listen_address(settings.gateway)
     except Refusal as error:
         return Check("gateway", WARN, error.message, error.fix)
     if holder is not None and holder.address and settings.gateway.enabled:
@@ -153,8 +153,8 @@ def _config(home: Home) -> tuple[Settings, Check]:
         settings = SettingsStore(home.config_file, clock=SystemClock()).current
     except Refusal as error:
         return Settings(), Check("config", FAIL, error.message, error.fix)
-    said = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} does not exist"
-    return settings, Check("config", OK, said)
+    message = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} does not exist"
+    return settings, Check("config", OK, message)
 
 
 def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
@@ -167,11 +167,11 @@ def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
             fix = f"fix the path, or remove the workspace: clawpy config unset '{name}'"
             checks.append(Check("config", WARN, f"{home.config_file}: {name}: the folder does not exist", fix))
         if workspace.without_sandbox:
-            told = f"{unconfined}: work may run without a sandbox once you approve it"
-            checks.append(Check("config", WARN, told, f"to confirm each time: clawpy config unset '{unconfined}'"))
+            message = f"{unconfined}: work may run without a sandbox once you approve it"
+            checks.append(Check("config", WARN, message, f"to confirm each time: clawpy config unset '{unconfined}'"))
         if workspace.prepare:
-            told = f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network"
-            checks.append(Check("config", OK, told))
+            message = f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network"
+            checks.append(Check("config", OK, message))
     return checks
 
 
@@ -193,13 +193,13 @@ def _database(path: Path) -> Check:
     if path.stat().st_size == 0:
         return Check("database", FAIL, f"{path} is damaged: it is empty", damaged_fix(path))
     try:
-        [(said,)] = rows(path, "PRAGMA quick_check(1)")
+        [(result,)] = rows(path, "PRAGMA quick_check(1)")
         version, refusal = schema.stored_version(path), schema.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", damaged_fix(path))
     size = path.stat().st_size / 1024 / 1024
-    if said != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {said}", damaged_fix(path))
+    if result != "ok":
+        return Check("database", FAIL, f"{path} is damaged: {result}", damaged_fix(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
@@ -210,11 +210,11 @@ def _readers(path: Path) -> list[Check]:
     if not path.exists():
         return []
     try:
-        found = rows(path, f"SELECT value FROM engine_state WHERE key = '{TOLD}'")
+        records = rows(path, f"SELECT value FROM engine_state WHERE key = '{TOLD}'")
     except sqlite3.Error:
         return []  # `database` says what is wrong
-    told = json.loads(found[0][0]) if found else {}
-    return [Check("ledger", WARN, reader["words"], STUCK_FIX) for reader in told.values()]
+    stalled = json.loads(records[0][0]) if records else {}
+    return [Check("ledger", WARN, reader["words"], STUCK_FIX) for reader in stalled.values()]
 
 
 def _index(home: Home, *, here: bool) -> Check:
@@ -229,12 +229,12 @@ def _index(home: Home, *, here: bool) -> Check:
             [(number, missing)] = rows(home.database, query)
         except sqlite3.Error:
             return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
-    said = f"chromadb {version}; {count(number, 'memory', 'memories')}"
+    message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
     if missing:
-        said += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
+        message += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
     if here and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
-        said += "; the index is built when needed"
-    return Check("index", OK, said)
+        message += "; the index is built when needed"
+    return Check("index", OK, message)
 
 
 def _embedder(settings: Settings) -> Check:
@@ -250,26 +250,26 @@ def _embedder(settings: Settings) -> Check:
 
 def _memory_model(settings: Settings, models: ModelRouter) -> list[Check]:
     """The model that sums sessions up and evaluates days, where one is named."""
-    named = settings.memory.model
-    if not named:
+    model = settings.memory.model
+    if not model:
         return []
     try:
-        models.named(named, "`model` of [memory] names it")
+        models.named(model, "`model` of [memory] names it")
     except Refusal as error:
         return [Check("memory", WARN, f"{error.message}; sessions are summarised by rules", error.fix)]
-    return [Check("memory", OK, f"{named} summarises sessions and decides at night what to keep of the day")]
+    return [Check("memory", OK, f"{model} summarises sessions and decides at night what to keep of the day")]
 
 
 def _git() -> Check:
     try:
-        said = git_version()
+        version_text = git_version()
     except Refusal as error:
         return Check("git", FAIL, error.message, error.fix)
-    match = re.search(r"(\d+)\.(\d+)", said)
+    match = re.search(r"(\d+)\.(\d+)", version_text)
     if match is None or (int(match[1]), int(match[2])) < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        return Check("git", FAIL, f"{said} is too old", f"install git {needed} or newer; landing needs it")
-    return Check("git", OK, said)
+        return Check("git", FAIL, f"{version_text} is too old", f"install git {needed} or newer; landing needs it")
+    return Check("git", OK, version_text)
 
 
 def _gh() -> Check:
@@ -297,7 +297,7 @@ def _keys(keys: Keys) -> Check:
 
 def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
     """Providers that can be used, and those that the settings name and that cannot."""
-    found = []
+    checks = []
     for state in router.providers():
         if not state.usable:
             if state.named:
@@ -305,30 +305,30 @@ def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
                 if not extras.installed(extras.MODELS):
                     absent = extras.not_installed(extras.MODELS)
                     words, fix = absent.message, absent.fix
-                found.append(Check("provider", WARN, f"{state.name}: {words}", fix))
+                checks.append(Check("provider", WARN, f"{state.name}: {words}", fix))
             continue
         model = state.settings.model or "no model set"
-        said = f"{state.name}: {model} at {state.settings.host}, key: {state.source}"
+        message = f"{state.name}: {model} at {state.settings.host}, key: {state.source}"
         fix = "" if state.settings.model else f"clawpy config set providers.{state.name}.model NAME"
-        check = Check("provider", OK if state.settings.model else WARN, said, fix)
+        check = Check("provider", OK if state.settings.model else WARN, message, fix)
         if online:
             key = keys.get(state.name)
             if fault := reach(state.settings, None if key is None else key.value):
                 check = Check("provider", WARN, f"{state.name}: {fault}", f"clawpy key test {state.name}")
-        found.append(check)
-    return found
+        checks.append(check)
+    return checks
 
 
 def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
     """What would carry prose out now, and how to have it carried out."""
     served, unserved = prospects(home, FixedSettings(settings), keys)
-    said = [f"{', '.join(channels)} on {model}" for model, channels in served.items()]
-    said += [f"{name}: {why}" for name, why in unserved.items() if why.startswith("its runner is acp:")]
+    answers = [f"{', '.join(channels)} on {model}" for model, channels in served.items()]
+    answers += [f"{name}: {why}" for name, why in unserved.items() if why.startswith("its runner is acp:")]
     others = {why: name for name, why in unserved.items() if not why.startswith("its runner is")}
-    if said and not others:
-        return Check("prose", OK, "; ".join(said))
-    if said:
-        return Check("prose", WARN, "; ".join(said), "; ".join(f"{name}: {why}" for why, name in others.items()))
+    if answers and not others:
+        return Check("prose", OK, "; ".join(answers))
+    if answers:
+        return Check("prose", WARN, "; ".join(answers), "; ".join(f"{name}: {why}" for why, name in others.items()))
     return Check("prose", WARN, "no model configured; flows need none", set_up())
 
 
@@ -360,8 +360,8 @@ def _sandbox(settings: Settings) -> Check:
         missing = [rung for rung in rungs if rung.fix]
         why = "".join(f"; {rung.name}: {rung.lacks}" for rung in missing)
         fix = missing[0].fix if missing else "there is no sandbox for this platform; you confirm each approval"
-        said = "none works here: nothing runs by itself, and you confirm each approval"
-        return Check("sandbox", WARN, f"{said}{why}", fix)
+        message = "none works here: nothing runs by itself, and you confirm each approval"
+        return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.lacks})" if in_force.lacks else ""
     memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
     by = "limited by a control group" if traces.limits() else "checked twice a second"
@@ -413,13 +413,13 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
         agent = found(name, section.command, data=home.data)
         runner = f"{ACP}{name}"
         serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
-        told = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
+        message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
         if shutil.which(section.command[0]) is None:
             fix = f"install it, or fix [acp.{name}]"
-            checks.append(Check("coding agent", WARN, f"{told}; `{section.command[0]}` is not on the PATH", fix))
+            checks.append(Check("coding agent", WARN, f"{message}; `{section.command[0]}` is not on the PATH", fix))
         else:
             reach = ", ".join(section.hosts) or "none"
-            words = f"{told}; network: {reach}; to log in, if needed: {agent.login}"
+            words = f"{message}; network: {reach}; to log in, if needed: {agent.login}"
             checks.append(Check("coding agent", OK, words))
     for agent in discover(data=home.data):
         if agent.name not in settings.acp:
@@ -441,16 +441,16 @@ def _workspace(path: str) -> Check:
             return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
-    found = projects(root)
+    found_projects = projects(root)
     tested = [
         f"{', '.join(tool.title for tool in project.tools)}{in_project(project.path)}"
-        for project in found
+        for project in found_projects
         if project.tools
     ]
     if tested:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
-    reasons = f" ({'; '.join(found[0].looked)})" if found[0].looked else ""
-    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(found[0], root))
+    reasons = f" ({'; '.join(found_projects[0].looked)})" if found_projects[0].looked else ""
+    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(found_projects[0], root))
 
 
 def _version(package: str) -> str | None:

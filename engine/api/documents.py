@@ -87,8 +87,8 @@ def instant(at: datetime | None) -> str | None:
 
 def document(value: Any) -> Any:
     """`value` as JSON: one of the model's, a collection of them, or what is JSON already."""
-    if made := _OWN.get(type(value)):
-        return made(value)
+    if convert := _OWN.get(type(value)):
+        return convert(value)
     if hasattr(value, "to_json"):
         return value.to_json()
     match value:
@@ -104,14 +104,14 @@ def document(value: Any) -> Any:
         return value
     shape = _SHAPES.get(type(value), _Shape())
     left_out = shape.leave.split()
-    found: Document = {}
+    fields: Document = {}
     for name in (*_fields(value.__class__), *shape.also.split()):
         if name not in left_out:
-            told = shape.names.get(name) or _EVERYWHERE.get(name) or to_camel(name)
-            found[told] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
-    for told, of in shape.more.items():
-        found[told] = _number(of(value), shape.digits)
-    return found
+            key = shape.names.get(name) or _EVERYWHERE.get(name) or to_camel(name)
+            fields[key] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
+    for key, of in shape.more.items():
+        fields[key] = _number(of(value), shape.digits)
+    return fields
 
 
 @cache
@@ -183,26 +183,26 @@ def _costs(state: CostState) -> Document:
 
 def _bubble(bubble: Bubble) -> Document:
     """A finding on its way up, with what the gates said."""
-    found, refused = bubble.learning, bubble.refused_by
+    learning, refused = bubble.learning, bubble.refused_by
     return {
         "id": bubble.id,
         "state": bubble.state.value,
-        "targetAgent": found.agent,
+        "targetAgent": learning.agent,
         "leader": bubble.leader,
-        "text": found.text,
-        "category": found.category,
-        "confidence": found.confidence.value,
-        "importance": found.importance.value,
-        "evidence": list(found.evidence),
-        "reasons": [*found.confidence.reasons, *found.importance.reasons],
+        "text": learning.text,
+        "category": learning.category,
+        "confidence": learning.confidence.value,
+        "importance": learning.importance.value,
+        "evidence": list(learning.evidence),
+        "reasons": [*learning.confidence.reasons, *learning.importance.reasons],
         "gates": document(bubble.gates),
         "refusedBy": refused.name if refused else "",
-        "session": found.session,
-        "workspace": found.workspace,
+        "session": learning.session,
+        "workspace": learning.workspace,
         "createdAt": instant(bubble.at),
         "flushedAt": instant(bubble.flushed_at),
         "pattern": bubble.pattern,
-        "trust": label(found.trust, approved=bubble.approved_at is not None),
+        "trust": label(learning.trust, approved=bubble.approved_at is not None),
     }
 
 

@@ -56,22 +56,24 @@ class Found:
         raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
 
 
-def find(engine: Engine, wanted: str, *, see: str = "clawpy cards") -> Found:
+def find(engine: Engine, prefix: str, *, see: str = "clawpy cards") -> Found:
     """What `wanted` names; `see` is the verb that lists what there is.
 
     Raises `Refusal` `unknown_id`, `ambiguous_id`.
     """
-    card = _exact(engine.cards.get, wanted, "unknown_card")
+    card = _exact(engine.cards.get, prefix, "unknown_card")
     if card is not None:
         return _of_card(engine, card)
-    session = _exact(engine.sessions.get, wanted, "unknown_session")
+    session = _exact(engine.sessions.get, prefix, "unknown_session")
     if session is not None:
         return _of_session(engine, session)
-    cards, sessions, changes = (port.beginning(wanted) for port in (engine.cards, engine.sessions, engine.changes))
-    found = match(wanted, [*cards, *sessions, *changes], see=see)
-    if found in cards:
-        return _of_card(engine, engine.cards.get(found))
-    return _of_session(engine, engine.sessions.get(engine.changes.get(found).session_id if found in changes else found))
+    cards, sessions, changes = (port.beginning(prefix) for port in (engine.cards, engine.sessions, engine.changes))
+    match_id = match(prefix, [*cards, *sessions, *changes], see=see)
+    if match_id in cards:
+        return _of_card(engine, engine.cards.get(match_id))
+    return _of_session(
+        engine, engine.sessions.get(engine.changes.get(match_id).session_id if match_id in changes else match_id)
+    )
 
 
 def channel_named(engine: Engine, name: str | None) -> str | None:
@@ -82,25 +84,29 @@ def channel_named(engine: Engine, name: str | None) -> str | None:
     return name or None
 
 
-def match(wanted: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards") -> str:
+def match(prefix: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards") -> str:
     """The only one of `ids` that `wanted` is, or begins. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
     ids = list(dict.fromkeys(ids))
-    if wanted in ids:
-        return wanted
-    begun = (
-        [known for known in ids if known.startswith(wanted) or known.partition("_")[2].startswith(wanted)]
-        if wanted
+    if prefix in ids:
+        return prefix
+    matches = (
+        [
+            candidate
+            for candidate in ids
+            if candidate.startswith(prefix) or candidate.partition("_")[2].startswith(prefix)
+        ]
+        if prefix
         else []
     )
-    if len(begun) == 1:
-        return begun[0]
-    shown = sanitise(wanted)[:60]
-    if not begun:
-        if wanted.startswith("cand_"):
+    if len(matches) == 1:
+        return matches[0]
+    shown = sanitise(prefix)[:60]
+    if not matches:
+        if prefix.startswith("cand_"):
             see = f"clawpy candidates show {shown}"
         raise Refusal("unknown_id", f"there is no {what} with the id {shown}", f"see `{see}`")
-    some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
-    raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "give more of the id")
+    examples = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
+    raise Refusal("ambiguous_id", f"{shown} begins {len(matches)} ids: {examples}", "give more of the id")
 
 
 def shown(found: Found) -> Document:
@@ -114,11 +120,11 @@ def shown(found: Found) -> Document:
 
 def with_transcript(engine: Engine, found: Found, lines: int) -> Document:
     """The same, with the last `lines` of its transcript."""
-    told = shown(found)
+    reply = shown(found)
     if found.session is not None and lines:
         after = max(0, found.session.lines - lines)
-        told["transcript"] = document(engine.sessions.transcript(found.session.id, after=after, limit=lines))
-    return told
+        reply["transcript"] = document(engine.sessions.transcript(found.session.id, after=after, limit=lines))
+    return reply
 
 
 def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:

@@ -28,12 +28,14 @@ def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Doc
     say what happens now. Raises what `Keys.set` does, and `unknown_provider`."""
     settings, keys = _settings(home), Keys(home)
     _check_known(settings, name)
-    kept = keys.set(name, value, consent_file=in_file)
+    place = keys.set(name, value, consent_file=in_file)
     wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
-    words = f"the key for {name} is stored in the {kept}" + (f"; {wins} in the environment comes first" if wins else "")
+    words = f"the key for {name} is stored in the {place}" + (
+        f"; {wins} in the environment comes first" if wins else ""
+    )
     return {
         "name": name,
-        "source": kept,
+        "source": place,
         "message": words,
         "badge": keys.badge(),
         "next": _next(home, settings, keys, name),
@@ -59,11 +61,11 @@ def test(home: Home, name: str) -> Document:
     if state is not None and not extras.installed(extras.MODELS):
         raise extras.not_installed(extras.MODELS)
     if state is None or not state.usable:
-        said, fix = f"{name}: {state.words if state else 'nothing to try it on'}", f"clawpy key set {name}"
-        raise Refusal("no_key", said, "" if fix in said else fix)
-    found = keys.get(name)
-    fault = reach(state.settings, None if found is None else found.value)
-    words = f"{state.settings.host} answers and accepts the key" if found else f"{state.settings.host} answers"
+        message, fix = f"{name}: {state.words if state else 'nothing to try it on'}", f"clawpy key set {name}"
+        raise Refusal("no_key", message, "" if fix in message else fix)
+    key = keys.get(name)
+    fault = reach(state.settings, None if key is None else key.value)
+    words = f"{state.settings.host} answers and accepts the key" if key else f"{state.settings.host} answers"
     return {"name": name, "reached": not fault, "message": fault or words}
 
 
@@ -106,7 +108,7 @@ def listed(home: Home) -> Document:
     """Whose keys there are, where each comes from, and which keyring there is."""
     settings, keys = _settings(home), Keys(home)
     models, known = router(home, settings, keys), settings.current.provider_names()
-    found = [
+    entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.words}
         for state in map(models.provider, known)
     ]
@@ -114,12 +116,12 @@ def listed(home: Home) -> Document:
         if name not in known:
             source = keys.where(name)
             words = "" if source else f"no key: clawpy key set {name}"
-            found.append({"name": name, "source": source, "usable": bool(source), "message": words})
+            entries.append({"name": name, "source": source, "usable": bool(source), "message": words})
     try:
         keyring = keys.backend()
     except NoKeyring as error:
         keyring = f"none: {error}"
-    return {"keys": found, "keyring": keyring, "badge": keys.badge()}
+    return {"keys": entries, "keyring": keyring, "badge": keys.badge()}
 
 
 def _names(keys: Keys) -> tuple[str, ...]:

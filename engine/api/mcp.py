@@ -53,17 +53,17 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     server: MCPServer[Any] = MCPServer(
         "clawpy", title="Clawpy Console", version=version, instructions=INSTRUCTIONS, log_level="ERROR"
     )
-    looks = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
-    def asked(verb: str, **arguments: Any) -> dict[str, Any]:
-        given = {name: value for name, value in arguments.items() if value not in (None, "")}
+    def query_engine(verb: str, **arguments: Any) -> dict[str, Any]:
+        present = {name: value for name, value in arguments.items() if value not in (None, "")}
         try:
-            return ask(verb, given)
+            return ask(verb, present)
         except Refusal as refusal:
             raise ToolError(redact(f"{refusal.message}. {refusal.fix}" if refusal.fix else refusal.message)) from None
 
-    @server.tool(annotations=looks)
+    @server.tool(annotations=reading)
     def recall(
         query: Annotated[str, Field(description="what you want to know, in words", max_length=4_000)],
         k: Annotated[int, Field(description="so many lines at most", ge=1, le=50)] = 8,
@@ -71,8 +71,8 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     ) -> dict[str, Any]:
         """What is known about something: decisions, facts, corrections, former work and talks, each with its source."""
         scope = {} if everywhere or not workspace else {"workspaces": [workspace]}
-        found = asked("recall", query=query, k=k, **scope)
-        return {"results": [_told(memory) for memory in found["results"]]}
+        document = query_engine("recall", query=query, k=k, **scope)
+        return {"results": [_recall_line(memory) for memory in document["results"]]}
 
     @server.tool(annotations=adds)
     def remember(
@@ -84,7 +84,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         ] = "fact",
     ) -> dict[str, Any]:
         """Keep one fact, decision or correction for later, under your name. Anyone who works here may be told of it."""
-        return asked("note", text=text, kind=kind, by=_by(context, agent), workspace=workspace)
+        return query_engine("note", text=text, kind=kind, by=_speaker(context, agent), workspace=workspace)
 
     @server.tool(annotations=adds)
     def propose(
@@ -98,54 +98,54 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         """Put a card before the person you work for. It waits until he decides; nothing runs before that."""
         if not workspace:
             raise ToolError("a card belongs to a repository: start `clawpy mcp` in one, or with --workspace DIR")
-        found = asked(
-            "suggest", text=text, reason=reason, channel=channel, workspace=workspace, by=_by(context, agent)
+        document = query_engine(
+            "suggest", text=text, reason=reason, channel=channel, workspace=workspace, by=_speaker(context, agent)
         )  # fmt: skip
-        return {"card": _card(found["predictions"][0]), "new": found["new"]}
+        return {"card": _card(document["predictions"][0]), "new": document["new"]}
 
-    @server.tool(annotations=looks)
+    @server.tool(annotations=reading)
     def cards() -> dict[str, Any]:
         """The cards that wait for a decision, best first."""
         scope = {"workspaces": [workspace]} if workspace else {}
-        return {"cards": [_card(card) for card in asked("cards", **scope)["predictions"]]}
+        return {"cards": [_card(card) for card in query_engine("cards", **scope)["predictions"]]}
 
-    @server.tool(annotations=looks)
+    @server.tool(annotations=reading)
     def status() -> dict[str, Any]:
         """Whether work goes on: state, what is stopped or paused and why, what runs, how many cards wait."""
-        found = asked("status")
+        document = query_engine("status")
         return {
-            "engine": found["engine"],
-            "state": found["state"],
-            "holds": [{"word": hold["word"], "reason": redact(hold["reason"])} for hold in found["holds"]],
-            "pending": found["pending"],
+            "engine": document["engine"],
+            "state": document["state"],
+            "holds": [{"word": hold["word"], "reason": redact(hold["reason"])} for hold in document["holds"]],
+            "pending": document["pending"],
             "running": [
                 {"prompt": redact(session["prompt"]), "channel": session["targetChannel"]}
-                for session in found["running"]
+                for session in document["running"]
             ],
         }
 
     return server
 
 
-def _by(context: Context[Any], agent: str) -> str:
+def _speaker(context: Context[Any], agent: str) -> str:
     """Who asks: as the operator named it, else as it names itself."""
     if agent:
         return agent
-    told = context.session.client_params
-    return told.client_info.name if told is not None and told.client_info.name.strip() else UNNAMED
+    client = context.session.client_params
+    return client.client_info.name if client is not None and client.client_info.name.strip() else UNNAMED
 
 
-def _told(memory: Mapping[str, Any]) -> dict[str, Any]:
+def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
     """A line of recall, without what only programs want."""
-    said = {
+    result = {
         "text": redact(memory["text"]),
         "source": memory["source"] or memory["layer"],
         "why": memory["reason"],
         "id": memory["id"],
     }
-    said |= {"by": memory["speaker"]} if memory["speaker"] else {}
+    result |= {"by": memory["speaker"]} if memory["speaker"] else {}
     when = memory["timestamp"]
-    return said | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
+    return result | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
 
 
 def _card(card: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,41 +49,41 @@ def names(home: Home, kind: str) -> Mapping[str, Any]:
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels":
-                return {**_kept(home)["channels"], **_sections(home, "channels")}
+                return {**_program_names(home)["channels"], **_sections(home, "channels")}
             case "providers":
-                return {**_kept(home)["providers"], **_sections(home, "providers")}
+                return {**_program_names(home)["providers"], **_sections(home, "providers")}
             case _:
-                return dict(_kept(home)[kind])
+                return dict(_program_names(home)[kind])
     return {}
 
 
 def _ids(home: Home, query: str) -> dict[str, str]:
-    found = rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_SECONDS)
-    return {id: " ".join(title.split()) for id, title in found}
+    records = rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_SECONDS)
+    return {id: " ".join(title.split()) for id, title in records}
 
 
 def _sections(home: Home, name: str) -> dict[str, str]:
     """The tables `[name.…]` of the settings file."""
     if not home.config_file.is_file():
         return {}
-    found = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get(name, {})
-    return dict.fromkeys(found, "from your settings")
+    sections = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get(name, {})
+    return dict.fromkeys(sections, "from your settings")
 
 
-def _kept(home: Home) -> dict[str, Any]:
+def _program_names(home: Home) -> dict[str, Any]:
     """What the program itself knows, from the file of this home, which is made when there is none for this version."""
     if not home.cache.is_dir():
         raise FileNotFoundError(home.cache)
     file, stamp = home.cache / "names.json", _stamp()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        if kept["stamp"] == stamp:
-            return dict(kept)
-    kept = _of_the_program() | {"stamp": stamp}
+        cached = json.loads(file.read_text(encoding="utf-8"))
+        if cached["stamp"] == stamp:
+            return dict(cached)
+    cached = _collect_program_names() | {"stamp": stamp}
     from engine.storage.files import write_json
 
-    write_json(file, kept)
-    return kept
+    write_json(file, cached)
+    return cached
 
 
 def _stamp() -> str:
@@ -93,7 +93,7 @@ def _stamp() -> str:
     return " ".join(str(source.stat().st_mtime_ns) for source in sources)
 
 
-def _of_the_program() -> dict[str, Any]:
+def _collect_program_names() -> dict[str, Any]:
     from engine.config import Settings
     from engine.config.agents import PROVIDERS
     from engine.config.file import accepted, parse_key
@@ -120,5 +120,5 @@ def _of_the_program() -> dict[str, Any]:
 
 def _keys(key: str, value: Any) -> list[str]:
     if isinstance(value, dict) and value:
-        return [found for name, each in value.items() for found in _keys(f"{key}.{name}" if key else name, each)]
+        return [key_name for name, each in value.items() for key_name in _keys(f"{key}.{name}" if key else name, each)]
     return [key]

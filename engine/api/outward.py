@@ -62,21 +62,21 @@ def shared_database(*, online: bool) -> list[Check]:
     except Refusal as refusal:
         return [Check("shared", WARN, refusal.message, refusal.fix)]
     except Exception as error:  # whatever a connection does
-        said = " ".join(redact(str(error)).split()) or type(error).__name__
+        reason = " ".join(redact(str(error)).split()) or type(error).__name__
         fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
-        return [Check("shared", WARN, f"the shared database cannot be reached: {said}", fix)]
+        return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
     return [Check("shared", OK, f"machines share {where}; it answers")]
 
 
 def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     """Where notifications go, and what did not arrive (SPEC 10.2)."""
-    found = Addresses(FixedSettings(settings), keys)
+    addresses = Addresses(FixedSettings(settings), keys)
     checks = []
     for surface in Surface:
-        if not found.named(surface):
+        if not addresses.named(surface):
             continue
         try:
-            address = found.of(surface)
+            address = addresses.of(surface)
         except Refusal as refusal:
             checks.append(Check("notify", WARN, refusal.message, refusal.fix))
             continue
@@ -91,13 +91,13 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
         query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
         try:
             for surface_name, number, note in rows(home.database, query):
-                told = f"{number} not delivered to the {surface_name}: {note}"
+                message = f"{number} not delivered to the {surface_name}: {note}"
                 fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
-                checks.append(Check("notify", WARN, told, fix))
+                checks.append(Check("notify", WARN, message, fix))
         except sqlite3.Error:
             pass  # the check of the database says what is wrong with it
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
-        told = f"buttons call {gateway}, and the gateway does not answer to that name"
-        checks.append(Check("notify", WARN, told, "add it to gateway.hosts"))
+        message = f"buttons call {gateway}, and the gateway does not answer to that name"
+        checks.append(Check("notify", WARN, message, "add it to gateway.hosts"))
     return checks

@@ -27,7 +27,7 @@ def reach(provider: ProviderSettings, key: str | None) -> str:
     else:
         address = f"{provider.base_url}/models"
         headers |= {"authorization": f"Bearer {key}"} if key else {}
-    status, fault = _asked(urllib.request.Request(address, headers=headers))
+    status, fault = _request(urllib.request.Request(address, headers=headers))
     if status in (401, 403):
         return f"{provider.host} does not accept the key ({status})"
     if status == 404:
@@ -37,11 +37,11 @@ def reach(provider: ProviderSettings, key: str | None) -> str:
 
 def answers(address: str) -> str:
     """Ask an address that takes no key. "" when it answers well, else in words why not."""
-    _, fault = _asked(urllib.request.Request(address))
+    _, fault = _request(urllib.request.Request(address))
     return f"it {fault}" if fault else ""
 
 
-def _asked(request: urllib.request.Request) -> tuple[int, str]:
+def _request(request: urllib.request.Request) -> tuple[int, str]:
     """The status of the answer, 0 for none; and what is wrong with it, in words."""
     # What is plain http is near, and a proxy is not on the way there.
     handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]

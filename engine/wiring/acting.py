@@ -107,12 +107,12 @@ def _cards_of_new_tasks(core: Engine) -> Callable[[], None]:
     def newest() -> int:
         return next((fact.id for fact in core.ledger.latest(1, kinds=("TaskAdded",))), 0)
 
-    seen = newest()
+    last_seen = newest()
 
     def look() -> None:
-        nonlocal seen
-        if (added := newest()) > seen and core.safety.kill_switch.stopped() is None:
-            seen = added
+        nonlocal last_seen
+        if (added := newest()) > last_seen and core.safety.kill_switch.stopped() is None:
+            last_seen = added
             core.predictions.run_cycle()
 
     return look
@@ -140,9 +140,9 @@ def last_heard(core: Engine) -> datetime | None:
 
 
 def _heartbeat_pages(core: Engine) -> tuple[list[Page], list[str]]:
-    found, unread = core.hierarchy.heartbeats()
+    pages, unread = core.hierarchy.heartbeats()
     about = next(iter(core.workspaces), "")
-    return [Page(page.agent, page.text, page.written, page.channel, about) for page in found], unread
+    return [Page(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
 
 
 def _imports(core: Engine) -> bool:
@@ -175,10 +175,10 @@ class _ByItself:
             try:
                 core.training.begin()
             except Refusal as refusal:
-                said = f"{refusal.message}; {refusal.fix}"
-                if said != self._said:
-                    self._said = said
-                    core.report("training", said)
+                message = f"{refusal.message}; {refusal.fix}"
+                if message != self._said:
+                    self._said = message
+                    core.report("training", message)
                 return
         self._said = ""
         core.training.step()

@@ -80,15 +80,15 @@ class _Sources:
         view = core.sessions.get(session_id)
         before = [run for run in core.runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [run for run in before if run.project == runs[-1].project]
-        found = mended_tests(before, runs[-1])
+        mended_by_run = mended_tests(before, runs[-1])
         return (
             Mended(
-                {test: self._signature(run.session_id, test) for test, run in found.items()},
+                {test: self._signature(run.session_id, test) for test, run in mended_by_run.items()},
                 runs[-1].project,
                 view.agent,
                 view.cost,
             )
-            if found
+            if mended_by_run
             else None
         )
 
@@ -136,13 +136,15 @@ class _Sources:
         return "" if view is None else view.summary
 
     def corrections(self, session_id: str, /) -> Sequence[str]:
-        said = self._core.knowledge.captures.of_session(session_id)
-        told = [one.text for one in said if one.kind in ("correction", "decision") and not one.forgotten]
-        return told[-MOST_LEARNT:]
+        captures = self._core.knowledge.captures.of_session(session_id)
+        texts = [
+            capture.text for capture in captures if capture.kind in ("correction", "decision") and not capture.forgotten
+        ]
+        return texts[-MOST_LEARNT:]
 
     def memory(self, memory_id: str, /) -> tuple[str, Trust]:
-        found = self._core.memory.store.get(memory_id)
-        return ("", Trust.QUOTED) if found is None or found.forgotten else (found.text, found.trust)
+        entry = self._core.memory.store.get(memory_id)
+        return ("", Trust.QUOTED) if entry is None or entry.forgotten else (entry.text, entry.trust)
 
     def saying(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
@@ -150,20 +152,22 @@ class _Sources:
             profile = self._core.wisdom.profile(leader)
         except Refusal:
             return "", Trust.QUOTED
-        said = (item for item in items(Speaker(leader, 0, 0, profile), len) if item.ref == ref)
-        return next(((one.text, one.trust) for one in said), ("", Trust.QUOTED))
+        matching = (item for item in items(Speaker(leader, 0, 0, profile), len) if item.ref == ref)
+        return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:
         since = self._core.clock.now() - OF_LATE
-        used = self._core.calls.models_of(agent, since)
-        if not used:
+        models_used = self._core.calls.models_of(agent, since)
+        if not models_used:
             return None
-        present = used[0]
+        present = models_used[0]
         own = price(self._core.models, present)
         if own is None:
             return None
         others = [
-            Priced(one, cost) for one in self._named(present) if (cost := price(self._core.models, one)) is not None
+            Priced(model, cost)
+            for model in self._named(present)
+            if (cost := price(self._core.models, model)) is not None
         ]
         worked = self._core.sessions.list(agent=agent, limit=MOST_SESSIONS)
         channels = Counter(view.channel for view in worked)
@@ -193,7 +197,7 @@ class _Sources:
         effect, safety = candidate.effect, self._core.safety
         match effect:
             case PromptFragment():
-                verdicts = [safety.check_prompt(one) for one in effect.guidance]
+                verdicts = [safety.check_prompt(text) for text in effect.guidance]
             case FixTemplate():
                 verdicts = [safety.check_prompt(repair) for repair in effect.repairs]
             case FlowOffload():
@@ -214,22 +218,22 @@ class _Sources:
     def _named(self, present: str) -> list[str]:
         """Every model that the operator named anywhere and that can be used, but for this one."""
         core = self._core
-        found = [
+        models = [
             f"{provider.name}:{provider.settings.model}"
             for provider in core.models.providers()
             if provider.settings.model
         ]
-        found += [channel.model for channel in core.settings.current.channels.values() if channel.model]
+        models += [channel.model for channel in core.settings.current.channels.values() if channel.model]
         for agent in core.hierarchy.ids():
-            found += core.hierarchy.tools(agent).models.values()
+            models += core.hierarchy.tools(agent).models.values()
         usable = []
-        for model in dict.fromkeys(found):
+        for model in dict.fromkeys(models):
             try:
                 core.models.named(model, "a cheaper one is looked for")
             except Refusal:
                 continue
             usable.append(model)
-        return [one for one in usable if one != present]
+        return [model for model in usable if model != present]
 
 
 def price(router: ModelRouter, model: str) -> int | None:
@@ -243,5 +247,5 @@ def price(router: ModelRouter, model: str) -> int | None:
         return 0
     from engine.execution.runners.model.hosting_prices import price_of
 
-    told = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
-    return None if told is None else (PROMPT_SHARE * told["input"] + told["output"]) // (PROMPT_SHARE + 1)
+    prices = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
+    return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

@@ -100,7 +100,7 @@ def build(core: Engine, overrides: Overrides) -> Launcher:
         clock,
         changes=core.changes,
         caches=caches,
-        busy=lambda: [one.id for one in core.sessions.running()],
+        busy=lambda: [session.id for session in core.sessions.running()],
     )
     workspaces = SessionWorkspaces(core.database, core.settings, core.changes, caches)
     flows = FlowRunner(core.flows, workspaces=workspaces, upkeep=core.housekeeping)
@@ -150,19 +150,23 @@ def build(core: Engine, overrides: Overrides) -> Launcher:
     return Launcher(core.sessions, core.settings)
 
 
-def _own_lessons(core: Engine, asked: PromptRequest) -> frozenset[str]:
+def _own_lessons(core: Engine, request: PromptRequest) -> frozenset[str]:
     """What learned guidance and the soul of an agent say."""
-    learned = core.fragments.lessons(asked)
-    soul = core.hierarchy.soul_in_prompt(asked.agent) if asked.agent else ""
+    learned = core.fragments.lessons(request)
+    soul = core.hierarchy.soul_in_prompt(request.agent) if request.agent else ""
     return learned | lessons_in(soul)
 
 
-def _told(core: Engine, tx: Transaction, session: SessionView | Caller, call_id: str, told: Mapping[str, Any]) -> None:
+def _told(
+    core: Engine, tx: Transaction, session: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
+) -> None:
     """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
-    core.wisdom.applied(tx, told, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace)
-    core.trials.applied(tx, told, session_id=session.id, agent=session.agent, workspace=session.workspace)
-    core.learnings.told(tx, told, call=call_id, session_id=session.id, agent=session.agent)
-    memories, origins = from_others(told.get("memory_sources", ()))
+    core.wisdom.applied(
+        tx, provenance, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
+    )
+    core.trials.applied(tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace)
+    core.learnings.told(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
+    memories, origins = from_others(provenance.get("memory_sources", ()))
     if memories:
         about = {"subject": session.agent, "workspace": session.workspace, "session_id": session.id}
         tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))

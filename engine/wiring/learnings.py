@@ -69,23 +69,23 @@ class SessionSource:
 
     def of(self, session_id: str) -> SessionRecord | None:
         """Everything about a session."""
-        core, begun = self._core, self.begun(session_id)
-        if begun is None:
+        core, start_record = self._core, self.begun(session_id)
+        if start_record is None:
             return None
-        view = begun.view
+        view = start_record.view
         until = max(core.clock.now(), view.ended_at or view.created_at) + AFTER
         facts = core.ledger.between(view.created_at, until, KINDS)
-        said = [_said(one, line) for one, line in core.memory.captures.said_in(session_id)]
+        statements = [_said(capture, line) for capture, line in core.memory.captures.said_in(session_id)]
         return SessionRecord(
             view,
-            begun.leader,
+            start_record.leader,
             tuple(about_session(facts, session_id)),
-            tuple(said),
+            tuple(statements),
             self._asked(session_id),
             correction(core, view.prediction_id) if view.flow is None else None,
-            begun.red,
-            begun.continues,
-            begun.own_words,
+            start_record.red,
+            start_record.continues,
+            start_record.own_words,
             reach(core, view.channel),
         )
 
@@ -171,8 +171,8 @@ class SessionSource:
         return leaders[0].id if leaders else ""
 
     def _asked(self, session_id: str) -> tuple[PermissionRequest, ...]:
-        asked = self._core.permissions.latest(MOST_REQUESTS, session_id=session_id)
-        return tuple(reversed(asked))
+        requests = self._core.permissions.latest(MOST_REQUESTS, session_id=session_id)
+        return tuple(reversed(requests))
 
 
 class _Model:
@@ -187,8 +187,8 @@ class _Model:
 
 def _own_words(core: Engine, view: SessionView) -> bool:
     """Whether the operator wrote what a session was asked."""
-    made = card(core, view.prediction_id)
-    return made is not None and made.source is Source.OPERATOR
+    made_card = card(core, view.prediction_id)
+    return made_card is not None and made_card.source is Source.OPERATOR
 
 
 def _said(captured: Captured, line: TranscriptLine) -> Statement:

@@ -67,31 +67,37 @@ def _activity(core: Engine) -> Mapping[str, Doing]:
     states |= {
         request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in core.permissions.waiting()
     }
-    return {agent: Doing(*states.get(agent, ("idle", 0)), *done) for agent, done in core.sessions.totals().items()}
+    return {agent: Doing(*states.get(agent, ("idle", 0)), *totals) for agent, totals in core.sessions.totals().items()}
 
 
 def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
     """What was decided in sessions of leaders, the newest first: by the operator, or with the operator's approval."""
-    found: dict[str, list[LeaderDecision]] = {}
+    decisions: dict[str, list[LeaderDecision]] = {}
     for captured in core.knowledge.captures.entries(limit=FAR_BACK):
         if captured.kind != "decision" or captured.agent not in leaders or captured.forgotten:
             continue
         if may_guide(captured.trust, approved=captured.approved_at is not None):
-            found.setdefault(captured.agent, []).append(
+            decisions.setdefault(captured.agent, []).append(
                 LeaderDecision(captured.id, captured.text, captured.at, captured.trust)
             )
-    return found
+    return decisions
 
 
 def correction(core: Engine, card_id: str) -> Correction | None:
     """What the operator made of a card's prompt before approving it; None when nothing, and for work without a card."""
     about = card(core, card_id)
-    said = None if about is None else core.cards.correction(card_id)
-    if about is None or said is None:
+    correction_texts = None if about is None else core.cards.correction(card_id)
+    if about is None or correction_texts is None:
         return None
     channel = about.assignment.channel
     return Correction(
-        *said, about.agent, about.kind, channel, about.session_id or "", about.estimate, reach(core, channel)
+        *correction_texts,
+        about.agent,
+        about.kind,
+        channel,
+        about.session_id or "",
+        about.estimate,
+        reach(core, channel),
     )
 
 

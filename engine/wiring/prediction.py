@@ -70,7 +70,7 @@ def build(core: Engine, launcher: Launcher, hook: PredictorHook, overrides: Over
         ProjectsFound(clock, projects),
         github=GitHub(clock),
         talks=core.talks,
-        learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
+        learned=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
         fixes=lambda workspace: core.adaptation.fixes(workspace),
         prose=partial(_takes_prose, launcher),
         landings=lambda workspace: core.changes.landed(workspace),

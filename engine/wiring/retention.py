@@ -125,5 +125,5 @@ def _read(session: Session, followers: Set[str]) -> int:
 def _unread(session: Session, read: int, now: datetime) -> datetime:
     """When the first fact after `read` happened, or now."""
     query = text("SELECT at FROM memory_events WHERE id > :read ORDER BY id LIMIT 1")
-    found = session.connection().execute(query, {"read": read}).scalar()
-    return now if found is None else min(now, datetime.fromisoformat(found))
+    first_at = session.connection().execute(query, {"read": read}).scalar()
+    return now if first_at is None else min(now, datetime.fromisoformat(first_at))

@@ -38,7 +38,7 @@ def build(core: Engine, overrides: Overrides) -> None:
         clock=clock,
         folder=home.data / "chroma",
         endpoint=partial(_endpoint, core),
-        running=lambda: frozenset(one.id for one in core.sessions.running()),
+        running=lambda: frozenset(session.id for session in core.sessions.running()),
         meaning=not overrides.throw_away,  # in a simulated month nobody waits for a model
         server=(lambda: None) if overrides.throw_away else partial(_chroma_server, core),
     )

@@ -95,7 +95,7 @@ class _TwinSchool:
         """As the settings are now."""
         settings = self.settings.current
         training, current = settings.training, self.twin.named
-        found = settings.provider(training.provider)
+        provider_settings = settings.provider(training.provider)
         return Plan(
             training.provider,
             training.base_model,
@@ -103,24 +103,24 @@ class _TwinSchool:
             "" if current is None else str(current),
             automatic=training.automatic,
             enabled=settings.twin_model_enabled,
-            base_url="" if found is None else found.base_url,
+            base_url="" if provider_settings is None else provider_settings.base_url,
         )
 
     def provider(self) -> Provider:
         """Raises `Refusal`: `unknown_provider`, `no_key`."""
         training = self.settings.current.training
-        found = self.settings.current.provider(training.provider)
-        if found is None:
+        provider_settings = self.settings.current.provider(training.provider)
+        if provider_settings is None:
             raise Refusal(
                 "unknown_provider",
                 f"there is no provider {training.provider}",
                 "clawpy config set training.provider NAME",
             )
         key = self.keys.get(training.provider) or self.access.key(training.provider)
-        if key is None and not found.keyless:
+        if key is None and not provider_settings.keyless:
             raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
         # The libraries want a word even where the provider wants none.
-        return Provider(Account(training.api, found.base_url, key.value if key else "keyless"))
+        return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
 
     def answer(self, model: str, situation: str) -> str | None:
         """What a model proposes, as `prompt → channel`; None for rubbish. Raises `TrainingFault`."""

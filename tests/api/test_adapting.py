@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.options import Where
+from clawpy_console.cli.options import CommonOptions
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import parse, request
 from engine import Engine, Home, open_engine
@@ -29,7 +29,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 def done(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
     """The document of a verb as it is typed, and what a person reads."""
     options = parse(words)
-    document = dispatch(engine, options.verb, request(options, Where(None, [], False)))
+    document = dispatch(engine, options.verb, request(options, CommonOptions(None, [], False)))
     json.dumps(document)
     return document, render(options.verb, document)
 

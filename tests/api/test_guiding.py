@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.options import Where, WrongUse
+from clawpy_console.cli.options import CommonOptions, WrongUse
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import parse, request
 from engine import Engine, Home, open_engine
@@ -31,7 +31,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def typed(*words: str) -> tuple[str, dict[str, object]]:
     options = parse(words)
-    return options.verb, request(options, Where(None, [], False))
+    return options.verb, request(options, CommonOptions(None, [], False))
 
 
 def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:

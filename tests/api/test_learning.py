@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.options import Where
+from clawpy_console.cli.options import CommonOptions
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import parse, request
 from engine.api.operations import dispatch
@@ -40,7 +40,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
 def typed(engine: Engine, repository: Repository, *words: str) -> tuple[Any, str]:
     """What the verb answers to this command line, and what is printed of it."""
     options = parse(["learnings", *words])
-    arguments = request(options, Where(None, [str(repository.path)], False))
+    arguments = request(options, CommonOptions(None, [str(repository.path)], False))
     document = dispatch(engine, "learnings", arguments)
     json.dumps(document)
     return document, render("learnings", document)

@@ -96,12 +96,12 @@ def _coding(document: Document) -> Lines:
 
 
 def _tree(agents: Sequence[Document]) -> Lines:
-    known = {agent["id"]: agent for agent in agents}
+    by_id = {agent["id"]: agent for agent in agents}
 
     def depth(agent: Document) -> int:
-        steps, seen = 0, {agent["id"]}
-        while (agent := known.get(agent["reportsTo"], {})) and agent["id"] not in seen:
-            seen.add(agent["id"])
+        steps, visited = 0, {agent["id"]}
+        while (agent := by_id.get(agent["reportsTo"], {})) and agent["id"] not in visited:
+            visited.add(agent["id"])
             steps += 1
         return steps
 
@@ -115,9 +115,9 @@ def _tree(agents: Sequence[Document]) -> Lines:
 
 def tasks(document: Document) -> Lines:
     """The board, or one task."""
-    found = document["tasks"] if "tasks" in document else [document["task"]]
+    board = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
-    for task in found:
+    for task in board:
         note = "  " + dim(task["note"]) if task["note"] else ""
         if task["waitsFor"] and task["state"] == "open":
             note += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")

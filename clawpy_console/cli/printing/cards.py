@@ -26,13 +26,13 @@ from clawpy_console.cli.printing.style import (
 
 def cards(document: Document) -> Lines:
     """The stack, or the latest cards of any status."""
-    found = document["predictions"]
-    if not found:
-        places = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
-        said = f"No cards here; {', '.join(places)}." if places else "No cards."
-        advise = not (places or "created" in document)  # `clawpy predict` has just checked
-        yield f"{said} `clawpy predict` checks for new ones." if advise else said
-    for card in found:
+    found_cards = document["predictions"]
+    if not found_cards:
+        elsewhere = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
+        message = f"No cards here; {', '.join(elsewhere)}." if elsewhere else "No cards."
+        advise = not (elsewhere or "created" in document)  # `clawpy predict` has just checked
+        yield f"{message} `clawpy predict` checks for new ones." if advise else message
+    for card in found_cards:
         yield from _card(card)
     yield from (dim(f"! {error}") for error in document.get("errors", ()))
 
@@ -45,8 +45,8 @@ def _card(card: Document) -> Lines:
         badges.append(state(card))
     elif card["snoozedUntil"]:
         badges.append(f"snoozed until {time(card['snoozedUntil'])}")
-    sure = how_sure(card)
-    head = f"{bold(card['id'])}  {bad(sure) if card['tier'] == 1 else sure}  {place(card)}"
+    how_sure_text = how_sure(card)
+    head = f"{bold(card['id'])}  {bad(how_sure_text) if card['tier'] == 1 else how_sure_text}  {place(card)}"
     yield head + ("  " + wants(" ".join(badges)) if badges else "")
     if pending and card["withoutSandbox"]:
         how = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
@@ -73,24 +73,26 @@ def _card(card: Document) -> Lines:
 def how_sure(card: Document) -> str:
     """`quick check` while no confidence is stated, then `72% quick check`; marked where it is broken or at risk."""
     few = " (few decisions)" if (card["confidenceParts"] or {}).get("fewDecisions") else ""
-    said = f"{card['confidence']:.0%}{few} {card['tierWord']}" if card["stated"] else card["tierWord"]
-    return f"▲ {said}" if card["tier"] == 1 else str(said)
+    text = f"{card['confidence']:.0%}{few} {card['tierWord']}" if card["stated"] else card["tierWord"]
+    return f"▲ {text}" if card["tier"] == 1 else str(text)
 
 
 def state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; of a card that has run how it ended."""
-    said = words.CARD_STATES.get(card["status"], card["status"])
-    return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(said)
+    text = words.CARD_STATES.get(card["status"], card["status"])
+    return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(text)
 
 
 def lap(document: Document) -> Lines:
     """Card, session and change set after a verb."""
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
-        told = session is not None and card["outcome"] != "discarded"  # the session says how it ended, red tests too
+        session_says = (
+            session is not None and card["outcome"] != "discarded"
+        )  # the session says how it ended, red tests too
         snoozed = card["status"] == "pending" and card["snoozedUntil"]
-        said = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else state(card, with_outcome=not told)
-        yield f"{bold(card['id'])}  {said}  {place(card)}"
+        text = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else state(card, with_outcome=not session_says)
+        yield f"{bold(card['id'])}  {text}  {place(card)}"
         yield from indented(card["prompt"])
         if card["note"]:
             yield f"    {card['note']}"
@@ -162,10 +164,10 @@ def _nothing(elsewhere: Mapping[str, int]) -> str:
     """That nothing was run here, and where something was."""
     if not elsewhere:
         return "Nothing has run yet."
-    told = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
+    listed = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
     more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
     first = shlex.quote(next(iter(elsewhere)))
-    return f"Nothing has run here; {', '.join(told)}{more}.\n  `clawpy --workspace {first} work` shows them"
+    return f"Nothing has run here; {', '.join(listed)}{more}.\n  `clawpy --workspace {first} work` shows them"
 
 
 def muted(document: Document) -> Lines:
@@ -185,8 +187,8 @@ def unmuted(document: Document) -> Lines:
 def _mute(mute: Document, how: str) -> Lines:
     where = f"in {PurePath(mute['workspace']).name}" if mute["workspace"] else "everywhere"
     title = mute["kindTitle"]
-    what = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
-    yield f"{bold(mute['id'])}  {what}: {how}  ({mute['why']})"
+    title_words = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
+    yield f"{bold(mute['id'])}  {title_words}: {how}  ({mute['why']})"
     yield from indented(mute["prompt"])
 
 
@@ -238,9 +240,9 @@ def _whole(document: Document) -> Lines:
         before = None
         for line in part["lines"]:
             source = line["label"] or line["source"]
-            shown = source if source != before else ""
+            label = source if source != before else ""
             before = source
-            lead = dim(f"{shown[:GUTTER]:>{GUTTER}} {line['trust']:{TRUST}} │")
+            lead = dim(f"{label[:GUTTER]:>{GUTTER}} {line['trust']:{TRUST}} │")
             hostile = bad(f"▲ hostile, {line['hostile']}: ") if line["hostile"] else ""
             yield f"{lead} {hostile}{line['text']}"
     if reply := document["reply"].rstrip("\n"):

@@ -36,8 +36,8 @@ MAX_LISTED = 5
 
 def status(document: Document) -> Lines:
     """State, caps, what waits."""
-    held = document["holds"]
-    tone = "wrong" if held or document["state"] == "DISABLED" else "good"
+    holds = document["holds"]
+    tone = "wrong" if holds or document["state"] == "DISABLED" else "good"
     since = f"since {time(document['stateSince'])}, {document['cause']}"
     runs = document["engine"] != "none"
     if runs:
@@ -45,7 +45,7 @@ def status(document: Document) -> Lines:
     else:
         yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
         yield f"  last state: {document['state']} {since}"
-    yield from printed(map(_hold, held))
+    yield from printed(map(_hold, holds))
     yield from _cost(document["crossPollStatus"])
     phase = document["phase"]
     if phase["number"] > 0:
@@ -70,31 +70,33 @@ def status(document: Document) -> Lines:
     yield from (f"  running  {session['id']}  {words.one_line(session['prompt'])}" for session in document["running"])
     yield from (f"  {wants('needs you')}  {waiting['id']}  {waiting['title']}" for waiting in document["waiting"])
     for decision in document["decisions"]:
-        said = words.DECISIONS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {time(decision['decidedAt'])}  {said}  {words.one_line(decision['prompt'])}")
+        decision_words = words.DECISIONS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {words.one_line(decision['prompt'])}")
 
 
 def _cost(spent: Document) -> Lines:
     """What was spent of each cap; nothing when nothing was spent this month."""
     windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
-    told = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
+    parts = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
     if spent["costThisMonth"]:
-        yield f"  cost  {'  '.join(told)}"
+        yield f"  cost  {'  '.join(parts)}"
 
 
 def _hold(hold: Document) -> Field:
     """A stop or a pause, and how it ends."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
-    left = words.duration(until - now) if until and until > now else ""
-    return rail_status.hold(hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", left)
+    remaining = words.duration(until - now) if until and until > now else ""
+    return rail_status.hold(
+        hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", remaining
+    )
 
 
-def _since(then: Document) -> Lines:
+def _since(away: Document) -> Lines:
     """What happened since you were last away; nothing when nothing did."""
-    fields, ran, blocked = list(since(then)), then["ran"], then["blocked"]
+    fields, ran, blocked = list(since(away)), away["ran"], away["blocked"]
     if not fields:
         return
-    yield bold(f"since {time(then['at'])}")
+    yield bold(f"since {time(away['at'])}")
     yield from printed(fields)
     if len(ran) > MAX_LISTED:
         yield dim(f"    and {len(ran) - MAX_LISTED} earlier ones; `clawpy work` lists them")
@@ -118,8 +120,8 @@ def dnd(document: Document) -> Lines:
 def resume(document: Document) -> Lines:
     """What ended, and how everything stands now."""
     for hold in document.get("lifted", ()):
-        what = f"{rail_status.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
-        yield f"{good('▶')} Resumed after the {what}"
+        ended_hold = f"{rail_status.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        yield f"{good('▶')} Resumed after the {ended_hold}"
     yield from status(document)
 
 
@@ -194,14 +196,14 @@ HELD = {"held": "good", "not held": "wrong"}
 
 def _rungs(rungs: Sequence[Document]) -> Lines:
     """What each rung of the sandbox ladder holds on this machine, a table."""
-    shown = [rung for rung in rungs if rung["works"]]
-    names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in shown)
+    working = [rung for rung in rungs if rung["works"]]
+    names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in working)
     yield f"  {'tried in each sandbox':24}  {names}".rstrip()
-    for what in shown[0]["holds"]:
-        line = f"  {what:24}"
-        for item in shown:
-            held = item["holds"][what]
-            line += "  " + paint(HELD.get(held, "grey"), held) + " " * (11 - len(held))
+    for test in working[0]["holds"]:
+        line = f"  {test:24}"
+        for item in working:
+            state = item["holds"][test]
+            line += "  " + paint(HELD.get(state, "grey"), state) + " " * (11 - len(state))
         yield line.rstrip()
     yield dim("  * active")
 
@@ -211,8 +213,8 @@ def doctor(document: Document) -> Lines:
     signs = {"ok": good("✓"), "warn": wants("!"), "fail": bad("✗")}
     yield f"clawpy {document['version']}, Python {document['python']}"
     for check in document["checks"]:
-        told = check["message"].replace("\n", "\n               ")
-        yield f"{signs[check['state']]} {check['name']:11}  {told}"
+        message = check["message"].replace("\n", "\n               ")
+        yield f"{signs[check['state']]} {check['name']:11}  {message}"
         if check["fix"]:
             yield "               " + dim(check["fix"])
     yield from ("", *_rungs(document["rungs"]), "")
@@ -246,16 +248,16 @@ def _surface(surface: Document) -> str:
     service = f"{surface['service']} ({surface['source']})" if surface["service"] else ""
     line = f"{sign} {surface['surface']:8} {'; '.join(filter(None, [service, surface['message']]))}"
     if surface["undelivered"]:
-        again = f"clawpy notify retry {surface['surface']}, or dismiss"
-        told = f"{surface['undelivered']} not delivered: {surface['why']}; {again}"
-        return f"{line}  {bad(told)}"
+        command = f"clawpy notify retry {surface['surface']}, or dismiss"
+        message = f"{surface['undelivered']} not delivered: {surface['why']}; {command}"
+        return f"{line}  {bad(message)}"
     return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _fix(surface)
 
 
 def export(document: Document) -> Lines:
     """Where what was learnt now lies."""
-    what = "pairs" if document["what"] == "dpo" else "conversations"
-    yield f"{document['records']:,} {what}, {document['new']:,} of them new: {document['file']}"
+    noun = "pairs" if document["what"] == "dpo" else "conversations"
+    yield f"{document['records']:,} {noun}, {document['new']:,} of them new: {document['file']}"
     if document["weights"]:
         yield dim(f"their weights: {document['weights']}")
 
@@ -263,13 +265,17 @@ def export(document: Document) -> Lines:
 def train(document: Document) -> Lines:
     """The Twin model in use, the runs, and when the next one is due."""
     model = document["twinModel"]
-    used = "no Twin model is set" if model is None else f"Twin model {model}"
-    yield used if document["enabled"] or model is None else f"{used}, off: clawpy config set twinModelEnabled true"
+    model_words = "no Twin model is set" if model is None else f"Twin model {model}"
+    yield (
+        model_words
+        if document["enabled"] or model is None
+        else f"{model_words}, off: clawpy config set twinModelEnabled true"
+    )
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:
-        sign, said, tone = STATES[run["state"]]
-        state, examples = paint(tone, f"{sign} {said}"), count(run["records"], "example")
+        sign, state_words, tone = STATES[run["state"]]
+        state, examples = paint(tone, f"{sign} {state_words}"), count(run["records"], "example")
         yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
         yield dim(f"    {run['message']}")
     yield document["next"]

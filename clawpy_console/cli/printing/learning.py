@@ -25,10 +25,10 @@ from clawpy_console.screens.memory import entries as told
 
 def remember(document: Document) -> Lines:
     """How much was remembered; bad lines were told as they came."""
-    said = f"{document['remembered']:,} remembered"
-    said += f", {document['known']:,} known before" if document["known"] else ""
-    said += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
-    yield f"{said}, {document['seconds']:.1f} s"
+    text = f"{document['remembered']:,} remembered"
+    text += f", {document['known']:,} known before" if document["known"] else ""
+    text += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
+    yield f"{text}, {document['seconds']:.1f} s"
     if document["trouble"]:
         yield wants(f"found by words alone: {document['trouble']}")
     elif missing := document["missing"]:
@@ -69,8 +69,8 @@ def learnings(document: Document) -> Lines:
     """What was learned, one learning, the scopes, or what became of one."""
     if "predictions" in document:
         yield from cards(document)
-        if left := document["leftOut"]:
-            yield dim(f"{count(left, 'older one')} left out: the card is full")
+        if omitted := document["leftOut"]:
+            yield dim(f"{count(omitted, 'older one')} left out: the card is full")
     elif "learning" in document:
         learning = document["learning"]
         yield _head(learning)
@@ -102,42 +102,42 @@ def _listed(learning: Document) -> Lines:
             f"{learning['targetAgent']} → {learning['leader']}, {time(learning['at'])}  {learning['session']}"
         )
         return
-    told = [entry.where(learning), entry.KINDS[learning["kind"]][1], f"confidence {learning['confidence']:.2f}"]
+    details = [entry.where(learning), entry.KINDS[learning["kind"]][1], f"confidence {learning['confidence']:.2f}"]
     sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
-    told += [f"from {count(len(sessions), 'session')}"] if sessions else []
-    told += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
-    told += [learning["session"]] if learning["session"] else []
+    details += [f"from {count(len(sessions), 'session')}"] if sessions else []
+    details += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
+    details += [learning["session"]] if learning["session"] else []
     yield _head(learning)
-    yield "    " + dim(", ".join(told))
+    yield "    " + dim(", ".join(details))
     if learning["review"]:
         yield "    " + wants(learning["review"])
 
 
 def _head(document: Document) -> str:
-    _, tone, said = entry.STATUS[document["status"]]
-    gone = f"  {paint(tone, said)}" if document["status"] != "active" else ""
-    return f"{bold(document['id'])}{gone}  {document['text'].strip() or dim('forgotten')}"
+    _, tone, status_words = entry.STATUS[document["status"]]
+    suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
+    return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
 
 
 def _links(learning: Document) -> list[Field]:
     """Where a learning came from and went, and where else its lesson stands."""
-    told = [Field(name, f"{each['id']}  {entry.where(each)}: {entry.title(each)}")
+    details = [Field(name, f"{each['id']}  {entry.where(each)}: {entry.title(each)}")
             for name, key in (("came from", "from"), ("became", "became")) for each in learning[key]]  # fmt: skip
-    told += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
-    told += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
-    stands = [f"{leader}'s patterns" for leader in learning["leaders"]] + [
+    details += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
+    details += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
+    also_in = [f"{leader}'s patterns" for leader in learning["leaders"]] + [
         f"candidate {id}" for id in learning["candidates"]
     ]
-    where = "retracted" if learning["retracted"] else f"also in {', '.join(stands)}" if stands else "nowhere else"
-    told.append(Field("lesson", f"{learning['lesson']}  {where}"))
-    return told + [Field("in prompt", f"{call['call']}  {call['targetAgent']}  {time(call['at'])}", "grey")
+    where = "retracted" if learning["retracted"] else f"also in {', '.join(also_in)}" if also_in else "nowhere else"
+    details.append(Field("lesson", f"{learning['lesson']}  {where}"))
+    return details + [Field("in prompt", f"{call['call']}  {call['targetAgent']}  {time(call['at'])}", "grey")
                    for call in learning["reached"]]  # fmt: skip
 
 
 def _scope(scope: Document) -> Lines:
-    told = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
-    gone = f", {scope['retired']} retracted" if scope["retired"] else ""
-    yield f"{bold(entry.scope(scope['scope'], scope['scopeId'], scope['workspace']))}  {told}{gone}"
+    totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
+    retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
+    yield f"{bold(entry.scope(scope['scope'], scope['scopeId'], scope['workspace']))}  {totals}{retracted}"
     yield "    " + dim(scope["path"])
     yield from ("    " + bad(fault) for fault in scope["faults"])
 
@@ -151,14 +151,14 @@ def _retracted(document: Document) -> Lines:
 
 
 def _chain(document: Document) -> Lines:
-    new = sum(document["extracted"].values())
-    done = {name: document[key] for key, name in CHAINED.items() if document[key]}
-    if new:
-        yield f"{good('found')}  {count(new, 'learning')} in {count(len(document['extracted']), 'session')}"
-    yield from (f"{good(name)}  {', '.join(ids)}" for name, ids in done.items())
+    found_count = sum(document["extracted"].values())
+    changed = {name: document[key] for key, name in CHAINED.items() if document[key]}
+    if found_count:
+        yield f"{good('found')}  {count(found_count, 'learning')} in {count(len(document['extracted']), 'session')}"
+    yield from (f"{good(name)}  {', '.join(ids)}" for name, ids in changed.items())
     yield from (f"{bold(learning['id'])}  {learning['verdict']}" for learning in document["judged"])
     yield from (bad(fault) for fault in document["faults"])
-    if not (new or done or document["judged"] or document["faults"]):
+    if not (found_count or changed or document["judged"] or document["faults"]):
         yield "Nothing was promoted."
 
 
@@ -217,19 +217,19 @@ def _list(document: Document) -> Lines:
             f"{candidate.TYPES[proposal['type']][1]}, for {candidate.where(proposal)}; {candidate.evidence(proposal)}"
         )
     if not document["candidates"]:
-        known = document["records"]
-        said = f"{count(known, 'record')}, none calls for a change" if known else "nothing was recorded yet"
-        yield f"No candidates: {said}. `clawpy candidates digest` checks now, instead of within ten minutes."
+        records = document["records"]
+        text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"
+        yield f"No candidates: {text}. `clawpy candidates digest` checks now, instead of within ten minutes."
         return
     if waiting := document["counts"]["review"]:
-        told = "`clawpy candidates show ID` shows one, `approve ID` and `reject ID` decide"
-        yield dim(f"{waiting} need{'s' if waiting == 1 else ''} your decision: {told}")
+        hint = "`clawpy candidates show ID` shows one, `approve ID` and `reject ID` decide"
+        yield dim(f"{waiting} need{'s' if waiting == 1 else ''} your decision: {hint}")
     if document["mode"] == "autonomous":
         yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
 
 
 def _candidate_head(proposal: Document) -> str:
-    sign, tone, said = candidate.STATUS[proposal["status"]]
+    sign, tone, text = candidate.STATUS[proposal["status"]]
     return (
-        f"{bold(proposal['id'])}  {paint(tone, f'{sign} {said}')}  score {proposal['score']:.0f}  {proposal['title']}"
+        f"{bold(proposal['id'])}  {paint(tone, f'{sign} {text}')}  score {proposal['score']:.0f}  {proposal['title']}"
     )

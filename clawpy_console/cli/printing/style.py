@@ -97,10 +97,10 @@ def indented(text: str) -> Lines:
 def how_it_ended(session: Document) -> str:
     """How a session stands, coloured as on the screens."""
     check = session["check"]
-    _, tone, said = words.ended(
+    _, tone, text = words.ended(
         session["state"], session["result"], (check["failed"], check["errors"]) if check else None
     )
-    return paint(tone, said)
+    return paint(tone, text)
 
 
 def time(instant: str | None) -> str:

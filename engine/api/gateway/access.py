@@ -98,9 +98,11 @@ class Access:
         if self.look():
             return ""
         if (key := self._keys.get(NAME)) is not None:
-            told = f"the gateway's token in the {key.source} has fewer than {SHORTEST} characters"
+            message = f"the gateway's token in the {key.source} has fewer than {SHORTEST} characters"
             new = "unset CLAWPY_GATEWAY_API_KEY, and " if key.source == ENVIRONMENT else ""
-            raise Refusal("weak_token", told, f"use a longer one; {new}`clawpy token new` makes one of 50 characters")
+            raise Refusal(
+                "weak_token", message, f"use a longer one; {new}`clawpy token new` makes one of 50 characters"
+            )
         token = new_token()
         try:
             self._keys.set(NAME, token, consent_file=in_file)
@@ -138,9 +140,9 @@ class Access:
 
     def admits(self, credential: str) -> bool:
         """Whether a credential is the token."""
-        given = hashlib.sha256(credential.encode("utf-8", "surrogateescape")).digest()
+        digest = hashlib.sha256(credential.encode("utf-8", "surrogateescape")).digest()
         with self._lock:
-            return hmac.compare_digest(given, self._digest)
+            return hmac.compare_digest(digest, self._digest)
 
     def is_pass(self, credential: str, *, method: str, path: str, now: float) -> bool:
         """Whether it is a pass for just this request, which must say nothing more; it opens if it can be spent. `now`
@@ -160,10 +162,10 @@ class Access:
         until, _, signed = credential.removeprefix(PASS).partition(".")
 
         def work(tx: Transaction) -> bool:
-            used = {one: end for one, end in state.get(tx.session, USED, {}).items() if end > now}
-            if signed in used:
+            spent = {signature: end for signature, end in state.get(tx.session, USED, {}).items() if end > now}
+            if signed in spent:
                 return False
-            state.put(tx, USED, used | {signed: int(until)})
+            state.put(tx, USED, spent | {signed: int(until)})
             return True
 
         return self._database.write(work)

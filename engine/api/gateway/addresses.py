@@ -21,7 +21,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @frozen
-class Wish:
+class ListenOptions:
     """What the command line says over the settings; None leaves it to them."""
 
     host: str | None = None
@@ -32,24 +32,24 @@ class Wish:
 
     def over(self, settings: GatewaySettings) -> GatewaySettings:
         """The settings with it. Raises `Refusal` `bad_address`."""
-        given = {
+        overrides = {
             "host": self.host,
             "port": self.port,
             "certificate": self.certificate,
             "certificate_key": self.certificate_key,
             "tunnel": self.tunnel or None,
         }
-        chosen = settings.model_dump() | {name: value for name, value in given.items() if value is not None}
+        chosen = settings.model_dump() | {name: value for name, value in overrides.items() if value is not None}
         try:
             return GatewaySettings.model_validate(chosen)
         except ValidationError as error:
             fault = error.errors()[0]
-            said = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-            raise Refusal("bad_address", sanitise(said), "for example --host 127.0.0.1 --port 8477") from error
+            message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
+            raise Refusal("bad_address", sanitise(message), "for example --host 127.0.0.1 --port 8477") from error
 
 
 @frozen
-class Place:
+class ListenAddress:
     """Where it listens: `port` 0 takes a free one. `names` are the Hosts it answers to."""
 
     host: str
@@ -73,11 +73,11 @@ class Place:
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
-    def at(self, port: int) -> Place:
+    def at(self, port: int) -> ListenAddress:
         """The same on the port that it got."""
         return replace(self, port=port)
 
-    def called(self, settings: GatewaySettings) -> Place:
+    def called(self, settings: GatewaySettings) -> ListenAddress:
         """The same by the names, and for the pages, that these settings have."""
         return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
 
@@ -96,16 +96,16 @@ class Place:
         return address.is_loopback or not self.local
 
 
-def place_of(settings: GatewaySettings) -> Place:
+def listen_address(settings: GatewaySettings) -> ListenAddress:
     """Where these settings have it listen. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
     certificate, key = settings.certificate, settings.certificate_key or settings.certificate
     for file in filter(None, (certificate, key)):
         if not Path(file).expanduser().is_file():
-            there = sanitise(str(Path(file).expanduser().absolute()))[:4096]
-            raise Refusal("no_certificate", f"there is no file {there}", f"name a PEM file; {MAKE}")
+            path = sanitise(str(Path(file).expanduser().absolute()))[:4096]
+            raise Refusal("no_certificate", f"there is no file {path}", f"name a PEM file; {MAKE}")
     if key and not certificate:
         raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
-    place = Place(
+    place = ListenAddress(
         host=settings.host,
         port=settings.port,
         certificate=str(Path(certificate).expanduser()) if certificate else "",

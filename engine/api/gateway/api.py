@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket
 
 from engine.api.gateway import bodies, replies, rpc
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import Place
+from engine.api.gateway.addresses import ListenAddress
 from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import Limits
@@ -52,7 +52,7 @@ def status_of(refusal: Refusal) -> int:
     return 503 if refusal.code in UNABLE else 409
 
 
-def _told(status: int, words: str, code: str, message: str, fix: str = "") -> dict[int | str, dict[str, Any]]:
+def _error(status: int, words: str, code: str, message: str, fix: str = "") -> dict[int | str, dict[str, Any]]:
     example = {"error": {"code": code, "message": message, "fix": fix}}
     return {
         status: {
@@ -64,19 +64,21 @@ def _told(status: int, words: str, code: str, message: str, fix: str = "") -> di
 
 
 ALWAYS: dict[int | str, dict[str, Any]] = {
-    **_told(400, "Malformed request", "bad_request", "the body is not JSON"),
-    **_told(401, "No token, or a wrong one", "no_token", "the gateway's token is missing or wrong"),
-    **_told(403, "Request from a web page", "foreign_origin", "requests from web pages are refused"),
-    **_told(413, "Too large", "too_large", "a request may have at most 262144 bytes"),
-    **_told(421, "Unknown host name", "foreign_host", "this gateway does not serve that host name"),
-    **_told(422, "Invalid arguments", "bad_arguments", "count: Input should be less than or equal to 10"),
-    **_told(409, "Conflict with the current state", "already_decided", "card pred_7k2m is confirmed already"),
-    **_told(431, "Headers too large", "too_large", "the address and headers may have at most 65536 bytes"),
-    **_told(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
-    **_told(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
+    **_error(400, "Malformed request", "bad_request", "the body is not JSON"),
+    **_error(401, "No token, or a wrong one", "no_token", "the gateway's token is missing or wrong"),
+    **_error(403, "Request from a web page", "foreign_origin", "requests from web pages are refused"),
+    **_error(413, "Too large", "too_large", "a request may have at most 262144 bytes"),
+    **_error(421, "Unknown host name", "foreign_host", "this gateway does not serve that host name"),
+    **_error(422, "Invalid arguments", "bad_arguments", "count: Input should be less than or equal to 10"),
+    **_error(409, "Conflict with the current state", "already_decided", "card pred_7k2m is confirmed already"),
+    **_error(431, "Headers too large", "too_large", "the address and headers may have at most 65536 bytes"),
+    **_error(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
+    **_error(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
 }
-MISSING = _told(404, "No such card", "unknown_card", "there is no card pred_7k2m", "clawpy cards lists what is pending")
-PACKED = _told(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
+MISSING = _error(
+    404, "No such card", "unknown_card", "there is no card pred_7k2m", "clawpy cards lists what is pending"
+)
+PACKED = _error(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
 
 NO_CALL: dict[int | str, dict[str, Any]] = {
     400: {
@@ -99,7 +101,7 @@ class Reply(JSONResponse):
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits) -> Guard:
+def build(engine: Any, access: Access, feed: Feed, address: ListenAddress, limits: Limits) -> Guard:
     """The whole application behind its guard."""
     service = GatewayService(engine, at_once=limits.triggers)
     app = FastAPI(
@@ -109,7 +111,7 @@ def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits)
         openapi_url=f"{API}/openapi.json",
         docs_url=None,  # its page would come from another machine
         redoc_url=None,
-        servers=[{"url": place.url}] if place.port else None,
+        servers=[{"url": address.url}] if address.port else None,
         default_response_class=Reply,
         responses=ALWAYS,
         redirect_slashes=False,
@@ -122,8 +124,8 @@ def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits)
     async def _pulse(socket: WebSocket) -> None:
         await pulse.serve(socket)
 
-    _say_what_is_wrong(app)
-    return Guard(app, access, place, limits)
+    _add_error_handlers(app)
+    return Guard(app, access, address, limits)
 
 
 def _router(engine: Any, service: GatewayService) -> APIRouter:
@@ -143,7 +145,7 @@ def _router(engine: Any, service: GatewayService) -> APIRouter:
         shown: Annotated[bool, Query(description="a person looks at them now")] = False,
     ) -> Any:
         """Pending predictions, best first."""
-        return Reply(service.latest(count, channel, seen=shown))
+        return Reply(service.latest(count, channel, shown=shown))
 
     @router.post("/twin/serve", response_model=replies.TwinReply, responses=PACKED, tags=["internal"])
     def serve(body: bodies.TwinBody) -> Any:
@@ -210,7 +212,7 @@ def _router(engine: Any, service: GatewayService) -> APIRouter:
     return router
 
 
-def _say_what_is_wrong(app: FastAPI) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     def refused(request: Request, refusal: Refusal) -> Response:
         headers = {"retry-after": "2"} if status_of(refusal) == 429 else None

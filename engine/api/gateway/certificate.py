@@ -25,19 +25,21 @@ def check_pair(certificate: str, key: str) -> None:
             raise _bad(
                 f"{key} is not the key of {certificate}", "name the certificate and key that were made together"
             ) from error
-        said = f"{certificate} with {key} cannot be used: {error.reason or error}"
-        raise _bad(said, "`openssl x509 -noout -text -in` and `openssl pkey -check -in` show what is wrong") from error
+        message = f"{certificate} with {key} cannot be used: {error.reason or error}"
+        raise _bad(
+            message, "`openssl x509 -noout -text -in` and `openssl pkey -check -in` show what is wrong"
+        ) from error
 
 
-def _look(file: str, mark: str, what: str, fix: str) -> None:
+def _look(file: str, mark: str, kind: str, fix: str) -> None:
     try:
-        found = mark in Path(file).read_text(errors="replace")
+        is_pem = mark in Path(file).read_text(errors="replace")
     except OSError as error:
         raise _bad(
             f"{file} cannot be read: {error.strerror or error}", "make it readable for the user that runs clawpy"
         ) from error
-    if not found:
-        raise _bad(f"{file} has no {what} in PEM form", fix)
+    if not is_pem:
+        raise _bad(f"{file} has no {kind} in PEM form", fix)
 
 
 def _locked(key: str) -> NoReturn:

@@ -102,9 +102,9 @@ class Feed:
                     # The disk may be full, or the engine about to end: the next look may succeed.
                     log.exception("the gateway could not read what happened")
                     await asyncio.sleep(1.0)
-                left = max(0.0, self._stood + STATUS_EVERY - loop.time()) if self._stale else LOOK
+                timeout = max(0.0, self._stood + STATUS_EVERY - loop.time()) if self._stale else LOOK
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(left):
+                    async with asyncio.timeout(timeout):
                         await woken.wait()
                 # Nobody gets more frames than that, so little need be read more often.
                 await asyncio.sleep(self.pause / 2)
@@ -143,12 +143,12 @@ class Feed:
         begin = bisect_right(self._ids, cursor)
         if begin == len(self._ids):
             return None
-        made = self._frames.get(begin)
-        if made is None:
+        cached = self._frames.get(begin)
+        if cached is None:
             end = self._end_of_frame(begin)
             last = self._ids[end - 1]
-            made = self._frames[begin] = frame(self._texts[begin:end], int(last)), last
-        return made
+            cached = self._frames[begin] = frame(self._texts[begin:end], int(last)), last
+        return cached
 
     def _end_of_frame(self, begin: int) -> int:
         end, size = begin, 0
@@ -171,10 +171,10 @@ class Feed:
             facts = [fact for fact in facts if fact.id <= self._floor]
             if not facts:
                 return None
-            found = await self.aside(messages, self._engine, facts)
+            new_messages = await self.aside(messages, self._engine, facts)
             cursor = last = facts[-1].id
-            if found:
-                return frame([text for _, text in found], last), cursor
+            if new_messages:
+                return frame([text for _, text in new_messages], last), cursor
         return None
 
     def is_far(self, cursor: int) -> bool:
@@ -186,9 +186,9 @@ class Feed:
         facts = await self.aside(self._engine.ledger.since, self.head, FACTS)
         # Without anybody who listens nothing is made; who comes later, be it now, resumes from the ledger.
         listened = self.clients > 0
-        found: list[tuple[float, str]] = []
+        new_messages: list[tuple[float, str]] = []
         if facts and listened:
-            found += await self.aside(messages, self._engine, facts)
+            new_messages += await self.aside(messages, self._engine, facts)
         if facts:
             self.head = facts[-1].id
             self._stale = self._stale or any(fact.kind in STATUS for fact in facts)
@@ -197,18 +197,18 @@ class Feed:
             if facts:
                 self._forget()
             return len(facts) == FACTS
-        self._append(found)
+        self._append(new_messages)
         if self._stale and (now := asyncio.get_running_loop().time()) - self._stood >= STATUS_EVERY:
             head = self.head
-            stands = await self.aside(status_message, self._engine, head)
+            status = await self.aside(status_message, self._engine, head)
             self._stale, self._stood = False, now
-            self._append([(head + 0.5, written(stands))])
+            self._append([(head + 0.5, written(status))])
         return len(facts) == FACTS
 
-    def _append(self, found: Sequence[tuple[float, str]]) -> None:
-        if not found:
+    def _append(self, new_messages: Sequence[tuple[float, str]]) -> None:
+        if not new_messages:
             return
-        for at, text in found:
+        for at, text in new_messages:
             self._ids.append(at)
             self._texts.append(text)
         excess = len(self._ids) - self._limits.kept_events

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.api.gateway.access import THIS_RUN, Access
-from engine.api.gateway.addresses import Place, Wish, place_of
+from engine.api.gateway.addresses import ListenAddress, ListenOptions, listen_address
 from engine.api.gateway.limits import Limits
 from engine.config.gateway import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
@@ -59,8 +59,8 @@ class Gateway:
         self._fresh = ""
         self._closed = False
 
-    def open(self, *, in_file: bool = False, **wish: Any) -> str:
-        """Listen; `wish` has what `Wish` names, over the settings. Returns what `reveal` does. `in_file`: the
+    def open(self, *, in_file: bool = False, **options: Any) -> str:
+        """Listen; `options` are those of `ListenOptions`, over the settings. Returns what `reveal` does. `in_file`: the
         operator's consent to keep a token that is made now in a file of his own. What somebody opened stays as it is.
 
         Raises `Refusal`: `port_taken`, `bad_address`, `unsafe_address`, `no_certificate`, `bad_certificate`,
@@ -70,12 +70,12 @@ class Gateway:
             if self._closed:
                 return ""
             if self._server is not None:
-                if self._by_setting is None or not any(value is not None for value in wish.values()):
+                if self._by_setting is None or not any(value is not None for value in options.values()):
                     return self.reveal()
-                self.close()  # the settings opened it, and this wish goes over them
+                self.close()  # the settings opened it, and this options goes over them
             try:
-                settings = Wish(**wish).over(self._engine.settings.current.gateway)
-                self._open(place_of(settings), in_file)
+                settings = ListenOptions(**options).over(self._engine.settings.current.gateway)
+                self._open(listen_address(settings), in_file)
             except Refusal as refusal:
                 self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message
                 raise
@@ -96,7 +96,7 @@ class Gateway:
             if server is not None:
                 self._announce("")
                 server.close()
-                self._record(GatewayClosed(subject=server.place.url))
+                self._record(GatewayClosed(subject=server.address.url))
 
     def end(self) -> None:
         """The engine ends: close, for good."""
@@ -150,8 +150,8 @@ class Gateway:
         if server is None or feed is None:
             return GatewayState(words=self._fault or "off")
         return GatewayState(
-            url=server.place.url,
-            words=_guarded(server.place, self._access.source),
+            url=server.address.url,
+            words=_guarded(server.address, self._access.source),
             token=self._access.source,
             clients=feed.clients,
             dropped=feed.dropped,
@@ -162,7 +162,7 @@ class Gateway:
         `POST /api/v1/predictions/ID/confirm`, valid until then (seconds since 1970). "" while nothing listens."""
         return self._access.pass_for(method, path, until=until) if self._server is not None else ""
 
-    def _open(self, place: Place, in_file: bool) -> None:
+    def _open(self, address: ListenAddress, in_file: bool) -> None:
         # Only here FastAPI and uvicorn are loaded: a console without a gateway never pays for them.
         from engine.api.gateway.api import build
         from engine.api.gateway.feed import Feed
@@ -170,11 +170,11 @@ class Gateway:
 
         self._fresh = self._access.begin(in_file=in_file) or self._fresh
         feed = Feed(self._engine, self._access, self._limits)
-        server = Server(build(self._engine, self._access, feed, place, self._limits), place, self._limits, feed.run)
+        server = Server(build(self._engine, self._access, feed, address, self._limits), address, self._limits, feed.run)
         server.start()
         self._server, self._feed = server, feed
-        self._announce(server.place.url)
-        self._record(GatewayOpened(subject=server.place.url, words=self.state().words))
+        self._announce(server.address.url)
+        self._record(GatewayOpened(subject=server.address.url, words=self.state().words))
 
     def _record(self, fact: Event) -> None:
         try:
@@ -188,9 +188,11 @@ def _but_names(settings: GatewaySettings) -> GatewaySettings:
     return settings.model_copy(update={"hosts": (), "origins": ()})
 
 
-def _guarded(place: Place, source: str) -> str:
+def _guarded(address: ListenAddress, source: str) -> str:
     reach = (
-        "this machine only" if place.local else "other machines too" + (", TLS" if place.certificate else ", by tunnel")
+        "this machine only"
+        if address.local
+        else "other machines too" + (", TLS" if address.certificate else ", by tunnel")
     )
-    kept = "token of this run only" if source == THIS_RUN else f"token in the {source}"
-    return f"{reach}; {kept}"
+    source_words = "token of this run only" if source == THIS_RUN else f"token in the {source}"
+    return f"{reach}; {source_words}"

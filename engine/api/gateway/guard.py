@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import Place
+from engine.api.gateway.addresses import ListenAddress
 from engine.api.gateway.limits import Limits
 from engine.model import Refusal
 from engine.model.secrets import redact
@@ -52,8 +52,8 @@ class Fault(Refusal):
             await send({"type": "websocket.close", "code": 1008, "reason": self.code})
             return
         # Whatever else comes on this connection was sent by someone who did not get in.
-        closed = {"connection": "close"} if scope["type"] == "http" else {}
-        response = JSONResponse(self.document(), self.status, self.headers | PLAIN | headers | closed)
+        connection = {"connection": "close"} if scope["type"] == "http" else {}
+        response = JSONResponse(self.document(), self.status, self.headers | PLAIN | headers | connection)
         await response(scope, receive, send)
 
 
@@ -78,11 +78,17 @@ class Guard:
     """The guard, a middleware. One event loop."""
 
     def __init__(
-        self, app: ASGIApp, access: Access, place: Place, limits: Limits, *, clock: Callable[[], float] = time.monotonic
+        self,
+        app: ASGIApp,
+        access: Access,
+        address: ListenAddress,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._access = access
-        self.place = place
+        self.address = address
         self._limits = limits
         self._clock = clock
         self._requests = Bucket(limits.requests, limits.burst, clock())
@@ -108,22 +114,22 @@ class Guard:
                 }
                 await Response(status_code=204, headers=readable | allowed)(scope, receive, send)
                 return
-            by_pass = await self._known(scope, headers)
+            with_pass = await self._authenticate(scope, headers)
             if scope["type"] == "http":
-                receive = await self._body(headers, receive, empty=by_pass)
+                receive = await self._body(headers, receive, empty=with_pass)
         except Fault as fault:
             self.refused += 1
             await fault.answer(scope, receive, send, readable)
             return
-        await self._inside(scope, receive, send, readable)
+        await self._run_app(scope, receive, send, readable)
 
-    async def _inside(self, scope: Scope, receive: Receive, send: Send, readable: dict[str, str]) -> None:
-        began = False
+    async def _run_app(self, scope: Scope, receive: Receive, send: Send, readable: dict[str, str]) -> None:
+        started = False
 
         async def tell(message: Message) -> None:
-            nonlocal began
+            nonlocal started
             if message["type"] == "http.response.start":
-                began = True
+                started = True
                 MutableHeaders(scope=message).update(PLAIN | readable)
             await send(message)
 
@@ -132,36 +138,37 @@ class Guard:
         except Exception as error:
             # What went wrong is for the log; it may hold anything, so the caller learns its kind.
             log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
-            if scope["type"] == "http" and not began:
+            if scope["type"] == "http" and not started:
                 fault = Fault(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
                 await fault.answer(scope, receive, send, readable)
 
     def _allowed_origin(self, headers: dict[str, str]) -> str:
         """The Origin, when the settings allow that page; "" without one. Raises `Fault` for foreign hosts and pages."""
-        if not self.place.answers_to(headers.get("host", "")):
-            told = "this gateway does not serve that host name"
-            raise Fault(421, "foreign_host", told, "if it should, add the name to gateway.hosts")
+        if not self.address.answers_to(headers.get("host", "")):
+            message = "this gateway does not serve that host name"
+            raise Fault(421, "foreign_host", message, "if it should, add the name to gateway.hosts")
         origin = headers.get("origin")
-        if origin in self.place.origins:
+        if origin in self.address.origins:
             return origin
         foreign = origin is not None
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            told, fix = "requests from web pages are refused", "to allow this page, add its origin to gateway.origins"
-            raise Fault(403, "foreign_origin" if foreign else "cross_site", told, fix)
+            message = "requests from web pages are refused"
+            fix = "to allow this page, add its origin to gateway.origins"
+            raise Fault(403, "foreign_origin" if foreign else "cross_site", message, fix)
         return ""
 
-    async def _known(self, scope: Scope, headers: dict[str, str]) -> bool:
+    async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> bool:
         """Who it is is known; returns whether by a pass. Raises `Fault`."""
         method = scope.get("method", "GET")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         credential = _credential(scope, headers)
-        by_pass = scope["type"] == "http" and await self._opens(credential, method, path)
-        if self._access.admits(credential) or by_pass:
-            self._take(self._requests)
-            if by_pass and scope["query_string"]:
+        with_pass = scope["type"] == "http" and await self._redeem_pass(credential, method, path)
+        if self._access.admits(credential) or with_pass:
+            self._charge(self._requests)
+            if with_pass and scope["query_string"]:
                 _refuse_more_than_a_pass()
-            return by_pass
-        self._take(self._failure(str((scope.get("client") or ("",))[0])))
+            return with_pass
+        self._charge(self._failure(str((scope.get("client") or ("",))[0])))
         raise Fault(
             401,
             "no_token",
@@ -170,7 +177,7 @@ class Guard:
             {"www-authenticate": 'Bearer realm="clawpy"'},
         )
 
-    async def _opens(self, credential: str, method: str, path: str) -> bool:
+    async def _redeem_pass(self, credential: str, method: str, path: str) -> bool:
         """Whether it is a pass, which is spent with this. Raises `Fault`."""
         now = time.time()
         if not self._access.is_pass(credential, method=method, path=path, now=now):
@@ -180,20 +187,20 @@ class Guard:
         except Refusal as refusal:  # a pass that could open twice opens nothing
             raise Fault(503, refusal.code, refusal.message, refusal.fix) from refusal
 
-    def _take(self, bucket: Bucket) -> None:
+    def _charge(self, bucket: Bucket) -> None:
         if wait := bucket.take(self._clock()):
             seconds = max(1, round(wait + 0.5))
             fix = f"wait {seconds} s and send fewer requests"
             raise Fault(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
 
     def _failure(self, address: str) -> Bucket:
-        found = self._failures.pop(address, None)
-        if found is None:
-            found = Bucket(self._limits.failures, self._limits.failure_burst, self._clock())
-        self._failures[address] = found
+        bucket = self._failures.pop(address, None)
+        if bucket is None:
+            bucket = Bucket(self._limits.failures, self._limits.failure_burst, self._clock())
+        self._failures[address] = bucket
         while len(self._failures) > ADDRESSES:
             self._failures.popitem(last=False)
-        return found
+        return bucket
 
     async def _body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
         """Read the body whole, so that what follows never waits for a slow sender. It may have to be `empty`."""
@@ -217,12 +224,12 @@ class Guard:
                 raise too_large
         if empty and body:
             _refuse_more_than_a_pass()
-        given: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
-        async def again() -> Message:
-            return given.pop() if given else await receive()
+        async def replay() -> Message:
+            return pending.pop() if pending else await receive()
 
-        return again
+        return replay
 
 
 def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
@@ -235,15 +242,15 @@ def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
     size = len(target) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
     if size > limits.head:
         raise Fault(431, "too_large", f"the address and headers may have at most {limits.head} bytes")
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
-        if name in found and name in ONCE:
+        if name in headers and name in ONCE:
             raise Fault(400, "bad_request", f"the header {name} appears twice")
-        found[name] = value.decode("latin-1")
-    if "transfer-encoding" in found and "content-length" in found:
+        headers[name] = value.decode("latin-1")
+    if "transfer-encoding" in headers and "content-length" in headers:
         raise Fault(400, "bad_request", "the body has two lengths")
-    return found
+    return headers
 
 
 def _credential(scope: Scope, headers: dict[str, str]) -> str:
@@ -252,8 +259,10 @@ def _credential(scope: Scope, headers: dict[str, str]) -> str:
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
-    named = (one.removeprefix(BEARER) for one in scope.get("subprotocols", ()) if one.startswith(BEARER))
-    return next(named, "")
+    tokens = (
+        protocol.removeprefix(BEARER) for protocol in scope.get("subprotocols", ()) if protocol.startswith(BEARER)
+    )
+    return next(tokens, "")
 
 
 def _refuse_more_than_a_pass() -> NoReturn:

@@ -47,7 +47,7 @@ def status_message(engine: Engine, event_id: int) -> Document:
 
 def messages(engine: Engine, facts: Sequence[LedgerEntry]) -> list[tuple[int, str]]:
     """What these facts come to, each with its id, ready to be sent."""
-    return [(fact.id, written(said)) for fact in facts for said in _told(engine, fact)]
+    return [(fact.id, written(message)) for fact in facts for message in _messages_of(engine, fact)]
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -60,7 +60,7 @@ def frame(texts: Sequence[str], last: int) -> str:
     return texts[0] if len(texts) == 1 else f'{{"type":"batch","id":{last},"events":[{",".join(texts)}]}}'
 
 
-def _told(engine: Engine, fact: LedgerEntry) -> Iterable[Document]:
+def _messages_of(engine: Engine, fact: LedgerEntry) -> Iterable[Document]:
     about: dict[str, Any] = {"id": fact.id, "at": instant(fact.at)}
     if fact.kind in ("PredictionCreated", "PredictionReopened"):
         try:
@@ -89,7 +89,7 @@ def _told(engine: Engine, fact: LedgerEntry) -> Iterable[Document]:
 
 def _reason(engine: Engine, cause: str) -> str:
     """Why, in the words of the hold that is in force."""
-    return next((one.reason for one in engine.safety.holds()), cause)
+    return next((hold.reason for hold in engine.safety.holds()), cause)
 
 
 def _executed(engine: Engine, fact: LedgerEntry) -> Document:
@@ -100,8 +100,13 @@ def _executed(engine: Engine, fact: LedgerEntry) -> Document:
         task = card.task_id
         if card.session_id is not None:
             session = engine.sessions.get(card.session_id)
-            told = document(session)
-            result |= {"session": session.id, "summary": session.summary, "cost": told["cost"], "error": told["error"]}
+            session_document = document(session)
+            result |= {
+                "session": session.id,
+                "summary": session.summary,
+                "cost": session_document["cost"],
+                "error": session_document["error"],
+            }
     except Refusal:
         pass  # what is gone meanwhile is told as far as it is known
     return {"predictionId": fact.subject, "taskId": task, "result": result}

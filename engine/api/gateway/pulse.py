@@ -90,9 +90,9 @@ class _Client:
         """Until it goes, or has to."""
         tasks = {asyncio.create_task(self._hear()), asyncio.create_task(self._tell_on())}
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                one.result()
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                task.result()
         except _Leave as leave:
             self._part(leave)
         finally:
@@ -110,22 +110,22 @@ class _Client:
             if self._bucket.take(time.monotonic()):
                 raise _Leave(POLICY, "too many messages")
             try:
-                said = json.loads(message.get("text") or "")
+                message = json.loads(message.get("text") or "")
             except (ValueError, RecursionError):
-                said = None
-            if not isinstance(said, dict):
+                message = None
+            if not isinstance(message, dict):
                 await self._complain("a message must be a JSON object")
-            elif "jsonrpc" in said:
-                await self._call(said)
-            elif said.get("type") == "subscribe":
-                await self._subscribe(said)
-            elif said.get("type") == "ping":
+            elif "jsonrpc" in message:
+                await self._call(message)
+            elif message.get("type") == "subscribe":
+                await self._subscribe(message)
+            elif message.get("type") == "ping":
                 await self._say({"type": "pong", "id": self._feed.head})
             else:
                 await self._complain("its type must be subscribe or ping, or it must be a JSON-RPC call")
 
-    async def _subscribe(self, said: Mapping[str, Any]) -> None:
-        channels, after = said.get("channels"), said.get("after")
+    async def _subscribe(self, message: Mapping[str, Any]) -> None:
+        channels, after = message.get("channels"), message.get("after")
         if not isinstance(channels, list) or not channels or any(channel not in CHANNELS for channel in channels):
             return await self._complain(f"channels must be a list of {', '.join(CHANNELS)}")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < LARGEST_ID):
@@ -144,9 +144,9 @@ class _Client:
         self._subscribed.set()
         return None
 
-    async def _call(self, said: Mapping[str, Any]) -> None:
+    async def _call(self, message: Mapping[str, Any]) -> None:
         try:
-            call = RpcCall.model_validate(dict(said))
+            call = RpcCall.model_validate(dict(message))
         except ValidationError as error:
             await self._say(rpc.fault(None, rpc.INVALID_REQUEST, in_words(error.errors()[0])))
             return
@@ -169,19 +169,19 @@ class _Client:
                 raise _Leave(TURNED_OVER, "the token has changed")
             news = self._feed.news
             if self._feed.is_behind(self._cursor):
-                made = await self._feed.catch_up(self._cursor)
-                self._cursor = max(self._cursor, self._feed.floor) if made is None else self._cursor
+                frame = await self._feed.catch_up(self._cursor)
+                self._cursor = max(self._cursor, self._feed.floor) if frame is None else self._cursor
             else:
-                made = self._feed.next_frame(self._cursor)
-                if made is None:
+                frame = self._feed.next_frame(self._cursor)
+                if frame is None:
                     await news.wait()
                     continue
-            if made is None:
+            if frame is None:
                 continue
-            began = loop.time()
-            await self._send(made[0])
-            self._cursor = made[1]
-            await asyncio.sleep(max(0.0, self._feed.pause - (loop.time() - began)))
+            started = loop.time()
+            await self._send(frame[0])
+            self._cursor = frame[1]
+            await asyncio.sleep(max(0.0, self._feed.pause - (loop.time() - started)))
 
     async def _say(self, document: Mapping[str, Any]) -> None:
         await self._send(written(document))

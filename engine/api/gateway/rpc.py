@@ -40,12 +40,15 @@ class _Nothing(ApiInput):
 METHODS: Mapping[str, tuple[type[Any], Callable[[GatewayService, Any], Document]]] = {
     "pulse.crosspoll.trigger": (
         _Trigger,
-        lambda service, given: service.trigger(
-            given.model_copy(update={"target_channel": given.channel or given.target_channel})
+        lambda service, arguments: service.trigger(
+            arguments.model_copy(update={"target_channel": arguments.channel or arguments.target_channel})
         ),
     ),
-    "pulse.predictions.latest": (_Latest, lambda service, given: service.latest(given.count, given.channel)),
-    "pulse.crosspoll.status": (_Nothing, lambda service, given: service.status()),
+    "pulse.predictions.latest": (
+        _Latest,
+        lambda service, arguments: service.latest(arguments.count, arguments.channel),
+    ),
+    "pulse.crosspoll.status": (_Nothing, lambda service, arguments: service.status()),
 }
 
 
@@ -57,8 +60,8 @@ def answer(
         return fault(call_id, UNKNOWN_METHOD, "there is no such method; one of " + ", ".join(METHODS))
     model, work = METHODS[method]
     try:
-        given = model.model_validate(dict(params or {}))
-        return {"jsonrpc": "2.0", "id": call_id, "result": work(service, given)}
+        arguments = model.model_validate(dict(params or {}))
+        return {"jsonrpc": "2.0", "id": call_id, "result": work(service, arguments)}
     except ValidationError as error:
         return fault(call_id, BAD_PARAMS, in_words(error.errors()[0]))
     except Refusal as refusal:

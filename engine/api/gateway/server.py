@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from engine.api.gateway.addresses import Place
+from engine.api.gateway.addresses import ListenAddress
 from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.connections import Connection, PulseConnection
 from engine.api.gateway.guard import Guard
@@ -45,10 +45,10 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """Listens at `place` from `start` until `close`."""
+    """Listens at `address` from `start` until `close`."""
 
-    def __init__(self, app: Guard, place: Place, limits: Limits, along: Along) -> None:
-        self.place = place
+    def __init__(self, app: Guard, address: ListenAddress, limits: Limits, along: Along) -> None:
+        self.address = address
         self._app = app
         self._limits = limits
         self._along = along
@@ -59,11 +59,11 @@ class Server:
 
     def start(self) -> None:
         """Begin to listen. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`, `not_listening`."""
-        if self.place.certificate:
-            check_pair(self.place.certificate, self.place.certificate_key)
-        listening = _bound(self.place)
+        if self.address.certificate:
+            check_pair(self.address.certificate, self.address.certificate_key)
+        listening = _bound(self.address)
         try:
-            self.place = self.place.at(listening.getsockname()[1])
+            self.address = self.address.at(listening.getsockname()[1])
             config = self._config()
         except BaseException:
             listening.close()
@@ -82,8 +82,8 @@ class Server:
 
     def answer_to(self, settings: GatewaySettings) -> None:
         """Be called by the names, and from the pages, that these settings have."""
-        self.place = self.place.called(settings)
-        self._app.place = self.place
+        self.address = self.address.called(settings)
+        self._app.address = self.address
 
     def close(self) -> None:
         """Tell whoever is connected, and end. Safe to call twice."""
@@ -112,8 +112,8 @@ class Server:
             h11_max_incomplete_event_size=limits.head,
             timeout_keep_alive=15,
             timeout_graceful_shutdown=2,
-            ssl_certfile=self.place.certificate or None,
-            ssl_keyfile=self.place.certificate_key or None,
+            ssl_certfile=self.address.certificate or None,
+            ssl_keyfile=self.address.certificate_key or None,
         )
         config.load()
         return config
@@ -155,8 +155,8 @@ def _keep(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     log.warning("%s%s", context.get("message", "a fault"), "" if error is None else f": {type(error).__name__}")
 
 
-def _bound(place: Place) -> socket.socket:
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+def _bound(address: ListenAddress) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # The protocol is named: uvicorn switches small packets' waiting off only where it stands.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -164,18 +164,20 @@ def _bound(place: Place) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind((place.host, place.port))
+        listening.bind((address.host, address.port))
         listening.listen(1024)
         listening.setblocking(False)
     except OSError as error:
         listening.close()
-        where = f"{place.host} port {place.port}"
+        where = f"{address.host} port {address.port}"
         if error.errno == errno.EADDRINUSE:
             raise Refusal(
                 "port_taken", f"{where} is used by another program", "choose another; --port 0 finds a free one"
             ) from error
-        said = f"{where} cannot be opened: {error.strerror or error}"
-        raise Refusal("bad_address", said, "name an address of this machine, and a port of 1024 or higher") from error
+        message = f"{where} cannot be opened: {error.strerror or error}"
+        raise Refusal(
+            "bad_address", message, "name an address of this machine, and a port of 1024 or higher"
+        ) from error
     return listening
 
 

@@ -48,10 +48,10 @@ class GatewayService:
 
     # -- looking
 
-    def latest(self, count: int = 3, channel: str | None = None, *, seen: bool = False) -> Document:
+    def latest(self, count: int = 3, channel: str | None = None, *, shown: bool = False) -> Document:
         """What is pending, best first. `seen`: a person looks at it, so that it may later count as passed over."""
         pending = self._engine.cards.pending(channel=channel)[:count]
-        if seen:
+        if shown:
             self._engine.cards.mark_shown([card.id for card in pending])
         return {"predictions": document(pending), "count": len(pending), **self._now()}
 
@@ -68,52 +68,52 @@ class GatewayService:
 
     # -- deciding
 
-    def confirm(self, card_id: str, asked: ConfirmBody) -> Document:
+    def confirm(self, card_id: str, body: ConfirmBody) -> Document:
         """Approve and start."""
-        self._heard(card_id, "confirm")
+        self._note_presence(card_id, "confirm")
         card = self._engine.cards.approve(
             card_id,
-            edit=asked.edit,
-            parameters=asked.parameters,
+            edit=body.edit,
+            parameters=body.parameters,
             by=DecidedBy.API,
-            without_sandbox=asked.without_sandbox,
+            without_sandbox=body.without_sandbox,
         )
         return decided(self._engine, card)
 
     def reject(self, card_id: str, reason: DismissReason | None) -> Document:
         """Dismiss; of one that was dismissed already, say why."""
-        self._heard(card_id, "reject")
+        self._note_presence(card_id, "reject")
         return decided(self._engine, turn_down(self._engine, card_id, reason, by=DecidedBy.API))
 
     def snooze(self, card_id: str, seconds: int) -> Document:
         """Put off."""
-        self._heard(card_id, "snooze")
+        self._note_presence(card_id, "snooze")
         return decided(self._engine, self._engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
 
     def undo(self, card_id: str) -> Document:
         """Undo the last decision."""
-        self._heard(card_id, "undo")
+        self._note_presence(card_id, "undo")
         return decided(self._engine, self._engine.cards.undo(card_id))
 
-    def _heard(self, card_id: str, what: str) -> None:
+    def _note_presence(self, card_id: str, action: str) -> None:
         self._engine.cards.get(card_id)  # the whole id, or nothing: a phone does not guess
-        self._engine.autonomy.heard(f"gateway {what}")
+        self._engine.autonomy.heard(f"gateway {action}")
 
     # -- triggering
 
-    def trigger(self, asked: TriggerBody) -> Document:
+    def trigger(self, body: TriggerBody) -> Document:
         """Run a card: the one with this id, which approves it unless an agent `from_channel` asks; or what a program
         hints at, or the best, as the rails will have it."""
-        cards, channel = self._engine.cards, asked.target_channel
-        if asked.prediction_id is not None and asked.from_channel is None:
-            return self._approved(asked.prediction_id, asked)
-        for name in (channel, asked.from_channel):
+        cards, channel = self._engine.cards, body.target_channel
+        if body.prediction_id is not None and body.from_channel is None:
+            return self._approved(body.prediction_id, body)
+        for name in (channel, body.from_channel):
             channel_named(self._engine, name)
-        with self._waiting():
-            if asked.prediction_id is not None:
-                card: Card | None = cards.get(asked.prediction_id)
-            elif asked.hint:
-                card = self._hinted(asked.hint, channel, asked.workspace)
+        with self._slow_slot():
+            if body.prediction_id is not None:
+                card: Card | None = cards.get(body.prediction_id)
+            elif body.hint:
+                card = self._hinted(body.hint, channel, body.workspace)
             else:
                 self._engine.predictions.run_cycle(requested=True)
                 card = next(iter(cards.pending(channel=channel)), None)
@@ -121,16 +121,16 @@ class GatewayService:
                 where = f" for #{channel}" if channel else ""
                 return self._triggered(None, channel, f"nothing to propose{where} now")
             try:
-                cards.trigger(card.id, force=asked.force, by=asked.from_channel or GATEWAY)
+                cards.trigger(card.id, force=body.force, by=body.from_channel or GATEWAY)
             except Refusal as refusal:
                 if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
                     raise
                 return self._triggered(card.id, channel, f"it is pending as a card: {refusal.message}")
             return self._triggered(card.id, channel, "")
 
-    def _approved(self, card_id: str, asked: TriggerBody) -> Document:
+    def _approved(self, card_id: str, body: TriggerBody) -> Document:
         work = self._engine.cards.get(card_id).assignment
-        if asked.target_channel not in (None, work.channel) or asked.hint not in (None, work.prompt):
+        if body.target_channel not in (None, work.channel) or body.hint not in (None, work.prompt):
             raise Refusal(
                 "another_card", f"{card_id} is “{work.prompt}” on {work.channel}", "read it again, then approve it"
             )
@@ -139,14 +139,14 @@ class GatewayService:
         except Refusal as refusal:
             if refusal.code != "blocked":
                 raise
-            return self._triggered(card_id, asked.target_channel, refusal.message)
-        return self._triggered(card_id, asked.target_channel, "")
+            return self._triggered(card_id, body.target_channel, refusal.message)
+        return self._triggered(card_id, body.target_channel, "")
 
     def _hinted(self, hint: str, channel: str | None, workspace: str | None) -> Card:
-        known = self._engine.workspaces
-        if workspace is not None and workspace not in known:
+        workspaces = self._engine.workspaces
+        if workspace is not None and workspace not in workspaces:
             raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
-        where = workspace or next(iter(known), None)
+        where = workspace or next(iter(workspaces), None)
         if where is None:
             raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
         words = sanitise(hint).strip()
@@ -156,53 +156,53 @@ class GatewayService:
                 return card
         return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=ASKED_BY)
 
-    def _triggered(self, card_id: str | None, channel: str | None, held: str) -> Document:
+    def _triggered(self, card_id: str | None, channel: str | None, obstacle: str) -> Document:
         about = shown(find(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
         card = about["prediction"]
         channel = card["targetChannel"] if card else channel
         return {
-            "triggered": not held,
+            "triggered": not obstacle,
             "prediction": card,
             "targetChannel": channel,
-            "message": held or f"Cross-pollination prompt started on #{channel}",
+            "message": obstacle or f"Cross-pollination prompt started on #{channel}",
             "session": about["session"],
             "status": self.status(),
         }
 
     # -- the rest
 
-    def configure(self, asked: ConfigBody) -> Document:
+    def configure(self, body: ConfigBody) -> Document:
         """Change settings for this run alone (SPEC 10.1), all or none of them. Holds are lifted by their own words."""
         self._engine.autonomy.heard("gateway config")
-        values = asked.model_dump(exclude_none=True)
+        values = body.model_dump(exclude_none=True)
         if changed := {RUN_SETTINGS[name]: value for name, value in values.items() if name in RUN_SETTINGS}:
             self._engine.settings.for_this_run(changed)
-        if asked.enabled is not None:  # last, for it cannot fail
-            self._engine.safety.kill_switch.set_enabled(asked.enabled)
+        if body.enabled is not None:  # last, for it cannot fail
+            self._engine.safety.kill_switch.set_enabled(body.enabled)
         status, settings = self.status(), self._engine.settings.current
         now = {name: getattr(settings, setting) for name, setting in RUN_SETTINGS.items()}
         config = ConfigBody.model_construct(enabled=status["enabled"], **now).model_dump(by_alias=True)
         return {"config": config, "crossPollStatus": status}
 
-    def serve_twin(self, asked: TwinBody) -> Document:
+    def serve_twin(self, body: TwinBody) -> Document:
         """What the Twin would do (SPEC 2.3): the model that the settings name, within every cap; where none may be
         asked, or none answers, the best card."""
         twin = self._engine.twin
-        named = twin.named if self._engine.settings.current.twin_model_enabled else None
-        if asked.model is not None and (named is None or asked.model not in (str(named), named.model)):
-            told = f"the Twin model is {named}" if named else "no Twin model is enabled"
-            raise Refusal("another_model", told, "leave `model` out")
-        if named is not None:
-            situation = "\n\n".join(message.content for message in asked.messages if message.role == "user")
-            with self._waiting():
+        model = twin.named if self._engine.settings.current.twin_model_enabled else None
+        if body.model is not None and (model is None or body.model not in (str(model), model.model)):
+            message = f"the Twin model is {model}" if model else "no Twin model is enabled"
+            raise Refusal("another_model", message, "leave `model` out")
+        if model is not None:
+            situation = "\n\n".join(message.content for message in body.messages if message.role == "user")
+            with self._slow_slot():
                 try:
                     reply = twin.answer(
-                        str(named), situation, temperature=asked.temperature, most_tokens=asked.max_tokens
+                        str(model), situation, temperature=body.temperature, most_tokens=body.max_tokens
                     )
                 except (NoAnswer, Unusable):
                     pass  # what cannot be asked falls back (SPEC 2.3), as in a cycle
                 else:
-                    return {"model": str(named), "source": "twin-model", **reply.model_dump()}
+                    return {"model": str(model), "source": "twin-model", **reply.model_dump()}
         best = next(iter(self._engine.cards.pending()), None)
         if best is None:
             raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")
@@ -216,7 +216,7 @@ class GatewayService:
         }
 
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def _slow_slot(self) -> Iterator[None]:
         """One of the few that are waited for at a time."""
         if not self._slow.acquire(blocking=False):
             raise Refusal("busy", "other requests are being processed", "try again in a few seconds")

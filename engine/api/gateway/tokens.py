@@ -21,8 +21,8 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> Do
     holder = read_holder(home)
     where = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
     if new:
-        token, kept = turn_over(keys, in_file=in_file)
-        return {"token": token, "source": kept.source, "message": kept.words, **where, "badge": keys.badge()}
+        token, storage = turn_over(keys, in_file=in_file)
+        return {"token": token, "source": storage.source, "message": storage.words, **where, "badge": keys.badge()}
     key = keys.get(NAME)
     if key is None:
         raise _none(keys, listening=bool(where["url"]))
@@ -31,9 +31,9 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> Do
 
 def _none(keys: Keys, *, listening: bool) -> Refusal:
     """Why there is no token to show, and the line that makes one on this machine."""
-    told = "there is no token yet"
+    message = "there is no token yet"
     if listening:
-        told = (
+        message = (
             "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
         )
     try:
@@ -41,4 +41,4 @@ def _none(keys: Keys, *, listening: bool) -> Refusal:
         fix = "`clawpy token new` makes one that lasts"
     except NoKeyring as fault:
         fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
-    return Refusal("no_token", told, f"{fix}; the running gateway uses it within 15 s" if listening else fix)
+    return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s" if listening else fix)

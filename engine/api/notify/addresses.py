@@ -72,8 +72,8 @@ class Addresses:
         if url == KEPT:
             key = self._keys.get(key_name(surface))
             if key is None:
-                told = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
-                raise Refusal("no_address", told, f"clawpy notify set {surface.value}, or set {variable(surface)}")
+                message = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
+                raise Refusal("no_address", message, f"clawpy notify set {surface.value}, or set {variable(surface)}")
             url, source = key.value, key.source
             self._kept[surface] = url
         if not url:
@@ -84,8 +84,8 @@ class Addresses:
 
     def secrets(self) -> tuple[str, ...]:
         """Parts of the addresses that were asked for, or are in the environment: to be cut out of whatever is sent."""
-        found = [*(self._environment.get(variable(surface), "").strip() for surface in Surface), *self._kept.values()]
-        return tuple(part for url in found if url for part in parts(url))
+        urls = [*(self._environment.get(variable(surface), "").strip() for surface in Surface), *self._kept.values()]
+        return tuple(part for url in urls if url for part in parts(url))
 
     def _written(self, surface: Surface) -> str:
         return self._settings.current.notify.of(surface).url

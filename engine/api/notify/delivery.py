@@ -148,11 +148,11 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     return explained([entry.message for entry in result.logs()])
 
 
-def explained(said: Sequence[str]) -> Failure:
+def explained(messages: Sequence[str]) -> Failure:
     """What Apprise said of a failure, in words of our own."""
-    for line in said:
-        if found := re.search(r"error=(\d{3})\d{0,2}\b", line):
-            status = int(found[1])
+    for line in messages:
+        if match := re.search(r"error=(\d{3})\d{0,2}\b", line):
+            status = int(match[1])
             return Failure(f"the server answers {status}", lasting=400 <= status < 500 and status not in PASSING)
         if "onnection error" in line:
             return Failure("it cannot be reached")
@@ -219,11 +219,11 @@ def _run(command: Sequence[str]) -> Failure | None:
     if not command:
         return Failure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS
         )
     except subprocess.TimeoutExpired:
         return Failure(f"it did not accept the notification within {SECONDS:g} s")
     except OSError as error:
         return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
-    return None if done.returncode == 0 else Failure(f"{command[0]} ended with {done.returncode}")
+    return None if process.returncode == 0 else Failure(f"{command[0]} ended with {process.returncode}")

@@ -50,8 +50,8 @@ def happening_of(fact: LedgerEntry) -> Happening | None:
     match fact.kind:
         case "PredictionCreated" if payload["source"] != Source.OPERATOR.value:
             # Else he made it himself.
-            sure = payload.get("stated", False) and payload["confidence"] >= HIGH  # older facts say neither
-            return Happening.NEW_HIGH if sure or payload.get("tier") == Tier.BROKEN else Happening.NEW_MEDIUM
+            is_confident = payload.get("stated", False) and payload["confidence"] >= HIGH  # older facts say neither
+            return Happening.NEW_HIGH if is_confident or payload.get("tier") == Tier.BROKEN else Happening.NEW_MEDIUM
         case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY.value:
             return Happening.ACTED
         case "SessionEnded" if payload["state"] == SessionState.SUCCEEDED.value:
@@ -72,18 +72,18 @@ def moment(
     happening = happening_of(fact)
     if happening is None:
         return None
-    told = Moment(happening, fact.at, "")
+    base = Moment(happening, fact.at, "")
     payload = fact.payload
     if happening is Happening.COST:
         cap, spent = payload["cap"], payload["spent"]
         share = 100 * spent // cap if cap else 100
         return replace(
-            told, words=f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
+            base, words=f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
         )
     if happening is Happening.PAUSED:
-        return replace(told, words=f"Paused: {payload['cause']}")
+        return replace(base, words=f"Paused: {payload['cause']}")
     if happening in (Happening.COMPLETED, Happening.FAILED):
-        return _ended(told, fact, session_of)
+        return _ended(base, fact, session_of)
     try:
         card = card_of(fact.subject)
     except Refusal:  # forgotten
@@ -93,7 +93,7 @@ def moment(
     if happening in CARDS and not waits:
         return None
     return replace(
-        told,
+        base,
         words=card.assignment.prompt,
         card_id=card.id,
         channel=card.assignment.channel,
@@ -104,8 +104,8 @@ def moment(
     )
 
 
-def _ended(told: Moment, fact: LedgerEntry, session_of: Callable[[str], SessionView]) -> Moment:
-    word = "Done" if told.happening is Happening.COMPLETED else "Failed"
+def _ended(base: Moment, fact: LedgerEntry, session_of: Callable[[str], SessionView]) -> Moment:
+    word = "Done" if base.happening is Happening.COMPLETED else "Failed"
     if fact.payload["state"] == SessionState.CANNOT_RUN:
         word = "Could not run"
     try:
@@ -113,12 +113,12 @@ def _ended(told: Moment, fact: LedgerEntry, session_of: Callable[[str], SessionV
     except Refusal:
         session = None
     check = session.check if session is not None else None
-    if told.happening is Happening.COMPLETED and check is not None and not check.green:
+    if base.happening is Happening.COMPLETED and check is not None and not check.green:
         word = "Tests failed"
-    error = session.error if session is not None and told.happening is Happening.FAILED else ""
+    error = session.error if session is not None and base.happening is Happening.FAILED else ""
     result = error or fact.payload["summary"] or (session.prompt if session else "") or fact.payload["state"]
     return replace(
-        told,
+        base,
         words=f"{word}: {result}",
         card_id=fact.payload["prediction_id"],
         channel=session.channel if session else "",

@@ -92,7 +92,7 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
     percent = f"{round(100 * moment.confidence)}%" if moment.confidence is not None and moment.stated else ""
     # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
     risk = moment.tier.word if moment.tier and (not moment.stated or moment.tier is Tier.BROKEN) else ""
-    said = Note(
+    base = Note(
         form,
         TITLE,
         words,
@@ -106,35 +106,35 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
     match form:
         case Form.CARD:
             actions = ACTIONS if at_a_glance(moment, words) else ACTIONS[1:]
-            return replace(said, sound=SOUND, category=CATEGORY, actions=actions)
+            return replace(base, sound=SOUND, category=CATEGORY, actions=actions)
         case Form.BANNER:
-            return replace(said, sound=SOUND)
+            return replace(base, sound=SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
             ago = _joined(moment.channel, risk, percent, f"{age(now - moment.at)} ago")
-            shown = f"“{words}”\n{ago}" if moment.confidence is not None else words
+            text = f"“{words}”\n{ago}" if moment.confidence is not None else words
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
-            return replace(said, title=short(pending), subtitle="", body=shown, haptic=haptic)
+            return replace(base, title=short(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
-            title, haptic = ("✅", "success") if said.good else ("❌", "failure")
-            return replace(said, title=title, subtitle="", haptic=haptic)
+            title, haptic = ("✅", "success") if base.good else ("❌", "failure")
+            return replace(base, title=title, subtitle="", haptic=haptic)
         case Form.PAUSE:
-            return replace(said, title="⏸", subtitle="")
+            return replace(base, title="⏸", subtitle="")
         case Form.SPOKEN:
             if moment.confidence is None:
-                return replace(said, title="", subtitle="")
+                return replace(base, title="", subtitle="")
             whole = at_a_glance(moment, words)
             ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
             answers = ACTIONS[:2] if whole else ACTIONS[1:2]
-            return replace(said, title="", subtitle="", body=spoken(moment, words), actions=answers, ask=ask)
+            return replace(base, title="", subtitle="", body=spoken(moment, words), actions=answers, ask=ask)
         case Form.EMBED:
-            return replace(said, title="🔮 " + said.subtitle, subtitle="")
+            return replace(base, title="🔮 " + base.subtitle, subtitle="")
         case Form.TICK | Form.CROSS:
-            return replace(said, title="", subtitle="", body=f"{form.value} {words}")
+            return replace(base, title="", subtitle="", body=f"{form.value} {words}")
         case Form.RESULT:
-            return replace(said, title=f"✅ {moment.channel}".rstrip(), subtitle="")
+            return replace(base, title=f"✅ {moment.channel}".rstrip(), subtitle="")
         case Form.STATUS:
-            return replace(said, title="", subtitle="", body=f"⏸ {words}")
-    return said
+            return replace(base, title="", subtitle="", body=f"⏸ {words}")
+    return base
 
 
 def _joined(*parts: str) -> str:
@@ -179,8 +179,8 @@ def spoken(moment: Moment, words: str) -> str:
     """A card as it is read aloud."""
     assert moment.confidence is not None
     risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""
-    sure = risk or f"Confidence {number(round(100 * moment.confidence))} percent"
-    return f"Cross-pollination suggestion: {words.rstrip('.')}. {sure}."
+    confidence = risk or f"Confidence {number(round(100 * moment.confidence))} percent"
+    return f"Cross-pollination suggestion: {words.rstrip('.')}. {confidence}."
 
 
 def number(value: int) -> str:

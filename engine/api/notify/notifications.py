@@ -83,9 +83,9 @@ class Notifications:
 
     def _follow(self) -> None:
         assert self._subscription is not None
-        heard, begun = self._subscription.drain(), self._begun
+        events, was_begun = self._subscription.drain(), self._begun
         # Most of what happens concerns nobody outside; then the ledger is not even asked.
-        if begun and not self._subscription.dropped and all(event.kind not in moments.KINDS for event in heard):
+        if was_begun and not self._subscription.dropped and all(event.kind not in moments.KINDS for event in events):
             return
         self._begun = True
         try:
@@ -169,8 +169,8 @@ class Notifications:
         form = form_of(Happening.NEW_HIGH, surface) or form_of(Happening.COMPLETED, surface)
         assert form is not None
         now = self._engine.clock.now()
-        told = moments.Moment(Happening.COMPLETED, now, f"a test of the {surface.value}: notifications arrive")
-        return self.deliver(address, notes.note(told, form, pending=len(self._engine.cards.pending()), now=now), {})
+        subject = moments.Moment(Happening.COMPLETED, now, f"a test of the {surface.value}: notifications arrive")
+        return self.deliver(address, notes.note(subject, form, pending=len(self._engine.cards.pending()), now=now), {})
 
     def note(self, row: NotificationRow) -> Note | None:
         """What a row says now; None for one that needs no telling any more."""
@@ -179,11 +179,11 @@ class Notifications:
         if form is None or fact is None or fact.id != row.fact_id:
             return None
         now = engine.clock.now()
-        told = moments.moment(fact, engine.cards.get, engine.sessions.get, now)
-        if told is None:
+        subject = moments.moment(fact, engine.cards.get, engine.sessions.get, now)
+        if subject is None:
             return None
         secrets = (*engine.keys.secrets(), *self.addresses.secrets())
-        return notes.note(told, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
+        return notes.note(subject, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
 
     # -- looking
 
@@ -254,14 +254,14 @@ class _Sender:
         plan = timing.plan(waiting, now, quiet=self._engine.autonomy.quiet())
         if not plan.batch:
             return plan.wait
-        said = [(row, hub.note(row)) for row in plan.batch]
-        hub.outbox.settle([row for row, note in said if note is None], Standing.DROPPED, "overtaken")
-        rows = [row for row, note in said if note is not None]
-        going = [note for _, note in said if note is not None]
+        pairs = [(row, hub.note(row)) for row in plan.batch]
+        hub.outbox.settle([row for row, note in pairs if note is None], Standing.DROPPED, "overtaken")
+        rows = [row for row, note in pairs if note is not None]
+        sendable = [note for _, note in pairs if note is not None]
         if not hub.wished(self._surface):
             hub.outbox.settle(rows, Standing.DROPPED, "notifications there were switched off")
-        elif going:
-            failure = self._deliver(going[0] if len(going) == 1 else notes.digest(going))
+        elif sendable:
+            failure = self._deliver(sendable[0] if len(sendable) == 1 else notes.digest(sendable))
             if failure is not None:
                 return self._failed(rows, failure)
             hub.outbox.settle(rows, Standing.SENT)
@@ -294,5 +294,5 @@ class _Sender:
 
 
 def _undelivered(dead: Dead) -> str:
-    told = "a notification" if dead.count == 1 else f"{dead.count} notifications"
-    return f"{dead.surface.value} missed {told}: {dead.note}"
+    number = "a notification" if dead.count == 1 else f"{dead.count} notifications"
+    return f"{dead.surface.value} missed {number}: {dead.note}"

@@ -131,12 +131,12 @@ class Outbox:
             .group_by(col(NotificationRow.surface))
         )  # fmt: skip
         with self._database.read() as session:
-            found = session.connection().execute(counts).all()
+            groups = session.connection().execute(counts).all()
             notes = {row.id: row.note for row in session.exec(
-                select(NotificationRow).where(col(NotificationRow.id).in_([last for *_, last in found]))
+                select(NotificationRow).where(col(NotificationRow.id).in_([last for *_, last in groups]))
             )}  # fmt: skip
         return [
-            Dead(Surface(surface), count, since, notes.get(last, "")) for surface, count, since, last in sorted(found)
+            Dead(Surface(surface), count, since, notes.get(last, "")) for surface, count, since, last in sorted(groups)
         ]
 
     def revive(self, surface: Surface | None = None) -> int:
@@ -151,11 +151,11 @@ class Outbox:
         """Give up rows that were over long ago; dead ones wait for the operator four times as long."""
 
         def work(tx: Transaction) -> None:
-            for standings, kept in (((Standing.SENT, Standing.DROPPED), KEPT), ((Standing.DEAD,), 4 * KEPT)):
+            for standings, age in (((Standing.SENT, Standing.DROPPED), KEPT), ((Standing.DEAD,), 4 * KEPT)):
                 tx.session.connection().execute(
                     sa.delete(NotificationRow).where(
                         col(NotificationRow.standing).in_([standing.value for standing in standings]),
-                        col(NotificationRow.changed_at) < tx.now - kept,
+                        col(NotificationRow.changed_at) < tx.now - age,
                     )
                 )
 

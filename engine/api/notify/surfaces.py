@@ -35,10 +35,10 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     if not delivery.known(url):
         fix = "see https://appriseit.com/services/ for the format"
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
-    kept = "settings"
+    source = "settings"
     if address_fault(url):
         try:
-            kept = Keys(home).set(key_name(surface), url, consent_file=in_file)
+            source = Keys(home).set(key_name(surface), url, consent_file=in_file)
         except Refusal as refusal:
             if refusal.code != "no_keyring":
                 raise
@@ -53,8 +53,9 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     off = "" if allowed(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
     return {
         "surface": surface.value,
-        "source": kept,
-        "message": f"the address for {surface.value} is stored in the {kept}; test it: clawpy notify test {name}{off}",
+        "source": source,
+        "message": f"the address for {surface.value} is stored in the {source}; "
+        f"test it: clawpy notify test {name}{off}",
     }
 
 
@@ -85,19 +86,22 @@ def listed(engine: Engine) -> list[Document]:
 def _reached(engine: Engine, surface: Surface) -> Document:
     """How a surface is reached, or what is missing."""
     on = allowed(surface, engine.settings.current)
-    told: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
+    reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
     try:
         address = engine.notify.addresses.of(surface)
     except Refusal as refusal:
-        return told | {"message": refusal.message, "fix": refusal.fix}
+        return reply | {"message": refusal.message, "fix": refusal.fix}
     if address is None:
-        return told | {"message": "no address", "fix": f"clawpy notify set {surface.value}, or set {variable(surface)}"}
-    told |= {"service": address.service, "source": address.source}
+        return reply | {
+            "message": "no address",
+            "fix": f"clawpy notify set {surface.value}, or set {variable(surface)}",
+        }
+    reply |= {"service": address.service, "source": address.source}
     if not on:
-        return told | {
+        return reply | {
             "message": f"{_flag(surface)} is off", "fix": f"clawpy config set {_flag(surface)} true",
         }  # fmt: skip
-    return told
+    return reply
 
 
 def _flag(surface: Surface) -> str:

@@ -50,13 +50,13 @@ def entry(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) ->
 
 def plan(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> Plan:
     """What goes next to one surface: what is urgent first, then by age; a gathered one takes all gathered along."""
-    going = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
-    first = next((row for row in going if row.due_at <= now), None)
+    sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
+    first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:
-        together = [row for row in going if row.gathered] if first.gathered else [first]
+        together = [row for row in sendable if row.gathered] if first.gathered else [first]
         return Plan(tuple(together[:TOGETHER]))
-    waits = [(row.due_at - now).total_seconds() for row in going]
-    if quiet and len(going) < len(waiting):
+    waits = [(row.due_at - now).total_seconds() for row in sendable]
+    if quiet and len(sendable) < len(waiting):
         waits.append(QUIET_LOOK)
     return Plan(wait=min(waits) if waits else None)
 

@@ -20,9 +20,9 @@ __all__ = ["OPERATIONS", "dispatch"]
 
 def dispatch(engine: Engine, name: str, arguments: Any) -> Document:
     """Do an operation. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or whatever it refuses."""
-    known = OPERATIONS.get(name) if isinstance(name, str) else None
-    if known is None:
+    known_operation = OPERATIONS.get(name) if isinstance(name, str) else None
+    if known_operation is None:
         raise Refusal(
             "unknown_verb", f"there is no verb {sanitise(str(name))[:40]!r}", "one of " + ", ".join(OPERATIONS)
         )
-    return known(engine, arguments)
+    return known_operation(engine, arguments)

@@ -42,9 +42,9 @@ def agents(
             engine.agent_setup.hire(id, needed("channel", channel))
             return {"channel": channel, "coding": [agent for agent in _coding(engine) if agent["name"] == id]}
         case "show":
-            return _shown(engine, id)
+            return _agent_document(engine, id)
         case "retire":
-            return _shown(engine, hierarchy.retire(id))
+            return _agent_document(engine, hierarchy.retire(id))
         case "restore":
             id = hierarchy.restore(id).id
         case "add":
@@ -54,32 +54,32 @@ def agents(
             hierarchy.move(id, needed("reportsTo", reports_to))
         case "tier":
             hierarchy.assign_tier(id, _tier(tier))
-    told = _shown(engine, id)
-    told.pop("soul", None)
-    return told
+    reply = _agent_document(engine, id)
+    reply.pop("soul", None)
+    return reply
 
 
-def _tier(said: object) -> int | None:
+def _tier(value: object) -> int | None:
     """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
-    if said == "auto":
+    if value == "auto":
         return None
     try:
-        return int(str(said))
+        return int(str(value))
     except ValueError as error:
-        raise Refusal("bad_tier", f"{said!r} is not a tier", "a whole number from 1 to 5, or auto") from error
+        raise Refusal("bad_tier", f"{value!r} is not a tier", "a whole number from 1 to 5, or auto") from error
 
 
-def _shown(engine: Engine, agent_id: str) -> Document:
+def _agent_document(engine: Engine, agent_id: str) -> Document:
     """All about one agent; of one that is broken or retired what can be told."""
     hierarchy = engine.hierarchy
     retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
     agent = retired or hierarchy.get(agent_id)
     folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
-    told: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
+    reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
     if retired or agent.broken:
-        return told | {"chain": [], "chainEnd": "", "retired": retired is not None}
+        return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
     lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
-    return told | {
+    return reply | {
         "chain": [leader.id for leader in lineage.leaders],
         "chainTiers": [leader.tier for leader in lineage.leaders],
         "chainEnd": lineage.chain.words,
@@ -113,8 +113,8 @@ def guidance(engine: Engine, id: Needed, reports_to: Text = "") -> Document:
     if reports_to:
         preview = wisdom.preview_move(id, reports_to)
         return {**document(preview.before), "moved": document(preview.after)}
-    told: Document = {**document(wisdom.guidance(id)), "teaching": document(wisdom.teaching(id))}
-    return told if told["hops"] else {**told, "profile": document(wisdom.profile(id))}
+    reply: Document = {**document(wisdom.guidance(id)), "teaching": document(wisdom.teaching(id))}
+    return reply if reply["hops"] else {**reply, "profile": document(wisdom.profile(id))}
 
 
 @operation(by_you=True)
@@ -125,15 +125,15 @@ def profile(engine: Engine, id: Needed, text: Text | None = None, yes: bool = Fa
     if undo:
         return {"leader": id, "text": profile_text.printed(wisdom.undo_profile(id)), "undone": True}
     before = wisdom.profile(id)
-    told = {"leader": id, "text": profile_text.printed(before)}
+    reply = {"leader": id, "text": profile_text.printed(before)}
     if text is None:
-        return told
+        return reply
     profile_text.refuse_stale(before, text)
     edits = wisdom.profile_edits(before, text)
     preview = wisdom.preview_profile(id, edits)
     if yes and edits:
         wisdom.revise_profile(id, edits)
-    return told | {
+    return reply | {
         "edits": [{"section": edit.section, "key": edit.key, "value": edit.value} for edit in edits],
         "fromSoul": list(preview.from_soul),
         "prompts": [{"agents": agents, "changes": list(lines)} for agents, lines in preview.changes],
@@ -159,5 +159,5 @@ def bubbles(
         return {"flushed": flushed, "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
         return {"bubbles": [document(wisdom.approve(needed("id", id)))]}
-    found = wisdom.bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
-    return {"bubbles": document(found)}
+    bubbles_found = wisdom.bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
+    return {"bubbles": document(bubbles_found)}

@@ -30,11 +30,11 @@ def predict(
 ) -> Document:
     """One cycle now; then what is pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
-    known = engine.ledger.latest(1)
+    latest = engine.ledger.latest(1)
     report = engine.predictions.run_cycle(workspaces=workspaces, requested=True)
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     new = [
-        fact for fact in reversed(faults) if not known or fact.id > known[0].id
+        fact for fact in reversed(faults) if not latest or fact.id > latest[0].id
     ]  # such as lines that nobody can read
     return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
@@ -60,25 +60,26 @@ def cards(
     """
     if not all:
         return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown)
-    wanted = channel_named(engine, channel)
+    channel_name = channel_named(engine, channel)
     recent = [
         card
         for card in engine.cards.recent(limit)
-        if (not workspaces or card.assignment.workspace in workspaces) and wanted in (None, card.assignment.channel)
+        if (not workspaces or card.assignment.workspace in workspaces)
+        and channel_name in (None, card.assignment.channel)
     ]
     return {"predictions": document(recent)}
 
 
 def _pending(engine: Engine, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool) -> Document:
-    known = engine.cards.pending(channel=channel_named(engine, channel), include_snoozed=snoozed)
-    pending = [card for card in known if not workspaces or card.assignment.workspace in workspaces]
-    places = [card.assignment.workspace for card in known]
-    elsewhere = Counter(place for place in places if workspaces and place not in workspaces)
+    pending = engine.cards.pending(channel=channel_named(engine, channel), include_snoozed=snoozed)
+    shown_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
+    workspaces_of_cards = [card.assignment.workspace for card in pending]
+    elsewhere = Counter(place for place in workspaces_of_cards if workspaces and place not in workspaces)
     if shown:
         # What was listed may later count as passed over (SPEC 2.9).
-        engine.cards.mark_shown([card.id for card in pending])
-    found: Document = {"predictions": document(pending)}
-    return found | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else found
+        engine.cards.mark_shown([card.id for card in shown_cards])
+    reply: Document = {"predictions": document(shown_cards)}
+    return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 
 @operation(by_you=True)
@@ -112,12 +113,12 @@ def approve(
     without_sandbox: bool = False,
 ) -> Document:
     """Approve and start; with `wait` answer when the session has ended."""
-    found = find(engine, id)
-    card = engine.cards.approve(found.card_id, edit=edit, parameters=parameters, without_sandbox=without_sandbox)
+    target = find(engine, id)
+    card = engine.cards.approve(target.card_id, edit=edit, parameters=parameters, without_sandbox=without_sandbox)
     if not wait or card.session_id is None:
-        return _about(engine, found.card_id)
+        return _about(engine, target.card_id)
     engine.sessions.wait(card.session_id, None)
-    return with_transcript(engine, find(engine, found.card_id), TAIL)
+    return with_transcript(engine, find(engine, target.card_id), TAIL)
 
 
 @operation(by_you=True)
@@ -164,8 +165,8 @@ def undo(engine: Engine, id: Needed) -> Document:
 
 def decided(engine: Engine, card: Card) -> Document:
     """A card that was decided, with what the decision itself had to say."""
-    found = _about(engine, card.id)
-    return found | {"prediction": found["prediction"] | {"note": card.note}} if card.note else found
+    reply = _about(engine, card.id)
+    return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
 
 
 def _about(engine: Engine, card_id: str) -> Document:

@@ -61,7 +61,7 @@ def learnings(
     match action:
         case "show":
             view = service.view(needed("id", id))
-            return {"learning": document(view) | _stands(engine, view.entry.lesson)}
+            return {"learning": document(view) | _lesson_uses(engine, view.entry.lesson)}
         case "scopes":
             return {"scopes": document(service.scopes())}
         case "retract":
@@ -76,40 +76,40 @@ def learnings(
         case "promote":
             return {"promoted": document(service.promote(needed("id", id)))}
         case "chain":
-            done = service.chain(judge=judge)
+            report = service.chain(judge=judge)
             return {
-                "extracted": dict(done.extracted),
-                "promoted": list(done.promoted),
-                "reinforced": list(done.reinforced),
-                "compacted": list(done.compacted),
-                "faults": list(done.faults),
-                "judged": [{"id": entry, "verdict": said} for entry, said in done.judged.items()],
+                "extracted": dict(report.extracted),
+                "promoted": list(report.promoted),
+                "reinforced": list(report.reinforced),
+                "compacted": list(report.compacted),
+                "faults": list(report.faults),
+                "judged": [{"id": entry, "verdict": verdict} for entry, verdict in report.judged.items()],
             }
         case "write":
             return _write(engine, needed("workspace", workspace))
     if scope or session or not workspace:
         where = "" if scope == LearningScope.GLOBAL.value else workspace
-        found = service.entries(scope, where, session, kind, words, limit)
-        return {"workspace": workspace, "learnings": document(found)}
-    held = [
+        entries = service.entries(scope, where, session, kind, words, limit)
+        return {"workspace": workspace, "learnings": document(entries)}
+    entries = [
         entry
         for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
         for entry in service.entries(level.value, where, "", kind, words, limit)
         if entry.active
     ]
-    lessons = {entry.lesson for entry in held}
+    lessons = {entry.lesson for entry in entries}
     taught = [
         learnt
         for learnt in ([] if kind else engine.wisdom.learnt(workspace))
         if not lessons & {learnt.pattern, lesson_id(learnt.text)}
         and all(word in learnt.text.casefold() for word in words.casefold().split())
     ]
-    return {"workspace": workspace, "learnings": document([*held, *taught][:limit])}
+    return {"workspace": workspace, "learnings": document([*entries, *taught][:limit])}
 
 
-def _stands(engine: Engine, lesson: str) -> Document:
+def _lesson_uses(engine: Engine, lesson: str) -> Document:
     """Where a lesson stands besides the pages: which leaders say it, and which learned guidance, by its candidate."""
-    leaders = [agent.id for agent in engine.hierarchy.list() if agent.tier <= 3 and _says(engine, agent.id, lesson)]
+    leaders = [agent.id for agent in engine.hierarchy.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
     promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
@@ -119,7 +119,7 @@ def _stands(engine: Engine, lesson: str) -> Document:
     return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
 
 
-def _says(engine: Engine, leader: str, lesson: str) -> bool:
+def _teaches(engine: Engine, leader: str, lesson: str) -> bool:
     return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.wisdom.profile(leader).patterns)
 
 
@@ -128,27 +128,27 @@ def _write(engine: Engine, workspace: str) -> Document:
     again, the newest first, each once."""
     taught = [(learnt.at, learnt.text) for learnt in engine.wisdom.learnt(workspace)]
     entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
-    said = [
+    from_sessions = [
         (entry.promoted_at or entry.created_at, entry.text)
         for entry in entries
         if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
     ]
-    dated = sorted([*taught, *said], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
-    found = list({lesson_id(text): text for _, text in dated}.values())[::-1]
-    if not found:
+    dated = sorted([*taught, *from_sessions], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
+    texts = list({lesson_id(text): text for _, text in dated}.values())[::-1]
+    if not texts:
         raise Refusal(
             "nothing_learnt",
             f"no learnings of {workspace} go beyond a single session yet",
             "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
         )
     lessons: list[str] = []
-    for text in found:  # the newest, as many as a card takes
+    for text in texts:  # the newest, as many as a card takes
         if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_TEXT:
             break
         lessons.append(text)
-    asked = f"{WRITES} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
-    card = engine.cards.propose(asked, workspace=workspace)
-    return {"predictions": [document(card)], "leftOut": len(found) - len(lessons)}
+    prompt = f"{WRITES} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
+    card = engine.cards.propose(prompt, workspace=workspace)
+    return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
 
 
 @operation(by_you=True)
@@ -179,25 +179,25 @@ def candidates(
         case "records":
             return {"records": document(service.records(kind, limit))}
         case "digest":
-            found: Document = {"drafted": document(service.digest()), "notDrafted": service.not_drafted()}
+            reply: Document = {"drafted": document(service.digest()), "notDrafted": service.not_drafted()}
         case _:
             listed = service.candidates(status, type, limit)
-            found = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
+            reply = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
     counts = service.counts()
-    return found | {"counts": document(counts.statuses), "records": counts.records}
+    return reply | {"counts": document(counts.statuses), "records": counts.records}
 
 
 @operation(by_you=True)
 def export(engine: Engine, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
     """`dpo`: preference pairs in the shape `format`; `sft`: conversations (SPEC 8.3)."""
-    done = engine.exporter.preferences(format) if what == "dpo" else engine.exporter.conversations()
+    result = engine.exporter.preferences(format) if what == "dpo" else engine.exporter.conversations()
     return {
         "what": what,
         "format": format.value if what == "dpo" else "messages",
-        "file": str(done.file),
-        "weights": str(done.weights) if done.weights else None,
-        "records": done.records,
-        "new": done.new,
+        "file": str(result.file),
+        "weights": str(result.weights) if result.weights else None,
+        "records": result.records,
+        "new": result.new,
     }
 
 
@@ -209,10 +209,10 @@ def train(
 ) -> Document:
     """status (brings a run that is under way on by a step), start, cancel, adopt, back, import (SPEC 8.4)."""
     training = engine.training
-    found: Document = {}
+    reply: Document = {}
     match action:
         case "import":
-            found = {"imported": engine.exporter.curate(_lines(needed("file", file)))}
+            reply = {"imported": engine.exporter.curate(_lines(needed("file", file)))}
         case "start":
             training.launch()
         case "cancel":
@@ -224,7 +224,7 @@ def train(
         case _:
             training.step()
     model = engine.twin.named
-    return found | {
+    return reply | {
         "twinModel": None if model is None else str(model),
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",

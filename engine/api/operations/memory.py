@@ -78,24 +78,24 @@ def recall(
 
 def _line(engine: Engine, line: str, scope: RecallQuery) -> Document:
     """One line of a batch; a bad one is answered with its error and stops nothing."""
-    kept: Document = {}
+    identity: Document = {}
     example = '{"id": "1", "query": "…", "k": 10}'
     try:
-        asked = json.loads(line)
-        if not isinstance(asked, dict):
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
             raise Refusal("bad_line", "each line must be an object", example)
-        kept = {"id": asked["id"]} if "id" in asked else {}
-        given = read(_Line, asked)
-        return kept | _recalled(engine, replace(scope, text=given.query, k=given.k))
+        identity = {"id": fields["id"]} if "id" in fields else {}
+        question = read(_Line, fields)
+        return identity | _recalled(engine, replace(scope, text=question.query, k=question.k))
     except (ValueError, RecursionError):
         return Refusal("bad_line", "each line must be JSON", example).document()
     except Refusal as error:
-        return kept | error.document()
+        return identity | error.document()
 
 
 def _recalled(engine: Engine, query: RecallQuery) -> Document:
-    found: Recall = engine.memory.recall(query, deadline=RECALL_SECONDS)
-    return {"results": document(found.items), "leftOut": list(found.left_out)}
+    result: Recall = engine.memory.recall(query, deadline=RECALL_SECONDS)
+    return {"results": document(result.items), "leftOut": list(result.left_out)}
 
 
 @operation()
@@ -138,8 +138,8 @@ def note(
     day; the others until they are forgotten."""
     name = agent_name(by)
     memory = NewMemory(text, kind=kind, speaker=name, workspace=workspace, source=f"mcp:{name}")
-    done = engine.memory.add([memory])
-    return {"id": done.ids[0], "new": bool(done.new), "by": name}
+    stored = engine.memory.add([memory])
+    return {"id": stored.ids[0], "new": bool(stored.new), "by": name}
 
 
 @operation()
@@ -153,18 +153,18 @@ def suggest(
             return {"predictions": [document(card)], "new": False}
     why = " ".join(sanitise(reason).split())[:LONGEST_REASON]
     reasoning = f"suggested by {name}" + (f": {why}" if why else "")
-    made = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
-    return {"predictions": [document(made)], "new": True}
+    card = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
+    return {"predictions": [document(card)], "new": True}
 
 
-def agent_name(told: str) -> str:
+def agent_name(given_name: str) -> str:
     """The name an agent goes by, in a word that fits a line; what it says of itself is only that.
 
     Raises `Refusal`: `bad_arguments` for none, `not_its_name` for one that carries authority, however it is spelt.
     """
     from engine.safety.content.shell import fold  # it brings the whole filter along
 
-    name = " ".join(sanitise(told).split())[:LONGEST_NAME]
+    name = " ".join(sanitise(given_name).split())[:LONGEST_NAME]
     if not name:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
     plain = unicodedata.normalize("NFKD", fold(name)).casefold()
@@ -186,12 +186,12 @@ def drafts(
     if action == "list":
         return {"drafts": document(waiting)}
     # One that was decided is known by its whole id: the same verb again says what became of it.
-    known = [id] if _is_draft(engine, needed("id", id)) else []
-    wanted = match(id, [*known, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list")
+    decided_ids = [id] if _is_draft(engine, needed("id", id)) else []
+    draft_id = match(id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list")
     if action == "dismiss":
-        return {"drafts": [document(service.reject(wanted))]}
-    fact = service.promote(wanted, edit=edit)
-    return {"drafts": [document(service.get(wanted))], "fact": document(fact)}
+        return {"drafts": [document(service.reject(draft_id))]}
+    fact = service.promote(draft_id, edit=edit)
+    return {"drafts": [document(service.get(draft_id))], "fact": document(fact)}
 
 
 def _is_draft(engine: Engine, draft_id: str) -> bool:
@@ -209,16 +209,16 @@ def forget(engine: Engine, what: Needed, yes: bool = False) -> Document:
     """
     preview = engine.memory.forget_preview(what)
     if not preview.total:
-        said = f"nothing contains “{sanitise(what)[:80]}”"
-        raise Refusal("nothing_found", said, "give the full id of an entry, or its exact words")
-    counts, left = preview.counts, preview.left
+        message = f"nothing contains “{sanitise(what)[:80]}”"
+        raise Refusal("nothing_found", message, "give the full id of an entry, or its exact words")
+    counts, remaining = preview.counts, preview.left
     if yes:
         report = engine.memory.forget(preview.wanted)
-        counts, left = report.counts, report.left
+        counts, remaining = report.counts, report.left
     return {
         "forgotten": yes,
         "wanted": list(preview.wanted),
         "counts": dict(counts),
         "places": [{"store": place.store, "id": place.id, "text": place.excerpt} for place in preview.places],
-        "left": list(left),
+        "left": list(remaining),
     }

@@ -66,11 +66,11 @@ class Operation:
 
     def __call__(self, engine: Engine, arguments: Any) -> Document:
         """Do it. Raises `Refusal` `bad_arguments`, and what it refuses itself."""
-        given = read(self.arguments, arguments)
-        values = {name: getattr(given, name) for name in type(given).model_fields}
-        if self._by_you and values.get("action") not in LOOKING:
+        values = read(self.arguments, arguments)
+        arguments_by_name = {name: getattr(values, name) for name in type(values).model_fields}
+        if self._by_you and arguments_by_name.get("action") not in LOOKING:
             engine.autonomy.heard(f"clawpy {self.name}")
-        return self._work(engine, **values)
+        return self._work(engine, **arguments_by_name)
 
 
 NO_OBJECT = "model_attributes_type"
@@ -83,24 +83,24 @@ def operation(*, name: str = "", by_you: bool = False) -> Callable[[Work], Work]
     """Declare a function to be an operation, of its own name where none is given."""
 
     def declare(work: Work) -> Work:
-        told = name or work.__name__
-        OPERATIONS[told] = Operation(told, work, by_you=by_you)
+        operation_name = name or work.__name__
+        OPERATIONS[operation_name] = Operation(operation_name, work, by_you=by_you)
         return work
 
     return declare
 
 
-def read(model: type[Model], given: Any) -> Model:
+def read(model: type[Model], values: Any) -> Model:
     """Arguments, which may come from any program; what is null is not there. Raises `Refusal` `bad_arguments`."""
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise Refusal("bad_arguments", "the arguments must be an object", 'for example {"id": "pred_1"}')
     try:
-        return model.model_validate({name: value for name, value in given.items() if value is not None})
+        return model.model_validate({name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         if fault["type"] == "extra_forbidden":
-            known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
-            message, fix = f"unknown argument {fault['loc'][0]!r}", f"accepted arguments: {known or 'none'}"
+            accepted = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
+            message, fix = f"unknown argument {fault['loc'][0]!r}", f"accepted arguments: {accepted or 'none'}"
         else:
             message, fix = f"the argument {in_words(fault)}", "see the verb's --help"
         raise Refusal("bad_arguments", message, fix) from error
@@ -117,5 +117,5 @@ def in_words(fault: Mapping[str, Any]) -> str:
     """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
     no_object = fault["type"] == NO_OBJECT
-    said = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
-    return f"{where}: {said}" if where else said
+    message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message

@@ -46,50 +46,52 @@ def work(
     """
     if id is None:
         fetched = 1000 if workspaces else limit
-        known = engine.sessions.list(limit=fetched)
+        views = engine.sessions.list(limit=fetched)
         waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
-        elsewhere = Counter(view.workspace for view in known if workspaces and view.workspace not in workspaces)
+        elsewhere = Counter(view.workspace for view in views if workspaces and view.workspace not in workspaces)
         return {
-            "sessions": document([view for view in known if not workspaces or view.workspace in workspaces][:limit]),
-            "changeSets": document([one for one in waiting if not workspaces or one.workspace in workspaces][:limit]),
+            "sessions": document([view for view in views if not workspaces or view.workspace in workspaces][:limit]),
+            "changeSets": document(
+                [change for change in waiting if not workspaces or change.workspace in workspaces][:limit]
+            ),
             "elsewhere": dict(elsewhere.most_common()),
         }
-    found = _named(engine, id)
-    if shown and found.card is not None:
-        engine.cards.look_at(found.card.id)
-    told = with_transcript(engine, found, lines)
-    if diff and found.change_set is not None:
-        told["diff"] = document(engine.changes.diff(found.change_set.id))
-    return told
+    target = _find(engine, id)
+    if shown and target.card is not None:
+        engine.cards.look_at(target.card.id)
+    reply = with_transcript(engine, target, lines)
+    if diff and target.change_set is not None:
+        reply["diff"] = document(engine.changes.diff(target.change_set.id))
+    return reply
 
 
 @operation(by_you=True)
 def land(engine: Engine, id: Needed, only: Sequence[Any] = ()) -> Document:
     """Bring a change set into the working tree, or `only` some of its files, or of these some hunks."""
-    found = _named(engine, id)
-    engine.changes.land(found.change_set_id, [_part(part) for part in only])
-    return shown(find(engine, found.change_set_id))
+    target = _find(engine, id)
+    engine.changes.land(target.change_set_id, [_part(part) for part in only])
+    return shown(find(engine, target.change_set_id))
 
 
 @operation(by_you=True)
 def branch(engine: Engine, id: Needed) -> Document:
     """Commit a change set onto a branch of its own."""
-    found = _named(engine, id)
-    engine.changes.branch(found.change_set_id)
-    return shown(find(engine, found.change_set_id))
+    target = _find(engine, id)
+    engine.changes.branch(target.change_set_id)
+    return shown(find(engine, target.change_set_id))
 
 
 @operation(by_you=True)
 def discard(engine: Engine, id: Needed) -> Document:
     """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
-    found = _named(engine, id)
-    if found.session is not None and found.session.state is SessionState.INTERRUPTED:
-        engine.acknowledge(found.session.id)
-        if found.change_set is None:
-            return shown(found)
-    engine.changes.discard(found.change_set_id)
+    target = _find(engine, id)
+    if target.session is not None and target.session.state is SessionState.INTERRUPTED:
+        engine.acknowledge(target.session.id)
+        if target.change_set is None:
+            return shown(target)
+    engine.changes.discard(target.change_set_id)
     engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
-    return shown(find(engine, found.change_set_id))
+    return shown(find(engine, target.change_set_id))
 
 
 @operation(by_you=True)
@@ -105,15 +107,15 @@ def comment(
 ) -> Document:
     """Comment on a line of a change set, remove a comment, or send all that were not sent to the agent that made it, as
     a card that continues its session; without any of these, its comments."""
-    found, changes = _named(engine, id), engine.changes
-    change_id = found.change_set_id
+    target, changes = _find(engine, id), engine.changes
+    change_id = target.change_set_id
     if file is not None and text is not None:
         changes.comment(change_id, file, line, text, old=old)
     if remove:
         changes.remove_comment(change_id, remove)
-    told = shown(find(engine, change_id))
+    reply = shown(find(engine, change_id))
     if send:
-        session = found.session
+        session = target.session
         assert session is not None  # it has a change set
         if session.flow is not None:
             raise Refusal(
@@ -121,21 +123,21 @@ def comment(
             )
         words, numbers = changes.unsent_comments(change_id)
         card = engine.cards.propose(words, workspace=session.workspace, continues=session.id)
-        told |= {"continues": document(card), "changeSet": document(changes.sent_comments(change_id, numbers))}
-    return told
+        reply |= {"continues": document(card), "changeSet": document(changes.sent_comments(change_id, numbers))}
+    return reply
 
 
-def _part(given: object) -> FilePart:
+def _part(part: object) -> FilePart:
     """`{"path": "cart.py", "hunks": [1, 3]}`, or the path alone."""
-    if isinstance(given, str):
-        return FilePart(given)
-    path, hunks = (given.get("path"), given.get("hunks") or []) if isinstance(given, dict) else (None, None)
+    if isinstance(part, str):
+        return FilePart(part)
+    path, hunks = (part.get("path"), part.get("hunks") or []) if isinstance(part, dict) else (None, None)
     if not isinstance(path, str) or not isinstance(hunks, list) or not all(type(hunk) is int for hunk in hunks):
         raise Refusal("bad_arguments", "only: a path, or a path with hunks", '{"path": "cart.py", "hunks": [1, 3]}')
     return FilePart(path, tuple(hunks))
 
 
-def _named(engine: Engine, wanted: str) -> Found:
+def _find(engine: Engine, wanted: str) -> Found:
     return find(engine, wanted, see="clawpy work")
 
 
@@ -150,13 +152,13 @@ def xray(engine: Engine, id: Needed, call: Any = None) -> Document:
             raise Refusal("no_session", "this card has not run yet", "approve it first: clawpy approve ID")
         id = session.id
     calls = engine.calls.for_session(id)
-    told: Document = {"id": id, "session": document(session), "calls": document(calls)}
+    reply: Document = {"id": id, "session": document(session), "calls": document(calls)}
     if call is None:
-        return told
+        return reply
     chosen = _chosen(calls, call, id)
     parts = engine.calls.prompt(chosen.id)
     prompt = [_prompt_part(part, against) for part, against in zip(parts, engine.objections(parts), strict=True)]
-    return told | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
+    return reply | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
 
 
 def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
@@ -174,13 +176,13 @@ def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
     return {"name": part.name, "role": part.role, "tokens": part.tokens, "lines": lines}
 
 
-def _chosen(calls: list[ModelCall], wanted: object, session_id: str) -> ModelCall:
-    number = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else None
-    if isinstance(wanted, str):
+def _chosen(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
+    number = named if isinstance(named, int) and not isinstance(named, bool) else None
+    if isinstance(named, str):
         for call in calls:
-            if call.id == wanted:
+            if call.id == named:
                 return call
-        number = int(wanted) if wanted.isdecimal() and len(wanted) < 9 else None
+        number = int(named) if named.isdecimal() and len(named) < 9 else None
     if number is None or not 1 <= number <= len(calls):
         many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
         raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
@@ -190,11 +192,11 @@ def _chosen(calls: list[ModelCall], wanted: object, session_id: str) -> ModelCal
 @operation(by_you=True)
 def reply(engine: Engine, id: Needed, text: Needed) -> Document:
     """Tell a running session something."""
-    found = find(engine, id, see="clawpy work")
-    if found.session is None:
-        raise Refusal("no_session", "this card has not run yet", f"clawpy approve {found.card_id} runs it")
-    engine.sessions.reply(found.session.id, text)
-    return {"session": document(engine.sessions.get(found.session.id))}
+    target = find(engine, id, see="clawpy work")
+    if target.session is None:
+        raise Refusal("no_session", "this card has not run yet", f"clawpy approve {target.card_id} runs it")
+    engine.sessions.reply(target.session.id, text)
+    return {"session": document(engine.sessions.get(target.session.id))}
 
 
 @operation(by_you=True)
@@ -209,14 +211,14 @@ def permissions(
     """list what waits (with `all` the latest), allow or deny one: once, or with `session` for the same thing as long as
     the session runs."""
     if action == "list":
-        found = engine.permissions.latest(limit) if all else engine.permissions.waiting()
-        return {"permissions": [_permission(engine, request) for request in found]}
-    known = [*engine.permissions.waiting(), *engine.permissions.latest(FAR_BACK)]
-    wanted = match(
-        needed("id", id), [request.id for request in known], what="permission request", see="clawpy permissions list"
+        requests = engine.permissions.latest(limit) if all else engine.permissions.waiting()
+        return {"permissions": [_permission(engine, request) for request in requests]}
+    requests = [*engine.permissions.waiting(), *engine.permissions.latest(FAR_BACK)]
+    request_id = match(
+        needed("id", id), [request.id for request in requests], what="permission request", see="clawpy permissions list"
     )
     answer = PermissionAnswer(f"{action}-{'session' if session else 'once'}")
-    return {"permissions": [_permission(engine, engine.permissions.answer(wanted, answer))]}
+    return {"permissions": [_permission(engine, engine.permissions.answer(request_id, answer))]}
 
 
 def _permission(engine: Engine, request: PermissionRequest) -> Document:

@@ -80,9 +80,9 @@ def stop(engine: Engine, reason: Text = "") -> Document:
         engine.safety.stop(reason or "stopped by you", "clawpy stop")
         engine.autonomy.heard("clawpy stop")  # only now: nothing that may fail comes before a stop
     except Refusal as error:
-        said = f"everything was stopped, but the stop could not be recorded: {error.message}"
+        message = f"everything was stopped, but the stop could not be recorded: {error.message}"
         fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
-        raise Refusal(error.code, said, fix) from error
+        raise Refusal(error.code, message, fix) from error
     holds = document(engine.safety.holds())
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
@@ -98,8 +98,8 @@ def resume(engine: Engine, word: Text = "") -> Document:
         if not words:
             thrown = next((level for level in engine.safety.levels() if level.thrown), None)
             if thrown is not None:  # no hold, and so lifted in another way
-                told = f"nothing is stopped or paused, but {thrown.name}: {thrown.words}"
-                raise Refusal("not_held", told, thrown.lift)
+                message = f"nothing is stopped or paused, but {thrown.name}: {thrown.words}"
+                raise Refusal("not_held", message, thrown.lift)
             raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
         word = words[0]
     engine.safety.resume(word)
@@ -137,12 +137,12 @@ def notify(
     chosen = Surface(surface) if surface else None
     if action == "test":
         return {"tested": surfaces.tested(engine, chosen)}
-    found: Document = {}
+    reply: Document = {}
     if action == "retry":
-        found["retried"] = engine.notify.retry(chosen)
+        reply["retried"] = engine.notify.retry(chosen)
     if action == "dismiss":
-        found["dismissed"] = engine.notify.outbox.dismiss(chosen)
-    return found | {"surfaces": surfaces.listed(engine), "quiet": engine.autonomy.quiet()}
+        reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
+    return reply | {"surfaces": surfaces.listed(engine), "quiet": engine.autonomy.quiet()}
 
 
 @operation()
@@ -166,13 +166,13 @@ def _check_line(engine: Engine, line: Any, cwd: Path | None) -> Document:
     """One line of a batch; a bad one is answered with its error and stops nothing."""
     if not isinstance(line, Mapping) or ("command" in line) == ("prompt" in line):
         return Refusal("bad_line", 'each line needs either "command" or "prompt"', '{"command": "ls"}').document()
-    kept: Document = {"id": line["id"]} if "id" in line else {}
+    identity: Document = {"id": line["id"]} if "id" in line else {}
     text = line.get("command", line.get("prompt"))
     if not isinstance(text, str):
         refusal = Refusal("bad_line", '"command" and "prompt" must be strings', '{"command": "ls"}')
-        return kept | refusal.document()
+        return identity | refusal.document()
     judge = engine.safety.check_command(text, cwd=cwd) if "command" in line else engine.safety.check_prompt(text)
-    return kept | _judged(judge)
+    return identity | _judged(judge)
 
 
 def _judged(verdict: RailVerdict) -> Document:

@@ -9,7 +9,7 @@ import pytest
 
 from engine.api.gateway import replies
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import place_of
+from engine.api.gateway.addresses import listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.feed import Feed
 from engine.api.gateway.limits import Limits
@@ -376,7 +376,7 @@ def test_nothing_is_reported_anywhere(served: Served, engine: Engine, monkeypatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     limits = Limits()
     access = Access(engine.keys)
-    guard = build(engine, access, Feed(engine, access, limits), place_of(engine.settings.current.gateway), limits)
+    guard = build(engine, access, Feed(engine, access, limits), listen_address(engine.settings.current.gateway), limits)
     app: Any = guard._app
     assert not app._native_telemetry.enabled()
     assert app._telemetry["auto_configure"] is False

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from engine.api import doctor
-from engine.api.gateway.addresses import Wish, host_name, place_of
+from engine.api.gateway.addresses import ListenOptions, host_name, listen_address
 from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.gateway import ENDED, Gateway
 from engine.config.gateway import GatewaySettings
@@ -69,7 +69,7 @@ def test_the_name_in_a_host(host: str, name: str | None) -> None:
     ],
 )
 def test_what_it_answers_to(settings: dict[str, Any], host: str, answers: bool) -> None:
-    assert place_of(GatewaySettings.model_validate(settings)).answers_to(host) is answers
+    assert listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,22 @@ def test_what_it_answers_to(settings: dict[str, Any], host: str, answers: bool) 
 )
 def test_where_it_does_not_listen(settings: dict[str, Any], code: str) -> None:
     with pytest.raises(Refusal) as refused:
-        place_of(GatewaySettings.model_validate(settings))
+        listen_address(GatewaySettings.model_validate(settings))
     assert refused.value.code == code
     assert refused.value.fix
 
 
 @pytest.mark.parametrize(
-    "wish", [Wish(port=65536), Wish(port=-1), Wish(host="nonsense"), Wish(host="127.0.0.1:80")], ids=str
+    "wish",
+    [
+        ListenOptions(port=65536),
+        ListenOptions(port=-1),
+        ListenOptions(host="nonsense"),
+        ListenOptions(host="127.0.0.1:80"),
+    ],
+    ids=str,
 )
-def test_no_address(wish: Wish) -> None:
+def test_no_address(wish: ListenOptions) -> None:
     with pytest.raises(Refusal) as refused:
         wish.over(GatewaySettings())
     assert refused.value.code == "bad_address"
@@ -100,7 +107,7 @@ def test_no_address(wish: Wish) -> None:
 
 def test_urls() -> None:
     def url(**settings: Any) -> str:
-        return place_of(GatewaySettings.model_validate(settings)).url
+        return listen_address(GatewaySettings.model_validate(settings)).url
 
     assert url() == "http://127.0.0.1:8477"
     assert url(host="localhost", port=1) == "http://127.0.0.1:1"
