@@ -46,8 +46,8 @@ class Admission:
             raise Refusal("no_sandbox", NOTHING_BY_ITSELF, "install bubblewrap")
         if not (without_sandbox or self.sandbox.confines):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
-        if mode == AUTONOMOUS and (why := self._rails.unattended(assignment.workspace)):
-            raise Refusal("unattended", why, "approve it yourself, or wait")
+        if mode == AUTONOMOUS and (reason_not := self._rails.unattended(assignment.workspace)):
+            raise Refusal("unattended", reason_not, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
         if (reason := stopped(self._rails.stop_signal)) is not None:
@@ -70,8 +70,8 @@ class Admission:
         family, colon, _ = assignment.runner.partition(":")
         runner = self._runners.get(f"{family}:*" if colon else assignment.runner)
         if runner is None:
-            known = ", ".join(self._runners) or "none"
-            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {known}")
+            names = ", ".join(self._runners) or "none"
+            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {names}")
         return runner
 
     def hindrance(self, assignment: Assignment) -> str:
@@ -83,11 +83,11 @@ class Admission:
             return NOTHING_BY_ITSELF
         if self.runner_of(assignment).check(assignment).check_only:
             return ""
-        wrote = self._rails.last_write(assignment.workspace)
-        if wrote is None or (ago := self._clock.now() - wrote) >= CALM:
+        last_write = self._rails.last_write(assignment.workspace)
+        if last_write is None or (age := self._clock.now() - last_write) >= CALM:
             return ""
-        return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"
+        return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(age.total_seconds() // 60))} min ago"
 
     def recover(self) -> list[str]:
         """At start-up: each runner tidies up what a crash left of its own; what was done, in words."""
-        return [said for runner in self._runners.values() for said in runner.recover()]
+        return [message for runner in self._runners.values() for message in runner.recover()]

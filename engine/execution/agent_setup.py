@@ -39,17 +39,17 @@ MAX_MODELS = 9
 _LATE = f"did not list its models within {TIMEOUT_S:g} s"
 
 
-def running(providers: Mapping[str, ProviderSettings]) -> LocalModels:
+def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels:
     """The models that answer on this machine. Blocking, up to a second: all providers are asked at once."""
-    asked = {name: parts for name, provider in providers.items() if (parts := _local(provider)) is not None}
-    if not asked:
+    addresses = {name: address for name, provider in providers.items() if (address := _local(provider)) is not None}
+    if not addresses:
         return LocalModels()
-    with ThreadPoolExecutor(len(asked), thread_name_prefix="local-models") as threads:
-        answers = list(threads.map(_ask, asked.values()))
-    ids = [f"{name}:{model}" for name, answer in zip(asked, answers, strict=True) for model in answer.ids]
+    with ThreadPoolExecutor(len(addresses), thread_name_prefix="local-models") as threads:
+        answers = list(threads.map(_ask, addresses.values()))
+    ids = [f"{name}:{model}" for name, answer in zip(addresses, answers, strict=True) for model in answer.ids]
     faults = [
-        f"{name} at {asked[name].netloc.rpartition('@')[2]} {fault}"
-        for name, answer in zip(asked, answers, strict=True)
+        f"{name} at {addresses[name].netloc.rpartition('@')[2]} {fault}"
+        for name, answer in zip(addresses, answers, strict=True)
         for fault in answer.faults
     ]
     return LocalModels(tuple(ids), tuple(faults))
@@ -61,7 +61,7 @@ def _local(provider: ProviderSettings) -> SplitResult | None:
         return None
     try:
         parts = urlsplit(provider.base_url)
-        return parts if parts.scheme == "http" and _here(parts.hostname or "") and parts.port != 0 else None
+        return parts if parts.scheme == "http" and _is_loopback(parts.hostname or "") and parts.port != 0 else None
     except ValueError:
         return None
 
@@ -75,29 +75,29 @@ def _ask(address: SplitResult) -> LocalModels:
         # None listens, or one that takes nobody in.
         return LocalModels(faults=(_LATE,) if isinstance(error, TimeoutError) else ())
     # A timeout of the socket begins anew with every byte; this ends it all, whatever was sent.
-    late = threading.Event()
-    end = threading.Timer(TIMEOUT_S, _hang_up, (connection.sock, late))
-    end.start()
+    timed_out = threading.Event()
+    timer = threading.Timer(TIMEOUT_S, _shut_down, (connection.sock, timed_out))
+    timer.start()
     try:
         connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
         answer = connection.getresponse()
         if answer.status != 200:
             return LocalModels(faults=(f"answers {answer.status} instead of its list of models",))
-        said = answer.read(LARGEST + 1)
-        if len(said) > LARGEST:
+        body = answer.read(LARGEST + 1)
+        if len(body) > LARGEST:
             return LocalModels(faults=(f"tells more than {LARGEST // 1024} KB instead of its list of models",))
-        return LocalModels(tuple(_names(json.loads(said))))
+        return LocalModels(tuple(_names(json.loads(body))))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        if late.is_set():
+        if timed_out.is_set():
             return LocalModels(faults=(_LATE,))
         return LocalModels(faults=("answers, but without a list of models",))
     finally:
-        end.cancel()
+        timer.cancel()
         connection.close()
 
 
-def _hang_up(connection: socket.socket, late: threading.Event) -> None:
-    late.set()
+def _shut_down(connection: socket.socket, timed_out: threading.Event) -> None:
+    timed_out.set()
     with contextlib.suppress(OSError):  # it was over in this moment
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -109,7 +109,7 @@ def _names(document: Any) -> list[str]:
     ]
 
 
-def _here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -143,15 +143,15 @@ class AgentSetup:
 
         May ask the keyring. An agent that was hired and is gone counts: its cards say what is missing.
         """
-        chosen = self._settings.current.channels.get(channel)
-        if chosen is None:
+        settings = self._settings.current.channels.get(channel)
+        if settings is None:
             return ""
-        if chosen.runner.startswith(ACP):
-            return chosen.runner.removeprefix(ACP)
-        if chosen.runner not in (AUTO, MODEL):
+        if settings.runner.startswith(ACP):
+            return settings.runner.removeprefix(ACP)
+        if settings.runner not in (AUTO, MODEL):
             return ""
         try:
-            return self._model_for(chosen.agent, channel).id
+            return self._model_for(settings.agent, channel).id
         except Refusal:
             return ""
 
@@ -159,7 +159,7 @@ class AgentSetup:
         """The models that run on this machine, and what does not tell its own. Blocking, up to a second."""
         current = self._settings.current
         named = {name: current.provider(name) for name in current.provider_names()}
-        return running({name: provider for name, provider in named.items() if provider is not None})
+        return query_local_models({name: provider for name, provider in named.items() if provider is not None})
 
     def take_model(self, model_id: str, channel: str = CHANNEL) -> None:
         """Write into the settings that the model `provider:model` is the one of its provider, and have `channel` served
@@ -178,11 +178,11 @@ class AgentSetup:
 
     def known(self) -> list[FoundAgent]:
         """Those of the settings, as they have them, then the others that were found."""
-        mine = {
+        configured_agents = {
             name: replace(known_as(name, configured.command, data=self._data), hosts=configured.hosts)
             for name, configured in self._settings.current.acp.items()
         }
-        return [*mine.values(), *(agent for agent in self.found() if agent.name not in mine)]
+        return [*configured_agents.values(), *(agent for agent in self.found() if agent.name not in configured_agents)]
 
     @property
     def supported(self) -> tuple[str, ...]:
@@ -195,10 +195,10 @@ class AgentSetup:
         What the settings say of that agent already is left as it is. Raises `Refusal` `unknown_agent`,
         `adapter_missing`, `unknown_channel`, and what writing settings raises.
         """
-        agent = next((known for known in self.known() if known.name == name), None)
+        agent = next((other for other in self.known() if other.name == name), None)
         if agent is None:
-            here = ", ".join(known.name for known in self.known()) or "none"
-            raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {here}")
+            names = ", ".join(other.name for other in self.known()) or "none"
+            raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {names}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)
         if channel not in self._settings.current.channels:

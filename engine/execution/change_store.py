@@ -115,11 +115,11 @@ def checked(session: Session, change_set_id: str, becoming: ChangeState | None) 
         if becoming == row.state:
             fix = BACK.get(becoming, "`clawpy work` shows it").format(row.id)
             raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)
-        told = f"{row.id} is {row.state} and cannot be {becoming.value}"
+        message = f"{row.id} is {row.state} and cannot be {becoming.value}"
         fix = "`clawpy work` shows it"
         if becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
             fix = f"none of your files changed; `git branch -D {row.branch}` deletes the branch"
-        raise Refusal("already_decided", told, fix)
+        raise Refusal("already_decided", message, fix)
     return row
 
 

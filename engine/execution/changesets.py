@@ -169,9 +169,9 @@ class ChangeSets(ChangeReader):
     def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
         """Whether it, or `only` these parts, would land on the files as they are now; changes nothing."""
         row = self._row(change_set_id)
-        with self._locks.holding(row.workspace), _files(row.workspace) as root:
+        with self._locks.holding(row.workspace), _open_workspace(row.workspace) as root:
             plain = snapshots.plain_git(Path(row.workspace))
-            return self._look(plain, root, row, snapshots.take(plain).tree, _wanted(plain, row, only))[0]
+            return self._look(plain, root, row, snapshots.take(plain).tree, _target_tree(plain, row, only))[0]
 
     # What can be decided
 
@@ -185,7 +185,7 @@ class ChangeSets(ChangeReader):
         """
         with self._deciding(change_set_id, ChangeState.LANDED) as (row, root):
             plain = snapshots.plain_git(Path(row.workspace))
-            tree = _wanted(plain, row, only)
+            tree = _target_tree(plain, row, only)
             plan = self._plan(plain, root, row, tree)
             staging.keep_blobs(plain.git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
@@ -230,7 +230,7 @@ class ChangeSets(ChangeReader):
     def _deciding(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """The row and the operator's files, for as long as nobody else changes these; an earlier change is settled."""
         workspace = self._row(change_set_id).workspace
-        with self._locks.alone(workspace), _files(workspace) as root:
+        with self._locks.alone(workspace), _open_workspace(workspace) as root:
             self._settle(workspace)
             yield self._row(change_set_id, becoming=becoming), root
 
@@ -246,7 +246,11 @@ class ChangeSets(ChangeReader):
             row = self._row(change_set_id, becoming=ChangeState.BRANCHED)
             plain = snapshots.plain_git(Path(workspace))
             commit = merging.commit_diff(
-                plain, base=row.landed_tree, result=row.result_tree, message=_message(row), at=self._clock.local()
+                plain,
+                base=row.landed_tree,
+                result=row.result_tree,
+                message=_commit_message(row),
+                at=self._clock.local(),
             )
             name = merging.free_name(plain.git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
@@ -273,24 +277,24 @@ class ChangeSets(ChangeReader):
     def recover(self, *, spare: Collection[str] = ()) -> builtins.list[str]:
         """At start-up, before anything else uses it: finish or take back what was interrupted, clear away
         what dead sessions left, but for the sessions in `spare`. Says what it did, in words."""
-        words = []
+        messages = []
         shutil.rmtree(self._scratch, ignore_errors=True)
         for intent in intents.unfinished(self._database, LANDING):
-            words.append(self._recover_landing(intent))
+            messages.append(self._recover_landing(intent))
         for intent in intents.unfinished(self._database, BRANCHING):
-            words.append(self._recover_branch(intent))
+            messages.append(self._recover_branch(intent))
         with self._database.read() as session:
             rows = list(session.exec(select(ChangeSetRow).where(col(ChangeSetRow.kept))))
-        over = (ChangeState.BRANCHED, ChangeState.DISCARDED)
+        final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)
         for row in rows:
-            if row.state in over:
+            if row.state in final_states:
                 self._clear_away(row.view())
-        alive = [row for row in rows if row.state not in over]
-        words += self.worktrees.recover(
-            keep={*spare, *(row.session_id for row in alive if row.state == ChangeState.WAITING)},
-            keep_refs={row.session_id for row in alive},
+        undecided = [row for row in rows if row.state not in final_states]
+        messages += self.worktrees.recover(
+            keep={*spare, *(row.session_id for row in undecided if row.state == ChangeState.WAITING)},
+            keep_refs={row.session_id for row in undecided},
         )
-        return words
+        return messages
 
     # Comments
 
@@ -305,9 +309,9 @@ class ChangeSets(ChangeReader):
         self._ask_for(git, row)
         quote = diffs.quoted(git, row.base_tree, row.result_tree, path, line, old=old)
 
-        def add(row: ChangeSetRow, at: str) -> None:
+        def add(row: ChangeSetRow, now: str) -> None:
             number = max((comment["number"] for comment in row.comments), default=0) + 1
-            comment = DiffComment(number, path, line, quote, text, at, old)
+            comment = DiffComment(number, path, line, quote, text, now, old)
             row.comments = [*row.comments, dataclasses.asdict(comment)]
 
         return self._comment(change_set_id, add)
@@ -315,7 +319,7 @@ class ChangeSets(ChangeReader):
     def remove_comment(self, change_set_id: str, number: int) -> ChangeSet:
         """Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
-        def remove(row: ChangeSetRow, at: str) -> None:
+        def remove(row: ChangeSetRow, now: str) -> None:
             if all(comment["number"] != number for comment in row.comments):
                 raise Refusal("unknown_comment", f"{row.id} has no comment {number}", f"`clawpy comment {row.id}`")
             row.comments = [comment for comment in row.comments if comment["number"] != number]
@@ -333,9 +337,9 @@ class ChangeSets(ChangeReader):
     def sent_comments(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
         """Its comments of these numbers went to an agent now. Raises `Refusal` `unknown_change_set`."""
 
-        def send(row: ChangeSetRow, at: str) -> None:
+        def send(row: ChangeSetRow, now: str) -> None:
             row.comments = [
-                comment | {"sent": at} if comment["number"] in numbers else comment for comment in row.comments
+                comment | {"sent": now} if comment["number"] in numbers else comment for comment in row.comments
             ]
 
         return self._comment(change_set_id, send)
@@ -354,11 +358,11 @@ class ChangeSets(ChangeReader):
     # How it is done
 
     def _look(
-        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, present: str, wanted: str
+        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, present: str, target: str
     ) -> tuple[LandPreview, str, builtins.list[merging.TreeChange]]:
-        """(what would happen when it is landed up to the tree `wanted`, the merged tree, the changes that lead to it
+        """(what would happen when it is landed up to the tree `target`, the merged tree, the changes that lead to it
         from the present tree)."""
-        merge = merging.three_way(plain.git, base=row.landed_tree, ours=present, theirs=wanted)
+        merge = merging.three_way(plain.git, base=row.landed_tree, ours=present, theirs=target)
         if merge.conflicts:
             return LandPreview(False, tuple(shown(path) for path in merge.conflicts)), "", []
         changes = merging.differences(plain.git, present, merge.tree)
@@ -367,16 +371,16 @@ class ChangeSets(ChangeReader):
         preview = LandPreview(
             clean=not reasons and not in_the_way,
             in_the_way=tuple(shown(path) for path in in_the_way),
-            unsupported=tuple(f"{shown(path)}: {why}" for path, why in reasons.items()),
+            unsupported=tuple(f"{shown(path)}: {reason}" for path, reason in reasons.items()),
             files=len(changes),
         )
         return preview, merge.tree, changes
 
-    def _plan(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, wanted: str) -> landing.Plan:
-        """The plan that lands `row` up to `wanted` on the present files. Raises `Refusal` when it would not land."""
+    def _plan(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
+        """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it would not land."""
         for _ in range(TRIES):
             present = snapshots.take(plain).tree
-            preview, tree, changes = self._look(plain, root, row, present, wanted)
+            preview, tree, changes = self._look(plain, root, row, present, target)
             change_store.refuse_unless_clean(preview, row.id)
             plan = staging.plan_for(plain, root, tree, changes, token=self._token(), scratch=self._scratch)
             self._step("planned")
@@ -436,26 +440,26 @@ class ChangeSets(ChangeReader):
     def _arrived(self, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int) -> ChangeSet:
         """The files are as planned: record it, in the transaction that takes the intent away. `payload` is that of the
         intent; `plan` is as it came out."""
-        asked = ChangeState(payload["state"])
+        requested = ChangeState(payload["state"])
 
         def fact(row: ChangeSetRow) -> Event:
-            row.written = {**{path: at for path, at in row.written.items() if path not in plan.going}, **written}
+            row.written = {**{path: mtime for path, mtime in row.written.items() if path not in plan.going}, **written}
             row.files = payload.get("files", row.files)
-            if asked is ChangeState.LANDED:
+            if requested is ChangeState.LANDED:
                 tree, landed = payload.get("tree", row.result_tree), payload.get("landed", row.files)
                 row.landings = [*row.landings, {"tree": tree, "files": landed, "plan": plan.as_json()}]
                 waits = tree != row.result_tree
             else:
                 row.landings = row.landings[:-1]
                 waits = bool(row.landings)
-            row.state = (ChangeState.WAITING if waits else asked).value
-            if asked is ChangeState.LANDED:
+            row.state = (ChangeState.WAITING if waits else requested).value
+            if requested is ChangeState.LANDED:
                 return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
             return LandingUndone(**row.about, left=len(row.landings))
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._move(tx, payload["change_set"], asked, fact)
+            return self._move(tx, payload["change_set"], requested, fact)
 
         return self._database.write(work)
 
@@ -504,7 +508,7 @@ class ChangeSets(ChangeReader):
         for intent in intents.unfinished(self._database, LANDING):
             if intent.payload["workspace"] == workspace:
                 self._recover_landing(intent)
-                if any(left.id == intent.id for left in intents.unfinished(self._database, LANDING)):
+                if any(remaining.id == intent.id for remaining in intents.unfinished(self._database, LANDING)):
                     raise Refusal(
                         "not_restored",
                         f"an earlier change of {workspace} is still half done",
@@ -516,22 +520,22 @@ class ChangeSets(ChangeReader):
         assert intent_id is not None
         row = self._row(payload["change_set"])
         state, plan = ChangeState(payload["state"]), landing.Plan.from_json(payload["plan"])
-        what = f"{'landing' if state is ChangeState.LANDED else 'undoing the landing of'} “{row.title}” ({row.id})"
+        action = f"{'landing' if state is ChangeState.LANDED else 'undoing the landing of'} “{row.title}” ({row.id})"
         try:
-            with self._locks.holding(row.workspace), _files(row.workspace) as root:
+            with self._locks.holding(row.workspace), _open_workspace(row.workspace) as root:
                 plain = snapshots.plain_git(Path(row.workspace))
                 if landing.arrived(root, plan):
                     settled = landing.settled(root, plan)
-                    self._arrived(payload, settled, _times(root, plan), intent_id)
-                    return f"{what} was interrupted after its last file; it is complete"
-                taken = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
+                    self._arrived(payload, settled, _modification_times(root, plan), intent_id)
+                    return f"{action} was interrupted after its last file; it is complete"
+                rollback = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except (Refusal, OSError, landing.FilesChanged) as error:
-            return f"{what} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
+            return f"{action} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
-        words = f"{what} was interrupted and undone; files restored: {len(taken.restored)}"
-        if taken.foreign:
-            words += f"; changed by somebody else in the meantime and left alone: {named(taken.foreign)}"
-        return words
+        message = f"{action} was interrupted and undone; files restored: {len(rollback.restored)}"
+        if rollback.foreign:
+            message += f"; changed by somebody else in the meantime and left alone: {named(rollback.foreign)}"
+        return message
 
     def _recover_branch(self, intent: intents.Intent) -> str:
         payload, intent_id = intent.payload, intent.id
@@ -568,21 +572,21 @@ class ChangeSets(ChangeReader):
 def _with_changes_of(former: ChangeSetRow) -> Onto:
     """The present files with what `former` changed. Raises `Refusal` `conflict` when both changed the same."""
 
-    def made(plain: PlainGit, present: str) -> str:
+    def merge_onto(plain: PlainGit, present: str) -> str:
         merge = merging.three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
         if merge.conflicts:
-            told = named([shown(path) for path in merge.conflicts])
+            names = named([shown(path) for path in merge.conflicts])
             raise Refusal(
                 "conflict",
-                f"what {former.session_id} changed no longer fits your files: {told}",
+                f"what {former.session_id} changed no longer fits your files: {names}",
                 "land or discard its changes first, then continue it",
             )
         return merge.tree
 
-    return made
+    return merge_onto
 
 
-def _files(workspace: str) -> Beneath:
+def _open_workspace(workspace: str) -> Beneath:
     """The operator's files. Raises `Refusal` `no_folder`."""
     try:
         return Beneath.open(Path(workspace))
@@ -590,7 +594,7 @@ def _files(workspace: str) -> Beneath:
         raise Refusal("no_folder", f"{shown(workspace)}: {error.strerror}", "name an existing folder") from error
 
 
-def _wanted(plain: snapshots.PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+def _target_tree(plain: snapshots.PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
     """The tree that landing `only` these parts, or all that is left, leads to."""
     if not only:
         return row.result_tree
@@ -600,14 +604,16 @@ def _wanted(plain: snapshots.PlainGit, row: ChangeSetRow, only: Sequence[FilePar
 def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
     """Once it is landed up to `tree`: the files that it shows, which are those that are left, or all of them when none
     is; and the files of what is landed."""
-    whole = tree == row.result_tree
-    if whole and not row.landings:
+    is_complete = tree == row.result_tree
+    if is_complete and not row.landings:
         return row.files, row.files
-    landed = _stored(row, diffs.file_changes(git, row.base_tree, tree))
-    return landed if whole else _stored(row, diffs.file_changes(git, tree, row.result_tree)), landed
+    landed_files = _files_as_json(row, diffs.file_changes(git, row.base_tree, tree))
+    return landed_files if is_complete else _files_as_json(
+        row, diffs.file_changes(git, tree, row.result_tree)
+    ), landed_files
 
 
-def _stored(row: ChangeSetRow, files: Iterable[FileChange]) -> Files:
+def _files_as_json(row: ChangeSetRow, files: Iterable[FileChange]) -> Files:
     return [*map(dataclasses.asdict, files), *(file for file in row.files if file["status"] == "left out")]
 
 
@@ -619,13 +625,13 @@ def _narrow(row: ChangeSetRow, note: str) -> bool:
     return bool(row.landings)
 
 
-def _times(root: Beneath, plan: landing.Plan) -> dict[str, int]:
-    going = plan.going
-    found = {entry.path: root.lstat(entry.path) for entry in plan.entries if entry.path not in going}
-    return {path: status.st_mtime_ns for path, status in found.items() if status is not None}
+def _modification_times(root: Beneath, plan: landing.Plan) -> dict[str, int]:
+    removed = plan.going
+    statuses = {entry.path: root.lstat(entry.path) for entry in plan.entries if entry.path not in removed}
+    return {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
 
 
-def _message(row: ChangeSetRow) -> str:
-    first, _, rest = row.title.partition("\n")
-    body = f"{rest.strip()}\n\n" if rest.strip() else ""
+def _commit_message(row: ChangeSetRow) -> str:
+    first, _, remainder = row.title.partition("\n")
+    body = f"{remainder.strip()}\n\n" if remainder.strip() else ""
     return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {row.session_id}\n"

@@ -36,8 +36,8 @@ class Channels:
         """The channel called `name`. Raises `Refusal` `unknown_channel`."""
         channels = self._settings.current.channels
         if name not in channels:
-            known = ", ".join(channels) or "none"
-            raise Refusal("unknown_channel", f"there is no channel {name!r}", f"registered channels: {known}")
+            names = ", ".join(channels) or "none"
+            raise Refusal("unknown_channel", f"there is no channel {name!r}", f"registered channels: {names}")
         return channels[name]
 
     def limits(self, name: str, mode: str) -> Limits:

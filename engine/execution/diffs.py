@@ -22,20 +22,24 @@ from engine.model import DiffComment, FileChange, FileDiff, Refusal, sanitise
 
 
 @cache
-def table() -> dict[str, str]:
+def load_patterns() -> dict[str, str]:
     """What runs or obeys a file, and when, by pattern; see `running_files.toml`."""
-    found: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["files"]
-    return found
+    patterns: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["files"]
+    return patterns
 
 
-def runs_by_itself(path: str) -> str:
+def automatic_use(path: str) -> str:
     """What runs or obeys the file at `path`, and when; "" for an ordinary file."""
     folded = path.casefold()
     name = folded.rpartition("/")[2]
-    for written, says in table().items():
-        pattern = written.casefold().replace("/**", "/*")
-        if fnmatchcase(f"/{folded}", f"*/{pattern}") if "/" in pattern else fnmatchcase(name, pattern):
-            return says
+    for pattern, explanation in load_patterns().items():
+        folded_pattern = pattern.casefold().replace("/**", "/*")
+        if (
+            fnmatchcase(f"/{folded}", f"*/{folded_pattern}")
+            if "/" in folded_pattern
+            else fnmatchcase(name, folded_pattern)
+        ):
+            return explanation
     return ""
 
 
@@ -47,41 +51,41 @@ Span = tuple[int, int, int, int]
 
 def spans(patch: bytes) -> list[Span]:
     """The hunks of one file's patch."""
-    return [_span(found) for found in _HEADER.finditer(patch)]
+    return [_span(match) for match in _HEADER.finditer(patch)]
 
 
 def with_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection[int]) -> bytes:
     """`old` with the hunks of these numbers, from 1, as in `new`."""
-    before, after = BytesIO(old).readlines(), BytesIO(new).readlines()
+    old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
     lines: list[bytes] = []
-    place = 0
+    position = 0
     for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
-        lines += before[place:start]
-        lines += after[new_start:new_end] if number in chosen else before[start:end]
-        place = end
-    return b"".join([*lines, *before[place:]])
+        lines += old_lines[position:start]
+        lines += new_lines[new_start:new_end] if number in chosen else old_lines[start:end]
+        position = end
+    return b"".join([*lines, *old_lines[position:]])
 
 
 def hunks_in(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
     """The numbers with which `with_hunks` made `file`; None when no numbers do."""
-    lines, before, after = (BytesIO(text).readlines() for text in (file, old, new))
-    found = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
-    place = 0
+    lines, old_lines, new_lines = (BytesIO(text).readlines() for text in (file, old, new))
+    reached = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
+    position = 0
     for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
-        further: dict[int, frozenset[int]] = {}
-        for line, numbers in found.items():
-            for then, chosen in (
-                (before[place:end], numbers),
-                (before[place:start] + after[new_start:new_end], numbers | {number}),
+        next_reached: dict[int, frozenset[int]] = {}
+        for line, numbers in reached.items():
+            for candidate, chosen in (
+                (old_lines[position:end], numbers),
+                (old_lines[position:start] + new_lines[new_start:new_end], numbers | {number}),
             ):
-                if lines[line : line + len(then)] == then:
-                    further.setdefault(line + len(then), chosen)
-        found, place = further, end
-    return next((numbers for line, numbers in found.items() if lines[line:] == before[place:]), None)
+                if lines[line : line + len(candidate)] == candidate:
+                    next_reached.setdefault(line + len(candidate), chosen)
+        reached, position = next_reached, end
+    return next((numbers for line, numbers in reached.items() if lines[line:] == old_lines[position:]), None)
 
 
-def _span(found: re.Match[bytes]) -> Span:
-    start, count, new_start, new_count = (1 if text is None else int(text) for text in found.groups())
+def _span(match: re.Match[bytes]) -> Span:
+    start, count, new_start, new_count = (1 if text is None else int(text) for text in match.groups())
     first, new_first = start - (count > 0), new_start - (new_count > 0)
     return first, first + count, new_first, new_first + new_count
 
@@ -134,24 +138,24 @@ def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = (
 def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
     """What a reviewer must know before the diff, in one line; "" for an ordinary change of an ordinary file."""
     change = file.change
-    words = []
+    notes = []
     if change.old_mode == merging.LINK != change.new_mode and not change.goes:
-        words.append(f"was a link to {_target(git, change.old_oid)}")
+        notes.append(f"was a link to {_target(git, change.old_oid)}")
     if change.new_mode == merging.LINK:
-        words.append(f"a link to {_target(git, change.new_oid)}")
+        notes.append(f"a link to {_target(git, change.new_oid)}")
     elif change.new_mode == merging.GITLINK:
-        words.append(f"a submodule at {change.new_oid[:10]}")
+        notes.append(f"a submodule at {change.new_oid[:10]}")
     elif change.new_mode == EXECUTABLE and change.old_mode in (merging.ABSENT, merging.LINK):
-        words.append("executable")
+        notes.append("executable")
     elif change.new_mode != change.old_mode and EXECUTABLE in (change.new_mode, change.old_mode) and not change.goes:
         became = "now executable" if change.new_mode == EXECUTABLE else "no longer executable"
-        words.append(f"mode {change.old_mode[-3:]} → {change.new_mode[-3:]}, {became}")
+        notes.append(f"mode {change.old_mode[-3:]} → {change.new_mode[-3:]}, {became}")
     if in_bare:
-        words.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
+        notes.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
     for path in (file.path, file.old_path) if not change.goes else (file.path,):
-        if (runs := runs_by_itself(os.fsdecode(path))) and runs not in words:
-            words.append(runs)
-    return "; ".join(words)
+        if (runs := automatic_use(os.fsdecode(path))) and runs not in notes:
+            notes.append(runs)
+    return "; ".join(notes)
 
 
 def _target(git: Git, oid: str) -> str:
@@ -161,54 +165,54 @@ def _target(git: Git, oid: str) -> str:
 
 def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes]:
     """Those of `paths` that make a folder a bare repository: its HEAD and its configuration, and its hooks."""
-    asked = {}
+    parents = {}
     for path in paths:
         folder, _, name = path.rpartition(b"/")
         if name in (b"HEAD", b"config"):
-            asked[path] = folder
+            parents[path] = folder
         elif folder == b"hooks" or folder.endswith(b"/hooks"):
-            asked[path] = folder.rpartition(b"/")[0]
-    if not asked:
+            parents[path] = folder.rpartition(b"/")[0]
+    if not parents:
         return set()
-    wanted = b"".join(
+    queries = b"".join(
         b"%s:%s\0" % (tree.encode(), folder + b"/" + name if folder else name)
-        for folder in asked.values()
+        for folder in parents.values()
         for name in (b"HEAD", b"config")
     )
-    answer = git.output("cat-file", "--batch-check=%(objecttype)", "-z", stdin=wanted).split(b"\n")
-    there = [line == b"blob" for line in answer if line]
-    return {path for number, path in enumerate(asked) if all(there[2 * number : 2 * number + 2])}
+    answer = git.output("cat-file", "--batch-check=%(objecttype)", "-z", stdin=queries).split(b"\n")
+    exists = [line == b"blob" for line in answer if line]
+    return {path for number, path in enumerate(parents) if all(exists[2 * number : 2 * number + 2])}
 
 
 def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileDiff]:
     """Every file with its hunks; without what the tree `landed`, a part of the way to `result`, has of them."""
-    left = {change.path: change for change in merging.differences(git, landed or base, result)}
+    remaining = {change.path: change for change in merging.differences(git, landed or base, result)}
     diffs = []
     for file, section in sections(git, base, result):
-        if not left.keys() & {file.path, file.old_path}:
+        if not remaining.keys() & {file.path, file.old_path}:
             continue
-        found = landed_hunks(git, file, section, left)
-        text = _hunks(section, found or frozenset())
+        landed_numbers = landed_hunks(git, file, section, remaining)
+        text = _hunks(section, landed_numbers or frozenset())
         binary = not text and re.search(rb"(?m)^Binary files ", section) is not None
         cut = len(text) > HUNKS_KEPT
         paths = shown(file.path), file.status, shown(file.old_path)
-        whole = cut or file.sections > 1 or found is None
-        numbers = tuple(sorted(found or ()))
-        diffs.append(FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, whole=whole, landed=numbers))
+        is_whole = cut or file.sections > 1 or landed_numbers is None
+        numbers = tuple(sorted(landed_numbers or ()))
+        diffs.append(FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, whole=is_whole, landed=numbers))
     return diffs
 
 
 def landed_hunks(
-    git: Git, file: ChangedFile, patch: bytes, left: Mapping[bytes, merging.TreeChange]
+    git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, merging.TreeChange]
 ) -> frozenset[int] | None:
-    """The numbers of the hunks of `file` that are landed, None when they cannot be told. `left`: what of the change set
-    is left, by path."""
-    now = left.get(file.path)
-    if now is None or now.appears or now.old_oid == file.change.old_oid or file.sections > 1:
+    """The numbers of the hunks of `file` that are landed, None when they cannot be told. `remaining`: what of the
+    change set is left, by path."""
+    change = remaining.get(file.path)
+    if change is None or change.appears or change.old_oid == file.change.old_oid or file.sections > 1:
         return frozenset()
-    oids = (now.old_oid, file.change.old_oid, file.change.new_oid)
-    there, old, new = (git.output("cat-file", "blob", oid) for oid in oids)
-    return hunks_in(there, old, new, spans(patch))
+    oids = (change.old_oid, file.change.old_oid, file.change.new_oid)
+    present, old, new = (git.output("cat-file", "blob", oid) for oid in oids)
+    return hunks_in(present, old, new, spans(patch))
 
 
 def sections(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
@@ -217,8 +221,8 @@ def sections(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]
     raw, _, patch = git.output(*_OPTIONS, *options, timeout=120).partition(b"\0\0")
     # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
     # of the raw list.
-    found = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
-    return [(file, b"".join(itertools.islice(found, file.sections))) for file in _raw(raw)]
+    patches = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
+    return [(file, b"".join(itertools.islice(patches, file.sections))) for file in _raw(raw)]
 
 
 def patch(workspace: Path, base: str, result: str) -> str:
@@ -257,8 +261,8 @@ def _raw(output: bytes) -> list[ChangedFile]:
     items = iter(split(output))
     files = []
     for header in items:
-        old_mode, new_mode, old_oid, new_oid, word = header.decode().removeprefix(":").split()
-        letter = word[0]
+        old_mode, new_mode, old_oid, new_oid, status_letter = header.decode().removeprefix(":").split()
+        letter = status_letter[0]
         path = next(items)
         old_path = b""
         if letter in "RC":
@@ -292,7 +296,7 @@ def _hunks(section: bytes, without: Collection[int]) -> str:
         text = text.replace("\r\n", "\n")  # ends of lines are named only where they differ
     text = shown_text(text)
     if max(map(len, text.split("\n"))) > LINE_SHOWN:
-        text = _TOO_LONG.sub(lambda found: f"{found[1]} … {len(found[2]):,} more characters in this line", text)
+        text = _TOO_LONG.sub(lambda match: f"{match[1]} … {len(match[2]):,} more characters in this line", text)
     return text
 
 
@@ -300,7 +304,7 @@ def shown_text(text: str) -> str:
     """Text of files as it may be shown: what is invisible or turns the direction of text is named."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text.expandtabs(4)  # as most is; what follows is slow
-    return sanitise(_INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text))
+    return sanitise(_INVISIBLE.sub(lambda match: f"<U+{ord(match[0]):04X}>", text))
 
 
 LONGEST = 4_000

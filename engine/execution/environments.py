@@ -29,23 +29,23 @@ _KEPT = frozenset({"python"})
 
 
 @contextmanager
-def reaching(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
+def network_access(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
     """For the time of the block the session's commands may reach `hosts`, those that the workspace's settings name,
     and nothing else. Raises `CannotRun` where the sandbox cannot hold them to that."""
     if not live.sandbox.gates:
-        told = f"this needs the network ({', '.join(hosts)}), and {live.sandbox.name} cannot hold it to that"
-        raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
-    before = live.confinement
-    live.confine(replace(before, network=False, hosts=tuple(dict.fromkeys((*before.hosts, *hosts)))))
+        message = f"this needs the network ({', '.join(hosts)}), and {live.sandbox.name} cannot hold it to that"
+        raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
+    previous = live.confinement
+    live.confine(replace(previous, network=False, hosts=tuple(dict.fromkeys((*previous.hosts, *hosts)))))
     try:
         yield
     finally:
-        now = live.confinement
-        live.confine(replace(now, network=before.network, hosts=before.hosts))
+        current = live.confinement
+        live.confine(replace(current, network=previous.network, hosts=previous.hosts))
 
 
 @contextmanager
-def put_in_place(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
+def installed_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
     """In a session over the operator's tree: the folders of the installation are made beside it and put in place after
     the block, when it ended well. Raises `CannotRun` when one of them is a link, or when nothing was put into any."""
     staged: dict[Path, Path] = {}
@@ -53,7 +53,7 @@ def put_in_place(live: LiveSession, installation: Installation, top: Path) -> It
     for number, place in enumerate((*installation.made, *installation.updated)):
         target, fresh = top / place, root / str(number)
         _refuse_links(top, place)
-        _restore(target)
+        _finish_swap(target)
         if place in installation.updated and installation.kind in _KEPT:
             shutil.copytree(target, fresh, symlinks=True)
         else:
@@ -68,9 +68,9 @@ def put_in_place(live: LiveSession, installation: Installation, top: Path) -> It
     live.processes.end(grace=0)  # nobody writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}
     if staged and not filled:
-        places = ", ".join((*installation.made, *installation.updated))
-        told = f"`{installation.command}` put nothing into {places}, so nothing was changed"
-        raise CannotRun(told, "run it in a terminal: it stores its packages elsewhere")
+        names = ", ".join((*installation.made, *installation.updated))
+        message = f"`{installation.command}` put nothing into {names}, so nothing was changed"
+        raise CannotRun(message, "run it in a terminal: it stores its packages elsewhere")
     for target, fresh in staged.items():
         _refuse_links(top, target.relative_to(top).as_posix())
         if target in filled:
@@ -93,8 +93,8 @@ def _refuse_links(top: Path, place: str) -> None:
     for part in Path(place).parts:
         step /= part
         if step.is_symlink() or (os.path.lexists(step) and not step.is_dir()):
-            told = f"{place} is not a folder of your tree: {step.relative_to(top)} is a link or a file"
-            raise CannotRun(told, "nothing outside your tree is changed; run the command in a terminal")
+            message = f"{place} is not a folder of your tree: {step.relative_to(top)} is a link or a file"
+            raise CannotRun(message, "nothing outside your tree is changed; run the command in a terminal")
 
 
 def _swap(fresh: Path, target: Path) -> None:
@@ -115,11 +115,11 @@ def _swap(fresh: Path, target: Path) -> None:
         near.rename(target)
 
 
-def _beside(target: Path, which: str) -> Path:
-    return target.with_name(f"{TEMPORARY}{which}-{target.name}")
+def _beside(target: Path, prefix: str) -> Path:
+    return target.with_name(f"{TEMPORARY}{prefix}-{target.name}")
 
 
-def _restore(target: Path) -> None:
+def _finish_swap(target: Path) -> None:
     """What a crash left between the two renames of `_swap`."""
     if not os.path.lexists(target) and _beside(target, "old").is_dir():
         _beside(target, "old").rename(target)

@@ -85,8 +85,8 @@ class Housekeeping:
 
     def free(self) -> tuple[int, int]:
         """Bytes that are free on the disk of the home's caches, and that it has. Raises OSError."""
-        found = os.statvfs(self._home.cache)
-        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        stats = os.statvfs(self._home.cache)
+        return stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
 
     def disk(self) -> Disk | None:
         """None unless the disk is nearly full; only then is anything measured. Raises OSError."""
@@ -110,25 +110,25 @@ class Housekeeping:
         """Remove worktrees of sessions that are over and decided, and caches that no session uses. What waits to
         be landed, and what a session left that was not kept yet, stays. Raises OSError."""
         self._measured = None
-        over, freed = self._over(), 0
-        for session_id, folder in over.items():
+        unneeded, freed = self._over(), 0
+        for session_id, folder in unneeded.items():
             size = measured([folder])
             self._worktrees.remove(session_id)
             freed += 0 if folder.exists() else size
         idle = self._caches.idle()
         freed += measured(idle)
-        return Reclaimed(tuple(over), self._caches.drop(idle), freed)
+        return Reclaimed(tuple(unneeded), self._caches.drop(idle), freed)
 
     def _over(self) -> dict[str, Path]:
         """Session to folder. A worktree stays while its session runs, or its work is not stored or not decided yet."""
         busy = set(self._busy())
-        found = {}
+        folders = {}
         for session_id, unsaved in self._worktrees.known():
             change = self._changes.for_session(session_id)
             undecided = change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
             if session_id not in busy and not undecided and not (unsaved and change is None):
-                found[session_id] = self._worktrees.folder(session_id)
-        return found
+                folders[session_id] = self._worktrees.folder(session_id)
+        return folders
 
 
 def measured(folders: Collection[Path]) -> int:

@@ -40,32 +40,32 @@ class Journal:
 
     def erred(self, tool: str, message: str) -> None:
         """A tool call failed in a way that the agent cannot have meant, or its model or program (`tool`) did."""
-        told = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
+        error = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
         with self._lock:
             if len(self._errors) < MAX_ERRORS:
-                self._errors[told] = None
+                self._errors[error] = None
 
     def facts(self, view: SessionView) -> Sequence[Event]:
         """What is to be recorded of it."""
         with self._lock:
             calls, errors = tuple(self._calls), tuple(self._errors)
-        found: list[Event] = [
+        events: list[Event] = [
             AgentErred(subject=view.id, workspace=view.workspace, agent=view.agent, tool=tool, message=message)
             for tool, message in errors
         ]
         if calls:
-            found.append(ToolsUsed(subject=view.id, workspace=view.workspace, agent=view.agent, calls=calls))
-        return found
+            events.append(ToolsUsed(subject=view.id, workspace=view.workspace, agent=view.agent, calls=calls))
+        return events
 
 
 def command_used(programs: Sequence[str]) -> str:
     """An exec as `ToolsUsed` has it, from the programs that the command runs: `exec:git status`. Words that are no
     plain names (paths, options, anything that might be private) are left out."""
-    words = programs[0].split() if programs else []
-    if not words:
+    parts = programs[0].split() if programs else []
+    if not parts:
         return "exec"
-    program = words[0].rsplit("/", 1)[-1]
+    program = parts[0].rsplit("/", 1)[-1]
     if not _PLAIN.fullmatch(program.replace(".", "")):
         return "exec"
-    second = words[1] if len(words) > 1 and _PLAIN.fullmatch(words[1]) else ""
+    second = parts[1] if len(parts) > 1 and _PLAIN.fullmatch(parts[1]) else ""
     return f"exec:{program} {second}".rstrip()

@@ -65,8 +65,8 @@ def observe(
 
 def spelled_so(root: Beneath, path: str) -> bool:
     """True when its folder lists this very name, upper and lower case told apart."""
-    above, _, name = path.rpartition("/")
-    return root.is_folder(above) and name in root.names(above)
+    folder, _, name = path.rpartition("/")
+    return root.is_folder(folder) and name in root.names(folder)
 
 
 def image_of(root: Beneath, path: str, algorithm: str = "sha1", copy: Path | None = None) -> Image:
@@ -106,14 +106,14 @@ def blob_id(data: bytes, algorithm: str = "sha1") -> str:
     return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def in_front(root: Beneath, path: str, going: Collection[str]) -> str:
+def in_front(root: Beneath, path: str, removed: Collection[str]) -> str:
     """What would keep a file from being written at `path`: a parent that is no real folder, or, where the path is a
-    folder now, the first thing in it; unless it is among `going`. "" when nothing does."""
-    if front := root.obstructed(path):
-        return front if front not in going else ""
+    folder now, the first thing in it; unless it is among `removed`. "" when nothing does."""
+    if obstacle := root.obstructed(path):
+        return obstacle if obstacle not in removed else ""
     if not root.is_folder(path):
         return ""
-    return next((inside for inside, folder in root.walk(path) if not folder and inside not in going), "")
+    return next((inside for inside, folder in root.walk(path) if not folder and inside not in removed), "")
 
 
 Step = Callable[[str], None]
@@ -205,17 +205,17 @@ class TakenBack:
 def changed_since(root: Beneath, *plans: Plan) -> list[str]:
     """Paths that are not what `plans`, carried out one after another, expect, or that something now stands in front
     of."""
-    found = []
-    then: dict[str, Image] = {}  # what the plans before make of a path
+    changed = []
+    images: dict[str, Image] = {}  # what the plans before make of a path
     for plan in plans:
-        going = plan.going | {path for path, image in then.items() if image.kind is Kind.ABSENT}
+        removed = plan.going | {path for path, image in images.items() if image.kind is Kind.ABSENT}
         for entry in plan.entries:
-            if (then.get(entry.path) or plan.observe(root, entry.path)) != entry.before:
-                found.append(entry.path)
-            elif entry.after.kind is not Kind.ABSENT and (front := in_front(root, entry.path, going)):
-                found.append(front)
-        then |= {entry.path: entry.after for entry in plan.entries}
-    return list(dict.fromkeys(found))
+            if (images.get(entry.path) or plan.observe(root, entry.path)) != entry.before:
+                changed.append(entry.path)
+            elif entry.after.kind is not Kind.ABSENT and (obstacle := in_front(root, entry.path, removed)):
+                changed.append(obstacle)
+        images |= {entry.path: entry.after for entry in plan.entries}
+    return list(dict.fromkeys(changed))
 
 
 def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
@@ -225,7 +225,7 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     then as it was before. `NotRestored`: not even that could be done, `take_back` must be tried again.
     """
     temporaries = _temporaries(root, plan)
-    done: list[Entry] = []
+    carried_out: list[Entry] = []
     try:
         for entry in plan.entries:
             if entry.after.kind is Kind.FILE and entry.after != entry.before:
@@ -234,11 +234,11 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
         _sync(root, temporaries.values())
         if changed := changed_since(root, plan):
             raise FilesChanged(changed)
-        written = _commit(root, plan, temporaries, contents, step, done)
+        written = _commit(root, plan, temporaries, contents, step, carried_out)
     except Exception as error:
         try:
             step("take back")
-            foreign = take_back(root, replace(plan, entries=tuple(done)), contents, step).foreign
+            foreign = take_back(root, replace(plan, entries=tuple(carried_out)), contents, step).foreign
             sweep(root, plan)
         except Exception as trouble:
             raise NotRestored(str(trouble)) from trouble
@@ -264,20 +264,20 @@ def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     """
     sweep(root, plan)
     result = TakenBack()
-    back: list[Entry] = []
+    to_restore: list[Entry] = []
     for entry in plan.entries:
-        now = plan.observe(root, entry.path)
-        if now == entry.before and not (now.kind is Kind.FILE and root.obstructed(entry.path)):
+        image = plan.observe(root, entry.path)
+        if image == entry.before and not (image.kind is Kind.FILE and root.obstructed(entry.path)):
             continue
-        if now == entry.after:
-            back.append(Entry(entry.path, entry.after, entry.before))
+        if image == entry.after:
+            to_restore.append(Entry(entry.path, entry.after, entry.before))
         else:
             result.foreign.append(entry.path)
-    backwards = replace(plan.reversed(), entries=tuple(back))
-    going = backwards.going
-    blocked = {entry.path for entry in back if entry.path not in going and in_front(root, entry.path, going)}
+    backwards = replace(plan.reversed(), entries=tuple(to_restore))
+    removed = backwards.going
+    blocked = {entry.path for entry in to_restore if entry.path not in removed and in_front(root, entry.path, removed)}
     result.foreign += sorted(blocked)
-    backwards = replace(backwards, entries=tuple(entry for entry in back if entry.path not in blocked))
+    backwards = replace(backwards, entries=tuple(entry for entry in to_restore if entry.path not in blocked))
     temporaries = _temporaries(root, backwards)
     for entry in backwards.entries:
         if entry.after.kind is Kind.FILE:
@@ -304,8 +304,8 @@ def sweep(root: Beneath, plan: Plan) -> None:
     for folder in folders:
         for name in root.names(folder) if root.is_folder(folder) else ():
             path = f"{folder}/{name}" if folder else name
-            found = root.lstat(path) if name.startswith(_prefix(plan)) else None
-            if found is not None and not stat.S_ISDIR(found.st_mode):  # a folder of that name is not ours
+            status = root.lstat(path) if name.startswith(_prefix(plan)) else None
+            if status is not None and not stat.S_ISDIR(status.st_mode):  # a folder of that name is not ours
                 _gone(root, path)
 
 
@@ -315,12 +315,12 @@ def _prefix(plan: Plan) -> str:
 
 def _temporaries(root: Beneath, plan: Plan) -> dict[str, str]:
     """Where each new content waits: in its own folder, or the nearest one above that is there already."""
-    places = {}
+    paths = {}
     for number, entry in enumerate(plan.entries):
         folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
         name = f"{_prefix(plan)}{number}"
-        places[entry.path] = f"{folder}/{name}" if folder else name
-    return places
+        paths[entry.path] = f"{folder}/{name}" if folder else name
+    return paths
 
 
 def _write_temporary(root: Beneath, place: str, data: bytes, mode: int) -> None:
@@ -334,15 +334,15 @@ def _gone(root: Beneath, path: str) -> None:
         root.unlink(path)
 
 
-def _sync(root: Beneath, places: Iterable[str]) -> None:
+def _sync(root: Beneath, paths: Iterable[str]) -> None:
     """Temporary files on disk, all together: the first waits for the disk, the others find it done."""
-    for place in places:
+    for place in paths:
         if root.lstat(place) is not None:
             root.sync_file(place)
 
 
 def _commit(
-    root: Beneath, plan: Plan, temporaries: dict[str, str], contents: Contents, step: Step, done: list[Entry]
+    root: Beneath, plan: Plan, temporaries: dict[str, str], contents: Contents, step: Step, carried_out: list[Entry]
 ) -> dict[str, int]:
     """Removals first (a case-only rename, a folder in place of a file), then folders, then new contents."""
     for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
@@ -350,7 +350,7 @@ def _commit(
             step(f"remove {entry.path}")
             _expect(root, entry, plan)
             root.unlink(entry.path)
-            done.append(entry)
+            carried_out.append(entry)
     needed = {parent for entry in plan.entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
     for folder, _ in sorted(plan.old_folders, reverse=True):
         if folder not in needed:
@@ -363,29 +363,29 @@ def _commit(
             step(f"write {entry.path}")
             _expect(root, entry, plan)
             _put(root, entry, temporaries[entry.path], contents)
-            done.append(entry)
-            if (found := root.lstat(entry.path)) is not None:
-                written[entry.path] = found.st_mtime_ns
+            carried_out.append(entry)
+            if (status := root.lstat(entry.path)) is not None:
+                written[entry.path] = status.st_mtime_ns
     return written
 
 
 def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:
     """The folders that files need, and those that are to be there though empty, unless something stands there."""
-    made = []
+    created = []
     for folder in sorted(needed | set(modes)):
         if root.lstat(folder) is not None or not root.is_folder(folder.rpartition("/")[0]):
             continue
         step(f"make folder {folder}")
         root.mkdir(folder)
-        made.append(folder)
-    for folder in reversed(made):  # the inner ones first: an outer one may be read-only
+        created.append(folder)
+    for folder in reversed(created):  # the inner ones first: an outer one may be read-only
         if folder in modes:
             root.chmod_folder(folder, modes[folder])
 
 
 def _expect(root: Beneath, entry: Entry, plan: Plan) -> None:
-    if front := root.obstructed(entry.path):
-        raise FilesChanged([front])
+    if obstacle := root.obstructed(entry.path):
+        raise FilesChanged([obstacle])
     if plan.observe(root, entry.path) != entry.before:
         raise FilesChanged([entry.path])
 

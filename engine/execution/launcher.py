@@ -27,14 +27,14 @@ class Launcher:
         replaced by the first of the channel's `fallback` that takes it. When nothing takes it, it stays as it is:
         `check` then says what is missing.
         """
-        own = self._named(assignment)
-        info = self._ask(own)
+        chosen = self._named(assignment)
+        info = self._ask(chosen)
         if info.takes:
-            return own, ""
-        for other in self._fallbacks(own):
+            return chosen, ""
+        for other in self._fallbacks(chosen):
             instead = self._ask(other)
             if instead.takes:
-                return other, f"served by {instead.by or other.runner}: {own.runner} cannot ({info.reason})"
+                return other, f"served by {instead.by or other.runner}: {chosen.runner} cannot ({info.reason})"
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -53,8 +53,8 @@ class Launcher:
         sandbox = self._sessions.sandbox
         note = info.undo_note
         if not sandbox.confines:
-            said = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
-            note = f"{said}; {note}".removesuffix("; ")
+            warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
+            note = f"{warning}; {note}".removesuffix("; ")
         described = sandbox.describe(network=settings.workspace(chosen.workspace).network, hosts=info.hosts)
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
@@ -114,8 +114,8 @@ class Launcher:
             return self._sessions.admission.runner_of(assignment).check(assignment)
         except Refusal as refusal:
             if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
-                ways = "`clawpy key set openai`, or a coding agent (`clawpy doctor` names yours)"
-                return RunnerInfo(takes=False, reason=f"No model or agent is set up for text prompts: {ways}")
+                options = "`clawpy key set openai`, or a coding agent (`clawpy doctor` names yours)"
+                return RunnerInfo(takes=False, reason=f"No model or agent is set up for text prompts: {options}")
             return RunnerInfo(takes=False, reason=refusal.message)
 
     def _fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:

@@ -163,30 +163,30 @@ class LiveSession:
         """True while it waits for a person."""
         return self._time.asking
 
-    def on_stop(self, act: Callable[[], None]) -> None:
-        """Have `act` called once when the session is told to end, from any thread, at once if it was already: cancel
-        a request, answer a question. It must be quick and must not raise."""
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once when the session is told to end, from any thread, at once if it was already:
+        cancel a request, answer a question. It must be quick and must not raise."""
         with self._lock:
             if self._stop is None:
-                self._on_stop.append(act)
+                self._on_stop.append(callback)
                 return
-        act()
+        callback()
 
-    def afford(self, most: int) -> None:
-        """Before a call that costs at most `most` micro-dollars: have that reserved (SPEC 3.4). When the session's own
-        limit or a cap does not allow it the session is stopped, raising `Stopped`. What the call did cost is told to
-        `charge`, also when it is nothing."""
+    def afford(self, max_cost: int) -> None:
+        """Before a call that costs at most `max_cost` micro-dollars: have that reserved (SPEC 3.4). When the session's
+        own limit or a cap does not allow it the session is stopped, raising `Stopped`. What the call did cost is told
+        to `charge`, also when it is nothing."""
         with self._lock:
-            total = self.cost + most
+            total = self.cost + max_cost
         if total > self.limits.cost:
-            told = f"the next call may cost ${dollars(most):.2f}; it spent ${dollars(self.cost):.2f}"
-            refused = f"{told} of ${dollars(self.limits.cost):.2f}"
+            message = f"the next call may cost ${dollars(max_cost):.2f}; it spent ${dollars(self.cost):.2f}"
+            refusal = f"{message} of ${dollars(self.limits.cost):.2f}"
         else:
-            refused = self._rails.reserve(self.id, total)
-        if refused:
-            self.stop(Stop(SessionState.FAILED, refused))
+            refusal = self._rails.reserve(self.id, total)
+        if refusal:
+            self.stop(Stop(SessionState.FAILED, refusal))
         else:
-            self._promised = most
+            self._promised = max_cost
         self.check_running()
 
     def charge(self, amount: int, *, tokens: int = 0) -> None:
@@ -195,9 +195,9 @@ class LiveSession:
             self.cost += amount
             self.tokens += tokens
             self._promised = 0
-            over = self._overspent()
-        if over:
-            self.stop(Stop(SessionState.FAILED, over))
+            exceeded = self._overspent()
+        if exceeded:
+            self.stop(Stop(SessionState.FAILED, exceeded))
         self.check_running()
 
     @property
@@ -252,35 +252,35 @@ class LiveSession:
         tail = Tail(OUTPUT_KEPT)
         splitter = LineSplitter(Redactor(self._rails.secrets))
 
-        def take(lines: list[str]) -> None:
+        def receive(lines: list[str]) -> None:
             self._time.stir()
             listen(lines)
             tail.add(lines)
             if lines and not quiet:
                 self.transcript.append("output", lines)
 
-        network: list[str] = []
+        refused_hosts: list[str] = []
 
-        def tell(words: str) -> None:
-            self.note(words)
-            network.append(words)
+        def note_refusal(message: str) -> None:
+            self.note(message)
+            refused_hosts.append(message)
 
         try:
-            with self._gated(confinement, tell) as held:
+            with self._gated(confinement, note_refusal) as gated:
                 finished = self.processes.run(
-                    self.sandbox.wrap(argv, held, cwd=cwd),
+                    self.sandbox.wrap(argv, gated, cwd=cwd),
                     cwd=cwd,
                     env=environment,
-                    on_output=lambda chunk: take(splitter.feed(chunk)),
+                    on_output=lambda chunk: receive(splitter.feed(chunk)),
                     timeout=timeout,
                     cancel=cancel,
                 )
         except GroupClosed:
             raise Stopped(self.id) from None
         except OSError as error:
-            raise _unstartable(argv, error) from error
-        take(splitter.end())
-        tail.add(list(network))  # who ran the command learns which host it did not reach
+            raise _cannot_start(argv, error) from error
+        receive(splitter.end())
+        tail.add(list(refused_hosts))  # who ran the command learns which host it did not reach
         exit_code = TIMED_OUT if finished.timed_out else finished.exit_code
         if not quiet:
             ending = f"exit {exit_code}"
@@ -305,26 +305,26 @@ class LiveSession:
         filter asks about, the operator approved there. Raises as `execute`."""
         confinement = confinement or self._confinement
         environment = self._admit(argv, cwd, env, confinement, quiet=quiet, cleared=True)
-        with self._gated(confinement, self.note) as held:
+        with self._gated(confinement, self.note) as gated:
             try:
-                process = self.processes.start(self.sandbox.wrap(argv, held, cwd=cwd), cwd=cwd, env=environment)
+                process = self.processes.start(self.sandbox.wrap(argv, gated, cwd=cwd), cwd=cwd, env=environment)
             except GroupClosed:
                 raise Stopped(self.id) from None
             except OSError as error:
-                raise _unstartable(argv, error) from error
+                raise _cannot_start(argv, error) from error
             try:
                 yield process
             finally:
                 self.processes.finish(process)
 
     @contextmanager
-    def _gated(self, confinement: Confinement, say: Callable[[str], None]) -> Iterator[Confinement]:
+    def _gated(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
         """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
         workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
         if not (confinement.hosts or confinement.network) or not self.sandbox.gates:
             yield confinement
             return
-        with HostGate(confinement.hosts, say=say, public=confinement.network) as gate:
+        with HostGate(confinement.hosts, report=report, public=confinement.network) as gate:
             yield replace(confinement, gate=gate.path)
 
     def _admit(
@@ -346,7 +346,9 @@ class LiveSession:
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
-        if shutil.which(argv[0], path=environment.get("PATH")) is None and not _there(cwd / argv[0], confinement):
+        if shutil.which(argv[0], path=environment.get("PATH")) is None and not _program_exists(
+            cwd / argv[0], confinement
+        ):
             missing = Missing("program", Path(argv[0]).name)
             raise CannotRun(missing.sentence, fix_for(missing, ""))
         if not quiet:
@@ -375,16 +377,16 @@ class LiveSession:
             if self._stop is not None:
                 return False
             self._stop = stop
-            told, self._on_stop = self._on_stop, []
+            callbacks, self._on_stop = self._on_stop, []
         self.transcript.append("note", [f"stopped: {sanitise(stop.reason)}"])
-        for act in told:
-            act()
+        for callback in callbacks:
+            callback()
         return True
 
     def over_limit(self) -> str:
         """Which limit it passed, in words; "" for none."""
-        if over := self._time.over(self.limits):
-            return over
+        if exceeded := self._time.over(self.limits):
+            return exceeded
         with self._lock:
             return self._overspent()
 
@@ -401,15 +403,15 @@ class LiveSession:
         return self._time.seconds
 
 
-def _there(program: Path, confinement: Confinement) -> bool:
+def _program_exists(program: Path, confinement: Confinement) -> bool:
     """Whether a program is there as the session sees it."""
-    for at, source in confinement.placed:
-        if program.is_relative_to(at):
-            return os.path.lexists(source / program.relative_to(at))
+    for inside, source in confinement.placed:
+        if program.is_relative_to(inside):
+            return os.path.lexists(source / program.relative_to(inside))
     return program.is_file()
 
 
-def _unstartable(argv: Sequence[str], error: OSError) -> CannotRun:
+def _cannot_start(argv: Sequence[str], error: OSError) -> CannotRun:
     return CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")
 
 
@@ -429,15 +431,15 @@ class SessionClock:
         self._active = self._clock.monotonic()
 
     @contextmanager
-    def standing_still(self, begun: Callable[[], None]) -> Iterator[None]:
-        """While a person is asked; `begun` is called when he was not being asked already."""
+    def standing_still(self, on_begin: Callable[[], None]) -> Iterator[None]:
+        """While a person is asked; `on_begin` is called when he was not being asked already."""
         with self._lock:
             self._asking += 1
             first = self._asking == 1
             if first:
                 self._asking_since = self._clock.monotonic()
         if first:
-            begun()
+            on_begin()
         try:
             yield
         finally:
@@ -465,11 +467,11 @@ class SessionClock:
                 return ""
         now = self._clock.monotonic()
         if now - self._began >= limits.seconds:
-            return f"it ran for {_span(limits.seconds)}, its time limit"
+            return f"it ran for {_format_span(limits.seconds)}, its time limit"
         if limits.silence_seconds is not None and now - self._active >= limits.silence_seconds:
-            return f"it printed nothing for {_span(limits.silence_seconds)}"
+            return f"it printed nothing for {_format_span(limits.silence_seconds)}"
         return ""
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

@@ -50,14 +50,16 @@ class TreeChange:
 
 def three_way(git: Git, *, base: str, ours: str, theirs: str) -> Merge:
     """Merge the trees `ours` and `theirs`, which both come from the tree `base`."""
-    root = commit_of(git, base, message="base")
-    left = commit_of(git, ours, root, message="ours")
-    right = commit_of(git, theirs, root, message="theirs")
-    done = git.run("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", left, right, allowed=(0, 1))
-    tree, *conflicts = split(done.stdout)
-    if done.returncode and not conflicts:
+    base_commit = commit_of(git, base, message="base")
+    our_commit = commit_of(git, ours, base_commit, message="ours")
+    their_commit = commit_of(git, theirs, base_commit, message="theirs")
+    merged = git.run(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", our_commit, their_commit, allowed=(0, 1)
+    )
+    tree, *conflicts = split(merged.stdout)
+    if merged.returncode and not conflicts:
         conflicts = [b"(git names no file)"]  # never take an unclean merge for a clean one
-    return Merge(tree.decode(), tuple(dict.fromkeys(conflicts)) if done.returncode else ())
+    return Merge(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
 
 
 def differences(git: Git, old: str, new: str) -> list[TreeChange]:
@@ -102,23 +104,26 @@ def refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, s
         elif change.new_mode == LINK:
             links.append(change)
     return reasons | {
-        path: f"a link that points outside the project, to {shown(to)}" for path, to in _out(git, tree, links)
+        path: f"a link that points outside the project, to {shown(to)}"
+        for path, to in _links_leading_out(git, tree, links)
     }
 
 
-def _out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
+def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
     """(path, where it ends) of links that lead out of the tree, by themselves or through other links in it."""
     if not links:
         return
-    asked = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
-    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=asked))
+    queries = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
+    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=queries))
     for link in links:
-        words = answer.readline().split()
+        fields = answer.readline().split()
         # "symlink 11\n/etc/passwd": out of the tree; "dangling 45\nTREE:path", "loop", "notdir": nowhere in the tree
-        told = answer.read(int(words[1]) + 1)[:-1] if words[0] in (b"symlink", b"dangling", b"loop", b"notdir") else b""
+        target_outside = (
+            answer.read(int(fields[1]) + 1)[:-1] if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir") else b""
+        )
         target = git.output("cat-file", "blob", link.new_oid)
-        if words[0] == b"symlink":
-            yield link.path, told
+        if fields[0] == b"symlink":
+            yield link.path, target_outside
         elif target.startswith(b"/") or _climbs_out(link.path, target):
             yield link.path, target  # a name on its way is not in the tree: git gave up before it came out
 
@@ -141,7 +146,7 @@ def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: da
     """
     git = plain.git
     if filtered := unsupported(plain, result, differences(git, base, result)):
-        names = ", ".join(f"{shown(path)}: {why}" for path, why in filtered.items())
+        names = ", ".join(f"{shown(path)}: {reason}" for path, reason in filtered.items())
         raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
     onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)

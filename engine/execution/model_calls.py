@@ -149,16 +149,16 @@ class ModelCalls:
         stored as it is sent; parts without a token count get one.
         """
         call_id = self._randomness.new_id("call")
-        known = tuple(self._secrets())
-        parts = [_without(part, known) for part in (*(prompt.parts if prompt else ()), *messages)]
+        secrets = tuple(self._secrets())
+        parts = [_redacted(part, secrets) for part in (*(prompt.parts if prompt else ()), *messages)]
         packed = pack(parts)
 
         def work(tx: Transaction) -> None:
             carried: Mapping[str, Any] = {}  # what goes on carries what its conversation began with (SPEC 1.10)
             if prompt is not None:
                 carried = prompt.provenance
-            elif (former := tx.session.get(ModelCallRow, follows)) is not None and former.provenance:
-                carried = {CARRIED: follows, **former.provenance}
+            elif (previous := tx.session.get(ModelCallRow, follows)) is not None and previous.provenance:
+                carried = {CARRIED: follows, **previous.provenance}
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
@@ -170,7 +170,7 @@ class ModelCalls:
                     state="running",
                     started_at=tx.now,
                     follows=follows,
-                    notes=[redact(note, known) for note in prompt.notes] if prompt else [],
+                    notes=[redact(note, secrets) for note in prompt.notes] if prompt else [],
                     provenance=dict(carried),
                     messages=packed,
                 )
@@ -201,8 +201,10 @@ class ModelCalls:
         """
         if state not in STATES or state == "running":
             raise ValueError(f"a call cannot end as {state!r}")
-        known = tuple(self._secrets())
-        said = zlib.compress(redact(sanitise(reply), known)[:MAX_REPLY].encode(errors="replace")) if reply else b""
+        secrets = tuple(self._secrets())
+        packed_reply = (
+            zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY].encode(errors="replace")) if reply else b""
+        )
 
         def work(tx: Transaction) -> None:
             row = _row(tx.session, call_id)
@@ -210,9 +212,9 @@ class ModelCalls:
                 return
             if row.state == "running":
                 row.state, row.ended_at = state, tx.now
-                row.error = redact(sanitise(error), known)
+                row.error = redact(sanitise(error), secrets)
             row.input_tokens, row.output_tokens = input_tokens, output_tokens
-            row.cost_microusd, row.price_known, row.reply = cost, price_known, said
+            row.cost_microusd, row.price_known, row.reply = cost, price_known, packed_reply
             tx.session.add(row)
             tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
 
@@ -222,12 +224,12 @@ class ModelCalls:
         """At start-up: what a crash left running is interrupted. Says how many."""
 
         def work(tx: Transaction) -> int:
-            left = _running(tx.session)
-            for row in left:
+            interrupted = _running(tx.session)
+            for row in interrupted:
                 row.state, row.ended_at = "interrupted", tx.now
                 row.error = "the engine stopped while it ran"
                 tx.session.add(row)
-            return len(left)
+            return len(interrupted)
 
         return self._database.write(work)
 
@@ -289,16 +291,16 @@ class ModelCalls:
 
         Raises `Refusal` `unknown_call`.
         """
-        stretches: list[tuple[PromptPart, ...]] = []
+        segments: list[tuple[PromptPart, ...]] = []
         with self._database.read() as session:
             row = _row(session, call_id)
             for _ in range(LONGEST_CHAIN):
-                stretches.append(unpack(row.messages))
-                before = session.get(ModelCallRow, row.follows) if row.follows else None
-                if before is None:
+                segments.append(unpack(row.messages))
+                previous = session.get(ModelCallRow, row.follows) if row.follows else None
+                if previous is None:
                     break
-                row = before
-        return tuple(part for stretch in reversed(stretches) for part in stretch)
+                row = previous
+        return tuple(part for stretch in reversed(segments) for part in stretch)
 
     def reply(self, call_id: str) -> str:
         """What the model answered, "" when it did not. Raises `Refusal` `unknown_call`."""
@@ -323,9 +325,9 @@ def unpack(data: bytes) -> tuple[PromptPart, ...]:
     return _parts().validate_json(zlib.decompress(data)) if data else ()
 
 
-def _without(part: PromptPart, known: tuple[str, ...]) -> PromptPart:
+def _redacted(part: PromptPart, secrets: tuple[str, ...]) -> PromptPart:
     """The part without secrets and with a token count."""
-    clean = without_secrets(part, known)
+    clean = without_secrets(part, secrets)
     return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
 
 

@@ -80,14 +80,14 @@ class Overlaps:
                 )
             )
 
-    def _with(self, workspace: str, own: str, paths: set[str], base: str, result: str) -> list[Overlap]:
+    def _with(self, workspace: str, own_id: str, paths: set[str], base: str, result: str) -> list[Overlap]:
         query = (
             select(ChangeSetRow)
             .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state) == ChangeState.WAITING.value)
             .order_by(col(ChangeSetRow.created_at), col(ChangeSetRow.id))
         )
         with self._database.read() as session:
-            others = [row for row in session.exec(query) if row.id != own]
+            others = [row for row in session.exec(query) if row.id != own_id]
         sharing = [(row, sorted(paths & _paths(row.files))) for row in others]
         if not any(shared for _, shared in sharing):
             return []

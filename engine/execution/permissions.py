@@ -120,26 +120,26 @@ class Permissions:
         """
         live.check_running()
         wait = _Wait()
-        known = tuple(self._secrets())
+        secrets = tuple(self._secrets())
         row = PermissionRow(
             id=self._randomness.new_id("perm"),
             session_id=view.id,
             agent=view.agent,
             workspace=view.workspace,
             tool=sanitise(tool),
-            title=_cut(redact(sanitise(title), known).replace("\n", " "), LONGEST_TITLE),
-            detail=_cut(redact(sanitise(detail), known), LONGEST_DETAIL),
-            reason=redact(sanitise(reason), known),
+            title=_shorten(redact(sanitise(title), secrets).replace("\n", " "), LONGEST_TITLE),
+            detail=_shorten(redact(sanitise(detail), secrets), LONGEST_DETAIL),
+            reason=redact(sanitise(reason), secrets),
             key=hashlib.sha256(key.encode(errors="replace")).hexdigest(),
             state=WAITING,
             asked_at=view.created_at,  # set in the transaction
         )
-        request_id, said = row.id, f"{row.title}: {row.reason}"
+        request_id, summary = row.id, f"{row.title}: {row.reason}"
         with self._lock:
             self._waits[request_id] = wait
         try:
             request = self._database.write(lambda tx: self._put(tx, row, alone=view.mode == AUTONOMOUS))
-            live.write("ask", f"{said} ({request_id})")
+            live.write("ask", f"{summary} ({request_id})")
             if request.answer is None:
                 live.on_stop(wait.over.set)
                 with live.waiting():
@@ -147,7 +147,7 @@ class Permissions:
                 if wait.answer is None:
                     self._give_up(live, request_id)
                 request = self.get(request_id)
-            live.write("ask", _told(request))
+            live.write("ask", _describe(request))
         finally:
             with self._lock:
                 self._waits.pop(request_id, None)
@@ -168,9 +168,9 @@ class Permissions:
         if alone:
             row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
             _answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
-        elif (before := _lasting(tx.session, row)) is not None:
-            assert before.answer is not None
-            _answer(tx, row, PermissionAnswer(before.answer), f"{OPERATOR} ({before.id}, for this session)")
+        elif (earlier := _answer_for_session(tx.session, row)) is not None:
+            assert earlier.answer is not None
+            _answer(tx, row, PermissionAnswer(earlier.answer), f"{OPERATOR} ({earlier.id}, for this session)")
         return row.view
 
     def answer(self, request_id: str, answer: PermissionAnswer, by: str = OPERATOR) -> PermissionRequest:
@@ -184,17 +184,17 @@ class Permissions:
             if row.state == ANSWERED:
                 raise Refusal(
                     "permission_answered",
-                    f"{request_id} was already answered: {_words(row.view)}",
+                    f"{request_id} was already answered: {_describe_answer(row.view)}",
                     "an answer cannot be changed; to stop the session: clawpy undo " + row.session_id,
                 )
             if row.state == WITHDRAWN:
                 raise Refusal("permission_withdrawn", f"{request_id} is closed: its session has ended")
             _answer(tx, row, answer, by)
-            others = _waiting(tx.session, row.session_id) if answer.lasts else []
-            same = [other for other in others if other.key == row.key and other.id != row.id]
-            for other in same:
+            others = _waiting_rows(tx.session, row.session_id) if answer.lasts else []
+            matching = [other for other in others if other.key == row.key and other.id != row.id]
+            for other in matching:
                 _answer(tx, other, answer, f"{by} ({row.id}, for this session)")
-            return [other.view for other in (row, *same)]
+            return [other.view for other in (row, *matching)]
 
         answered = self._database.write(work)
         for request in answered:
@@ -208,7 +208,7 @@ class Permissions:
     def waiting(self) -> list[PermissionRequest]:
         """What waits for an answer, longest first."""
         with self._database.read() as session:
-            return [row.view for row in _waiting(session)]
+            return [row.view for row in _waiting_rows(session)]
 
     def latest(self, limit: int = 50, *, session_id: str | None = None) -> list[PermissionRequest]:
         """Requests of any state, newest first."""
@@ -227,14 +227,15 @@ class Permissions:
         """At start-up, when no session runs: withdraw what a crash left waiting. Says what, in words."""
 
         def work(tx: Transaction) -> list[PermissionRequest]:
-            left = [row.view for row in _waiting(tx.session)]
-            _withdraw(tx, [asked.id for asked in left], "the engine stopped while it waited")
-            return left
+            withdrawn = [row.view for row in _waiting_rows(tx.session)]
+            _withdraw(tx, [request.id for request in withdrawn], "the engine stopped while it waited")
+            return withdrawn
 
-        left = self._database.write(work)
+        withdrawn = self._database.write(work)
         return [
-            f"“{asked.title}” was waiting for your answer; it was withdrawn because its session is gone ({asked.id})"
-            for asked in left
+            f"“{request.title}” was waiting for your answer; "
+            f"it was withdrawn because its session is gone ({request.id})"
+            for request in withdrawn
         ]
 
     # Observer of sessions
@@ -244,7 +245,7 @@ class Permissions:
 
     def session_ended(self, tx: Transaction, view: SessionView, result: Any = None) -> None:
         """A session that is over asks no more."""
-        _withdraw(tx, [row.id for row in _waiting(tx.session, view.id)], "its session ended")
+        _withdraw(tx, [row.id for row in _waiting_rows(tx.session, view.id)], "its session ended")
 
 
 _WAITING = (
@@ -255,13 +256,13 @@ _WAITING = (
 _WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session"))
 
 
-def _waiting(session: Session, session_id: str | None = None) -> list[PermissionRow]:
+def _waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
     if session_id is None:
         return found(session, PermissionRow, _WAITING)
     return found(session, PermissionRow, _WAITING_IN, {"session": session_id})
 
 
-def _lasting(session: Session, row: PermissionRow) -> PermissionRow | None:
+def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:
     """The answer for the session that was given for the same key, or None."""
     lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
     query = (
@@ -292,21 +293,21 @@ def _withdraw(tx: Transaction, ids: list[str], reason: str) -> None:
 def _row(session: Session, request_id: str) -> PermissionRow:
     row = session.get(PermissionRow, request_id)
     if row is None:
-        told = f"there is no permission request {sanitise(request_id)[:60]}"
-        raise Refusal("unknown_permission", told, "see `clawpy permissions list`")
+        message = f"there is no permission request {sanitise(request_id)[:60]}"
+        raise Refusal("unknown_permission", message, "see `clawpy permissions list`")
     return row
 
 
-def _words(request: PermissionRequest) -> str:
+def _describe_answer(request: PermissionRequest) -> str:
     answer = request.answer
     if answer is None:
         return "withdrawn" if request.withdrawn else "waits"
     return ("allowed" if answer.allows else "denied") + (" for this session" if answer.lasts else "")
 
 
-def _told(request: PermissionRequest) -> str:
-    return f"{_words(request)} by {request.by}" if request.by else _words(request)
+def _describe(request: PermissionRequest) -> str:
+    return f"{_describe_answer(request)} by {request.by}" if request.by else _describe_answer(request)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]} … [{len(text) - most:,} more characters]"
+def _shorten(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[:max_length]} … [{len(text) - max_length:,} more characters]"

@@ -145,7 +145,7 @@ class Processes:
                 self._leaders[process.pid] = psutil.Process(process.pid)
             if trace is not None:
                 self._trace_of[process.pid] = trace
-        _give_way(process.pid)
+        _lower_priority(process.pid)
         return process
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
@@ -235,7 +235,7 @@ def _gigabytes(size: int) -> str:
     return f"{size / 1024**3:.1f} GiB"
 
 
-def _give_way(leader: int) -> None:
+def _lower_priority(leader: int) -> None:
     """Have the group of `leader`, and what it starts, wait for everybody else when the processors are busy."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
         os.setpriority(os.PRIO_PGRP, leader, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
@@ -254,82 +254,82 @@ def end_processes(
     leaders = list(leaders)
     began = time.monotonic()
     if grace:
-        found = gather(session_id, leaders, group)
-        for process in found:
+        running = gather(session_id, leaders, group)
+        for process in running:
             # A keeper goes when what it keeps goes; ended first, it would take that with it unasked.
             if name_of(process) not in _KEEPERS:
                 with contextlib.suppress(psutil.Error):
                     process.terminate()
-        await_death(found, began + grace)
+        await_death(running, began + grace)
     while True:
-        left = gather(session_id, leaders, group)
-        if not left or time.monotonic() - began > GIVE_UP + grace:
-            return not left
-        kill(left, leaders, group)
-        await_death(left, time.monotonic() + 0.02)
+        survivors = gather(session_id, leaders, group)
+        if not survivors or time.monotonic() - began > GIVE_UP + grace:
+            return not survivors
+        kill(survivors, leaders, group)
+        await_death(survivors, time.monotonic() + 0.02)
 
 
-def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
-    """Kill those of a session that are `left`. A supervisor is only told to: it ends when nothing it keeps is left,
-    and killed before that, it would set free what forks faster than a list of processes is read."""
+def kill(survivors: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
+    """Kill those of a session that are `survivors`. A supervisor is only told to: it ends when nothing it keeps is
+    left, and killed before that, it would set free what forks faster than a list of processes is read."""
     if group is not None:
         traces.kill(group)
-    supervisors = [leader for leader in leaders if leader in left and name_of(leader) == _SUPERVISOR]
-    kept = [process for process in left if process not in supervisors]
+    supervisors = [leader for leader in leaders if leader in survivors and name_of(leader) == _SUPERVISOR]
+    others = [process for process in survivors if process not in supervisors]
     for supervisor in supervisors:  # it is quicker than anybody whom it has to end
         with contextlib.suppress(psutil.Error):
             supervisor.resume()
             supervisor.terminate()
-    for process in kept:
+    for process in others:
         with contextlib.suppress(psutil.Error):
             process.kill()
     for leader in leaders:
-        if leader not in supervisors and _lives(leader):
+        if leader not in supervisors and _is_alive(leader):
             _kill_group(leader.pid)
 
 
-def marked(session_id: str) -> list[psutil.Process]:
+def marked_processes(session_id: str) -> list[psutil.Process]:
     """The living processes of this user that carry the session's mark, never this one."""
-    found = []
-    for pid in _carrying(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
+    processes = []
+    for pid in _pids_with(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
         if pid == os.getpid():
             continue
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(pid)
-            if process.environ().get(SESSION_MARK) == session_id and _lives(process):
-                found.append(process)
-    return found
+            if process.environ().get(SESSION_MARK) == session_id and _is_alive(process):
+                processes.append(process)
+    return processes
 
 
-def _carrying(variable: str) -> Iterator[int]:
+def _pids_with(variable: str) -> Iterator[int]:
     """The processes whose environment has `variable`, "NAME=VALUE". Every session looks through all processes of the
     machine more than once: read like this, that takes a fraction of what a `psutil.Process` for each takes."""
-    wanted = variable.encode()
+    entry = variable.encode()
     for name in os.listdir("/proc"):  # noqa: PTH208  a path for each costs more than to read it
         if name.isdecimal():
             with contextlib.suppress(OSError):
                 descriptor = os.open(f"/proc/{name}/environ", os.O_RDONLY | os.O_CLOEXEC)
                 with os.fdopen(descriptor, "rb", buffering=0) as stream:
-                    if wanted in stream.read().split(b"\0"):
+                    if entry in stream.read().split(b"\0"):
                         yield int(name)
 
 
 def gather(session_id: str, leaders: Iterable[psutil.Process], group: Path | None = None) -> list[psutil.Process]:
     """The living processes of a session; see `end_processes`."""
-    found: dict[int, psutil.Process] = {}
+    processes: dict[int, psutil.Process] = {}
     for leader in leaders:
         with contextlib.suppress(psutil.Error):
             for process in (leader, *leader.children(recursive=True)):
-                found[process.pid] = process
+                processes[process.pid] = process
     for pid in [] if group is None else traces.members(group):
         with contextlib.suppress(psutil.Error):
-            found.setdefault(pid, psutil.Process(pid))
+            processes.setdefault(pid, psutil.Process(pid))
     if session_id:
-        found |= {process.pid: process for process in marked(session_id)}
-    return [process for process in found.values() if _lives(process)]
+        processes |= {process.pid: process for process in marked_processes(session_id)}
+    return [process for process in processes.values() if _is_alive(process)]
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     """False for the dead, for zombies, and when the number belongs to another process by now."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
@@ -347,10 +347,10 @@ def name_of(process: psutil.Process) -> str:
 
 def await_death(processes: Iterable[psutil.Process], until: float) -> list[psutil.Process]:
     """Who still lives at `until` (monotonic seconds), or [] as soon as nobody does."""
-    left = list(processes)
-    while (left := [process for process in left if _lives(process)]) and time.monotonic() < until:
+    alive = list(processes)
+    while (alive := [process for process in alive if _is_alive(process)]) and time.monotonic() < until:
         time.sleep(0.01)
-    return left
+    return alive
 
 
 def _kill_group(leader: int) -> None:
@@ -391,35 +391,37 @@ class Ended:
     left: tuple[str, ...] = ()
 
 
-def end_all(at: Path, *, first: Callable[[], object] = lambda: None, within: float = WITHIN) -> Ended:
-    """End all sessions whose traces lie in the folder `at`. `first` may have somebody else do it; what it leaves, and
-    what begins meanwhile, is ended for at most `within` seconds."""
-    seen: dict[psutil.Process, str] = {}
+def end_all(pid_folder: Path, *, first: Callable[[], object] = lambda: None, within: float = WITHIN) -> Ended:
+    """End all sessions whose traces lie in the folder `pid_folder`. `first` may have somebody else do it; what it
+    leaves, and what begins meanwhile, is ended for at most `within` seconds."""
+    session_of: dict[psutil.Process, str] = {}
 
     def living() -> list[tuple[Trace, list[psutil.Process]]]:
-        now = [(trace, gather(trace.session_id, trace.leaders, trace.group)) for trace in found(at)]
-        for trace, processes in now:
-            seen.update(dict.fromkeys(processes, trace.session_id))
-        return [(trace, processes) for trace, processes in now if processes]
+        alive = [(trace, gather(trace.session_id, trace.leaders, trace.group)) for trace in found(pid_folder)]
+        for trace, processes in alive:
+            session_of.update(dict.fromkeys(processes, trace.session_id))
+        return [(trace, processes) for trace, processes in alive if processes]
 
     living()
     first()
     until = time.monotonic() + within
     while time.monotonic() < until:
-        left = living()
-        if not left:
+        alive_sessions = living()
+        if not alive_sessions:
             break
-        for trace, processes in left:
+        for trace, processes in alive_sessions:
             kill(processes, trace.leaders, trace.group)
-        await_death([process for _, processes in left for process in processes], min(until, time.monotonic() + 0.02))
-    survivors = await_death(list(seen), until)  # who is ending has no environment any more by which it is found
-    for trace in found(at):
+        await_death(
+            [process for _, processes in alive_sessions for process in processes], min(until, time.monotonic() + 0.02)
+        )
+    survivors = await_death(list(session_of), until)  # who is ending has no environment any more by which it is found
+    for trace in found(pid_folder):
         if trace.group is not None:
             traces.remove(trace.group)
-    forget_dead(at)
+    forget_dead(pid_folder)
     return Ended(
-        sessions=tuple(sorted(set(seen.values()))),
-        killed=len(seen) - len(survivors),
+        sessions=tuple(sorted(set(session_of.values()))),
+        killed=len(session_of) - len(survivors),
         left=tuple(f"{process.pid} {name_of(process)}" for process in survivors),
     )
 

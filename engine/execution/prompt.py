@@ -50,20 +50,24 @@ def block(
     name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
 ) -> PromptPart:
     """`lines` between `<name …>` and `</name>`. The lines are escaped already, or ours."""
-    told = "".join(f" {key}={quoteattr(_flat(value))}" for key, value in (attributes or {}).items() if value)
-    return PromptPart(name, (PromptLine(f"<{name}{told}>", OURS), *lines, PromptLine(f"</{name}>", OURS)), role)
+    rendered_attributes = "".join(
+        f" {key}={quoteattr(_one_line(value))}" for key, value in (attributes or {}).items() if value
+    )
+    return PromptPart(
+        name, (PromptLine(f"<{name}{rendered_attributes}>", OURS), *lines, PromptLine(f"</{name}>", OURS)), role
+    )
 
 
-def without_secrets(part: PromptPart, known: Iterable[str]) -> PromptPart:
+def without_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
     """The part with what is secret cut out of its lines (SPEC 11.1); its tokens have to be counted again then."""
-    clean = redact_lines([line.text for line in part.lines], known)
+    clean = redact_lines([line.text for line in part.lines], secrets)
     if all(text == line.text for text, line in zip(clean, part.lines, strict=True)):
         return part
     lines = tuple(PromptLine(text, line.source) for text, line in zip(clean, part.lines, strict=True))
     return replace(part, lines=lines, tokens=0)
 
 
-def _flat(value: str) -> str:
+def _one_line(value: str) -> str:
     return " ".join(sanitise(value).split())
 
 
@@ -139,20 +143,20 @@ class Project:
         root = Path(request.workspace)
         lines: list[PromptLine] = []
         notes: tuple[str, ...] = ()
-        left = MAX_PROJECT
-        seen: set[str] = set()
+        room = MAX_PROJECT
+        texts: set[str] = set()
         for name in PROJECT_FILES:
-            found, why = read_inside(root, name)
-            if why:
-                notes += (f"{name} was left out: {why}",)
-            if not found.strip() or found in seen:  # one is often a link to the other, or a copy
+            text, problem = read_inside(root, name)
+            if problem:
+                notes += (f"{name} was left out: {problem}",)
+            if not text.strip() or text in texts:  # one is often a link to the other, or a copy
                 continue
-            seen.add(found)
+            texts.add(text)
             source = PromptSource(SourceKind.PROJECT, str(root / name), name, Trust.QUOTED)
-            text, cut = bounded(found, left, name)
-            left -= len(text)
-            notes += cut
-            lines += block("file", quoted(text, source), attributes={"name": name}).lines
+            excerpt, cut_notes = bounded(text, room, name)
+            room -= len(excerpt)
+            notes += cut_notes
+            lines += block("file", quoted(excerpt, source), attributes={"name": name}).lines
         return Contribution(block("project", lines) if lines else None, notes=notes)
 
 
@@ -172,41 +176,41 @@ class Task:
 
     def part(self, request: PromptRequest) -> PromptPart:
         card = self._card(request.prediction_id) if request.prediction_id else None
-        own = card is not None and card.source is Source.OPERATOR
-        trust = Trust.OPERATOR if own else Trust.QUOTED
+        is_own = card is not None and card.source is Source.OPERATOR
+        trust = Trust.OPERATOR if is_own else Trust.QUOTED
         source = PromptSource(SourceKind.TASK, request.prediction_id, "task", trust)
         lines = quoted(request.task, source)
         if card is not None:
             evidence = [evidence for signal in card.signals for evidence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
-            lines += _told("why", [card.reasoning, *evidence], about)
-        check = self._last_run(request.workspace)
-        if check is not None:
-            ran = PromptSource(SourceKind.TASK, request.workspace, "tests", of_names(check.failing))
-            lines += _told("last-tests", _run_words(check), ran)
+            lines += _sub_block("why", [card.reasoning, *evidence], about)
+        last_check = self._last_run(request.workspace)
+        if last_check is not None:
+            tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", of_names(last_check.failing))
+            lines += _sub_block("last-tests", _describe_run(last_check), tests_source)
         return block("task", lines, role="user")
 
 
-def _told(name: str, said: Sequence[str], source: PromptSource) -> Sequence[PromptLine]:
-    lines = [line for text in said if text.strip() for line in quoted(text, source)]
+def _sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Sequence[PromptLine]:
+    lines = [line for text in texts if text.strip() for line in quoted(text, source)]
     return block(name, lines).lines if lines else ()
 
 
-def _run_words(check: CheckResult) -> list[str]:
-    said = [f"{check.tool}: {check.passed} passed, {check.failed} failed, {check.errors} errors"]
-    said += [f"failing: {name}" for name in check.failing[:MAX_FAILING]]
+def _describe_run(check: CheckResult) -> list[str]:
+    lines = [f"{check.tool}: {check.passed} passed, {check.failed} failed, {check.errors} errors"]
+    lines += [f"failing: {name}" for name in check.failing[:MAX_FAILING]]
     if len(check.failing) > MAX_FAILING:
-        said.append(f"and {len(check.failing) - MAX_FAILING} more")
-    return said
+        lines.append(f"and {len(check.failing) - MAX_FAILING} more")
+    return lines
 
 
-def bounded(text: str, most: int, name: str) -> tuple[str, tuple[str, ...]]:
-    """At most `most` characters of `text`, whole lines, and a note when something was cut."""
-    if len(text) <= most:
+def bounded(text: str, max_length: int, name: str) -> tuple[str, tuple[str, ...]]:
+    """At most `max_length` characters of `text`, whole lines, and a note when something was cut."""
+    if len(text) <= max_length:
         return text, ()
-    kept = text[: max(0, most)]
-    kept = kept[: kept.rfind("\n") + 1] or kept
-    return kept, (f"{name} was cut: {len(kept):,} of its {len(text):,} characters",)
+    excerpt = text[: max(0, max_length)]
+    excerpt = excerpt[: excerpt.rfind("\n") + 1] or excerpt
+    return excerpt, (f"{name} was cut: {len(excerpt):,} of its {len(text):,} characters",)
 
 
 def read_inside(root: Path, name: str) -> tuple[str, str]:
@@ -269,18 +273,18 @@ class PromptAssembly:
         """The prompt for `request`, parts in the order of the list. A part that raises or is late is left out and named
         in `notes`. Takes as long as the longest deadline at most."""
         began = time.monotonic()
-        asked = [self._ask(source, request) for source in self._parts]
+        pending = [self._ask(source, request) for source in self._parts]
         parts: list[PromptPart] = []
         notes: list[str] = []
         provenance: dict[str, Any] = {}
-        known = tuple(self._secrets())
-        for source, question in zip(self._parts, asked, strict=True):
-            span = self._deadlines.get(source.name, self._deadline)
-            said = self._answer(source.name, question, began + span, span)
-            notes += said.notes
-            provenance |= said.provenance
-            if said.part is not None:
-                parts.append(self._counted(without_secrets(said.part, known)))
+        secrets = tuple(self._secrets())
+        for source, request_thread in zip(self._parts, pending, strict=True):
+            deadline = self._deadlines.get(source.name, self._deadline)
+            contribution = self._answer(source.name, request_thread, began + deadline, deadline)
+            notes += contribution.notes
+            provenance |= contribution.provenance
+            if contribution.part is not None:
+                parts.append(self._counted(without_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
     def _ask(self, source: PartSource, request: PromptRequest) -> _Asked | None:
@@ -290,21 +294,21 @@ class PromptAssembly:
             if late is not None and not late.done.is_set():
                 return None
             self._late.pop(source.name, None)
-        asked = _Asked(source, request)
-        threading.Thread(target=asked.run, name=f"clawpy-prompt-{source.name}", daemon=True).start()
-        return asked
+        pending = _Asked(source, request)
+        threading.Thread(target=pending.run, name=f"clawpy-prompt-{source.name}", daemon=True).start()
+        return pending
 
-    def _answer(self, name: str, asked: _Asked | None, until: float, span: float) -> Contribution:
-        if asked is None:
+    def _answer(self, name: str, pending: _Asked | None, until: float, span: float) -> Contribution:
+        if pending is None:
             return Contribution(None, notes=(f"{name} was left out: it has not answered since it was last asked",))
-        if not asked.done.wait(max(0.0, until - time.monotonic())):
+        if not pending.done.wait(max(0.0, until - time.monotonic())):
             with self._lock:
-                self._late[name] = asked
+                self._late[name] = pending
             return Contribution(None, notes=(f"{name} was left out: no answer within {span:g} s",))
-        if asked.error is not None:
-            log.warning("the part %s of a prompt failed", name, exc_info=asked.error)
-            return Contribution(None, notes=(f"{name} was left out: {asked.error}",))
-        return asked.said
+        if pending.error is not None:
+            log.warning("the part %s of a prompt failed", name, exc_info=pending.error)
+            return Contribution(None, notes=(f"{name} was left out: {pending.error}",))
+        return pending.said
 
     def _counted(self, part: PromptPart) -> PromptPart:
         return part if part.tokens else replace(part, tokens=self._count(part.text))
@@ -322,8 +326,8 @@ class _Asked:
 
     def run(self) -> None:
         try:
-            said = self._source.part(self._request)
-            self.said = said if isinstance(said, Contribution) else Contribution(said)
+            answer = self._source.part(self._request)
+            self.said = answer if isinstance(answer, Contribution) else Contribution(answer)
         except Exception as error:  # whatever it is: the prompt is made without this part, and says so
             self.error = error
         finally:

@@ -96,10 +96,10 @@ class ModelRouter:
         if hinted.keyless:
             return hinted
         try:
-            own = self._own(agent, channel, run_kind)
+            configured = self._own(agent, channel, run_kind)
         except Refusal:
             return hinted
-        return own if own.keyless else hinted
+        return configured if configured.keyless else hinted
 
     def _hinted(self, hint: tuple[str, str] | None) -> ModelChoice | None:
         if hint is None:
@@ -122,7 +122,7 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _nobody(states), set_up())
+        raise Refusal("no_model", _why_no_model(states), set_up())
 
     def providers(self) -> list[ProviderState]:
         """Every provider, those that the settings name first."""
@@ -133,11 +133,11 @@ class ModelRouter:
         current = self._settings.current
         settings = current.provider(name)
         if settings is None:
-            known = ", ".join(current.provider_names())
+            names = ", ".join(current.provider_names())
             raise Refusal(
                 "no_model",
                 f"there is no provider {name}",
-                f"known providers: {known}; for another, add [providers.{name}]",
+                f"known providers: {names}; for another, add [providers.{name}]",
             )
         named = name in current.providers
         try:
@@ -151,7 +151,7 @@ class ModelRouter:
             return ProviderState(name, settings, source, named=named)
         if not settings.keyless:
             return ProviderState(name, settings, "", f"no key: clawpy key set {name}", named)
-        return ProviderState(name, settings, "", f"not named in the settings: {_name_it(name)}")
+        return ProviderState(name, settings, "", f"not named in the settings: {_set_model_command(name)}")
 
     def key(self, provider: str) -> Key | None:
         """The key of a provider. Raises `Refusal` when it lies where it must not be used."""
@@ -171,7 +171,7 @@ class ModelRouter:
             absent = extras.not_installed(extras.MODELS)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
-            fix = without_keyring(provider) if "no key" in state.words else _name_it(provider)
+            fix = without_keyring(provider) if "no key" in state.words else _set_model_command(provider)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.words}", fix)
         return _choice(state, model, reason)
 
@@ -188,7 +188,7 @@ def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
     return ModelChoice(state.name, model, reason, settings.base_url, settings.kind, settings.host, keyless)
 
 
-def _nobody(states: list[ProviderState]) -> str:
+def _why_no_model(states: list[ProviderState]) -> str:
     """Why the first choice of all has none."""
     if not extras.installed(extras.MODELS):
         return extras.not_installed(extras.MODELS).message
@@ -200,5 +200,5 @@ def _nobody(states: list[ProviderState]) -> str:
     return loose[0] if loose else "no provider has a key"
 
 
-def _name_it(provider: str) -> str:
+def _set_model_command(provider: str) -> str:
     return f"clawpy config set providers.{provider}.model NAME"

@@ -25,8 +25,8 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
     """
     git = plain.git
     files = {shown(file.path): file for file in diffs.changed_files(git, base, result)}
-    left = {change.path: change for change in merging.differences(git, landed, result)}
-    waiting = [path for path, file in files.items() if left.keys() & {file.path, file.old_path}]
+    remaining = {change.path: change for change in merging.differences(git, landed, result)}
+    waiting = [path for path, file in files.items() if remaining.keys() & {file.path, file.old_path}]
     patches = dict(diffs.sections(git, base, result)) if any(part.hunks for part in parts) else {}
     lines, chosen = [], set()
     for part in parts:
@@ -38,8 +38,8 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
         change = file.change
         chosen |= {path for path in (file.path, file.old_path) if path}
         mode, oid = change.new_mode, change.new_oid
-        if part.hunks and (kept := _with_hunks(git, file, patches[file], left, part)):
-            mode, oid = change.old_mode, kept
+        if part.hunks and (blob := _with_hunks(git, file, patches[file], remaining, part)):
+            mode, oid = change.old_mode, blob
         lines += [f"0 {'0' * len(base)}\t".encode() + path for path in (file.path, file.old_path) if path]
         if not change.goes:
             lines.append(f"{mode} {oid}\t".encode() + file.path)
@@ -50,25 +50,31 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
             "update-index", "--replace", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines)
         )
         tree = partial.text("write-tree", "--missing-ok", environment=durable(git))
-    if besides := {change.path for change in merging.differences(git, landed, tree)} - chosen:
-        names = named([shown(path) for path in sorted(besides)])
+    if unselected := {change.path for change in merging.differences(git, landed, tree)} - chosen:
+        names = named([shown(path) for path in sorted(unselected)])
         raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
     return tree
 
 
-def _with_hunks(git: Git, file: ChangedFile, patch: bytes, left: Mapping[bytes, TreeChange], part: FilePart) -> str:
+def _with_hunks(
+    git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
+) -> str:
     """The blob of the old file with these hunks of its diff and those that are landed; "" when these are all."""
     hunks = spans(patch) if file.sections == 1 else []
-    wrong = [number for number in part.hunks if not 1 <= number <= len(hunks)]
-    if wrong:
+    unknown = [number for number in part.hunks if not 1 <= number <= len(hunks)]
+    if unknown:
         has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
-        raise Refusal("unknown_hunk", f"{part.path} has no hunk {wrong[0]}", has)
-    landed = diffs.landed_hunks(git, file, patch, left)
+        raise Refusal("unknown_hunk", f"{part.path} has no hunk {unknown[0]}", has)
+    landed = diffs.landed_hunks(git, file, patch, remaining)
     if landed is None:
         raise Refusal("unknown_hunk", f"the hunks of {part.path} that are left have no numbers", "land all of it")
-    if again := sorted(landed.intersection(part.hunks)):
-        rest = ", ".join(str(number) for number in range(1, len(hunks) + 1) if number not in landed)
-        raise Refusal("already_decided", f"hunk {again[0]} of {part.path} is landed already", f"hunks left: {rest}")
+    if already_landed := sorted(landed.intersection(part.hunks)):
+        remaining_hunks = ", ".join(str(number) for number in range(1, len(hunks) + 1) if number not in landed)
+        raise Refusal(
+            "already_decided",
+            f"hunk {already_landed[0]} of {part.path} is landed already",
+            f"hunks left: {remaining_hunks}",
+        )
     chosen = landed.union(part.hunks)
     if len(chosen) == len(hunks):
         return ""

@@ -327,10 +327,10 @@ class SessionStore:
         with self._database.read() as session:
             return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
 
-    def beginning(self, wanted: str) -> list[str]:
+    def beginning(self, prefix: str) -> list[str]:
         """Ids of sessions, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return beginning(session, col(SessionRow.id), wanted)
+            return beginning(session, col(SessionRow.id), prefix)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
         """Mean cost in micro-dollars (> 0) of the latest sessions of this runner on this channel that were not free;

@@ -125,12 +125,12 @@ class SessionSupervisor:
                 continue
             if reason is not None:
                 self._end(live, Stop(SessionState.CANCELLED, reason))
-            elif over := self._over_limit(live):
-                self._end(live, Stop(SessionState.FAILED, over))
+            elif exceeded := self._over_limit(live):
+                self._end(live, Stop(SessionState.FAILED, exceeded))
 
     def _over_limit(self, live: LiveSession) -> str:
-        if over := live.over_limit() or disk_shortage(live.scratch, live.folder):
-            return over
+        if exceeded := live.over_limit() or disk_shortage(live.scratch, live.folder):
+            return exceeded
         return live.processes.over_limit() if self._counting else ""
 
 
@@ -153,13 +153,13 @@ class LateEnds:
             return session_id in self._threads
 
     def keep_trying(
-        self, session_id: str, store: Callable[[], object], error: Exception, over: Callable[[], object]
+        self, session_id: str, store: Callable[[], object], error: Exception, on_end: Callable[[], object]
     ) -> None:
-        """Have `store` tried again until it does not raise. `over` is called then, and when nobody should wait for it
+        """Have `store` tried again until it does not raise. `on_end` is called then, and when nobody should wait for it
         any longer; it may be called twice. `error` is what `store` raised the first time. Nothing is done for a session
         that is among these already."""
         thread = threading.Thread(
-            target=self._try, args=(session_id, store, over), name=f"clawpy-late-{session_id}", daemon=True
+            target=self._try, args=(session_id, store, on_end), name=f"clawpy-late-{session_id}", daemon=True
         )
         with self._lock:
             if session_id in self._threads:
@@ -170,7 +170,7 @@ class LateEnds:
             thread.start()
         except RuntimeError:  # the machine has no thread left
             log.exception("nothing tries to store the end of session %s", session_id)
-            self._forget(session_id, over)
+            self._forget(session_id, on_end)
 
     def close(self) -> None:
         """Give up at once; waits for a try that is under way."""
@@ -181,7 +181,7 @@ class LateEnds:
             if thread.is_alive():
                 thread.join()
 
-    def _try(self, session_id: str, store: Callable[[], object], over: Callable[[], object]) -> None:
+    def _try(self, session_id: str, store: Callable[[], object], on_end: Callable[[], object]) -> None:
         began, wait = time.monotonic(), FIRST
         while not self._closing.wait(wait) and time.monotonic() - began < GIVE_UP:
             try:
@@ -192,22 +192,22 @@ class LateEnds:
                     break
                 wait = min(2 * wait, LONGEST)
                 if time.monotonic() - began >= WAITED_FOR:
-                    over()
+                    on_end()
                 continue
-            late = round(time.monotonic() - began)
-            self._tell(session_id, f"the end of session {session_id} is stored now, {late} s late")
-            self._forget(session_id, over)
+            delay = round(time.monotonic() - began)
+            self._tell(session_id, f"the end of session {session_id} is stored now, {delay} s late")
+            self._forget(session_id, on_end)
             return
         self._tell(
             session_id,
             f"the end of session {session_id} is not stored; the next start reports the session as interrupted",
         )
-        self._forget(session_id, over)
+        self._forget(session_id, on_end)
 
-    def _forget(self, session_id: str, over: Callable[[], object]) -> None:
+    def _forget(self, session_id: str, on_end: Callable[[], object]) -> None:
         with self._lock:
             self._threads.pop(session_id, None)
-        over()
+        on_end()
 
     def _tell(self, session_id: str, message: str) -> None:
         log.error("%s", message)

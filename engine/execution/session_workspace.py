@@ -16,7 +16,7 @@ from pathlib import Path
 from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
-from engine.execution.environments import keep_out_of_git, reaching
+from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
@@ -82,26 +82,26 @@ class SessionWorkspaces:
         Each change set is made and named by its session in one transaction; a start that is killed too finds the
         worktree as it was, or the change set."""
         self._caches.sweep()
-        words, spare = [], set()
+        messages, unsaved = [], set()
         for worktree in self._worktrees.left():
             with self._database.read() as session:
                 row = session.get(SessionRow, worktree.session_id)
-            if row is None or not _lost(row) or self._changes.for_session(row.id) is not None:
+            if row is None or not _has_unsaved_changes(row) or self._changes.for_session(row.id) is not None:
                 continue
             try:
                 captured = self._changes.capture(worktree)
             except (Refusal, OSError) as error:
                 log.warning("the changes of %s cannot be saved", row.id, exc_info=True)
-                words.append(
+                messages.append(
                     f"the changes of {row.id} cannot be saved yet: {error}; "
                     f"look into {worktree.folder}, and delete it if you do not need what is there"
                 )
-                spare.add(row.id)
+                unsaved.add(row.id)
                 continue
             if captured is not None and self._attach(row, captured):
                 files = len(captured.files)
-                words.append(f"{KEPT}: {files} {'file' if files == 1 else 'files'} ({row.id})")
-        return words + self._changes.recover(spare=spare)
+                messages.append(f"{KEPT}: {files} {'file' if files == 1 else 'files'} ({row.id})")
+        return messages + self._changes.recover(spare=unsaved)
 
     def _attach(self, row: SessionRow, captured: Captured) -> bool:
         former = continued(row.assignment)
@@ -141,20 +141,22 @@ class SessionWorkspaces:
             return
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
-        over = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)
-        if place is Place.INSTALL and not over:
-            told = f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
-            raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
+        uses_overlay = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)
+        if place is Place.INSTALL and not uses_overlay:
+            message = (
+                f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
+            )
+            raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
         # Nobody lands in files that commands of this session may write to.
-        looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
-        writes = looks or place is Place.INSTALL or not live.sandbox.confines
+        reads_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
+        writes = reads_tree or place is Place.INSTALL or not live.sandbox.confines
         with self._changes.writing(live.id, project, live.sandbox) if writes else nullcontext():
-            if over or looks:
-                own = SessionWorkspace(project, git)
-                own = replace(own, before=state_of(own))
+            if uses_overlay or reads_tree:
+                tree_workspace = SessionWorkspace(project, git)
+                tree_workspace = replace(tree_workspace, before=state_of(tree_workspace))
                 try:
-                    with self._shared_caches(live, own) if over else nullcontext():
-                        yield own
+                    with self._shared_caches(live, tree_workspace) if uses_overlay else nullcontext():
+                        yield tree_workspace
                 finally:
                     live.processes.end(grace=0)
             else:
@@ -209,8 +211,8 @@ class SessionWorkspaces:
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
             captured = self._changes.capture(workspace.worktree)
-        told = check and bounded(check, live.without_secrets)
-        write = self._writer(view, workspace, captured, told, full=full, project=project, recorded=recorded)
+        bounded_check = check and bounded(check, live.without_secrets)
+        write = self._writer(view, workspace, captured, bounded_check, full=full, project=project, recorded=recorded)
         live.check_running()
         if captured is None and workspace.worktree is not None:
             self._discard(live)
@@ -232,9 +234,9 @@ class SessionWorkspaces:
     def _shared_caches(self, live: LiveSession, workspace: SessionWorkspace) -> Iterator[None]:
         head = workspace.before.head if workspace.before is not None else ""
 
-        def descends(former: str) -> bool:
-            done = workspace.git.run("merge-base", "--is-ancestor", former, head, allowed=(0, 1, 128))
-            return done.returncode == 0
+        def descends(earlier_commit: str) -> bool:
+            answer = workspace.git.run("merge-base", "--is-ancestor", earlier_commit, head, allowed=(0, 1, 128))
+            return answer.returncode == 0
 
         if not head:  # no commit yet, or git cannot tell: a cache of its own
             yield
@@ -269,13 +271,13 @@ class SessionWorkspaces:
         failure is said and is not fatal: the agent may need none of them."""
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
-        found = all_packages(worktree.folder)
-        wanted = [installation for path in found for installation in installations(worktree.folder, found, path)]
-        for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
+        packages = all_packages(worktree.folder)
+        needed = [installation for path in packages for installation in installations(worktree.folder, packages, path)]
+        for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
             live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:
-                with reaching(live, installation.hosts):
-                    _installed(live, installation, worktree.folder)
+                with network_access(live, installation.hosts):
+                    _run_installation(live, installation, worktree.folder)
             except FlowUnable as error:
                 live.note(f"not prepared: {error}", error=True)
         if (worktree.folder / ".venv" / "bin" / "python").exists():
@@ -285,10 +287,10 @@ class SessionWorkspaces:
         setup = self._settings.current.workspace(live.assignment.workspace).setup.strip()
         if not setup:
             return
-        done = live.execute(["sh", "-c", setup], cwd=worktree.folder)
-        if not done.ok:
+        result = live.execute(["sh", "-c", setup], cwd=worktree.folder)
+        if not result.ok:
             raise CannotRun(
-                f"the workspace's setup command ended with exit code {done.exit_code}",
+                f"the workspace's setup command ended with exit code {result.exit_code}",
                 "fix `setup` of this workspace in config.toml; it has no network unless `network = true`",
             )
 
@@ -304,10 +306,10 @@ class SessionWorkspaces:
         project: str = "",
     ) -> Write:
         after = state_of(workspace) if check is not None and not recorded else None
-        known = after
-        if known is None or (workspace.worktree is None and after != workspace.before):
+        snapshot = after
+        if snapshot is None or (workspace.worktree is None and after != workspace.before):
             # Files changed while the tests ran: they were green or red on no tree that anyone can name.
-            known = Snapshot(after.head if after else "", "", False)
+            snapshot = Snapshot(after.head if after else "", "", False)
 
         overlaps = self._overlaps.of_captured(captured) if captured else []
 
@@ -318,9 +320,9 @@ class SessionWorkspaces:
                     session_id=view.id,
                     workspace=view.workspace,
                     check=check,
-                    head=known.head,
-                    tree=known.tree,
-                    clean=known.clean,
+                    head=snapshot.head,
+                    tree=snapshot.tree,
+                    clean=snapshot.clean,
                     full=full,
                     project=project,
                     changed=captured is not None,
@@ -336,14 +338,14 @@ class SessionWorkspaces:
         return write
 
 
-def _installed(live: LiveSession, installation: Installation, folder: Path) -> None:
+def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
     """Run the commands of an installation in a worktree. Raises `FlowUnable` when one failed."""
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     for command in installation.commands:
-        done = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
-        if not done.ok:
-            raise failure(command, done, installation.hosts)
+        result = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
+        if not result.ok:
+            raise failure(command, result, installation.hosts)
     for place in installation.made:
         keep_out_of_git(folder, place)
 
@@ -368,7 +370,7 @@ def state_of(workspace: SessionWorkspace) -> Snapshot | None:
     return now
 
 
-def _lost(row: SessionRow) -> bool:
+def _has_unsaved_changes(row: SessionRow) -> bool:
     """Whether what this session changed would be lost, though nobody decided that it shall be."""
     state = SessionState(row.state)
     return state.over and state is not SessionState.SUCCEEDED and row.error != UNDONE and not row.change_set_id

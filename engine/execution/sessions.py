@@ -60,7 +60,7 @@ SUMMARY_CAP = 4_000
 """Characters of a summary that a row keeps; the transcript has it whole."""
 
 
-def goes_on(session_id: str) -> str:
+def continue_command(session_id: str) -> str:
     """The command for a card that goes on with a session that is over."""
     return f"clawpy propose --continue {session_id} TEXT"
 
@@ -148,8 +148,8 @@ class Sessions(SessionStore):
         """What runs now or is just beginning, oldest first; what is queued is not among it, nor what is over and cannot
         be stored yet."""
         with self._lock:
-            taken = set(self._live)
-        rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in taken] if taken else []
+            live_ids = set(self._live)
+        rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in live_ids] if live_ids else []
         rows += self.rows(state=SessionState.RUNNING)
         return [self._seen(row) for row in reversed(rows) if row.id not in self._late]
 
@@ -168,11 +168,11 @@ class Sessions(SessionStore):
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
         with self._lock:
-            over = self._over.get(session_id)
-        if over is not None:
+            ended = self._over.get(session_id)
+        if ended is not None:
             deadline = None if timeout is None else time.monotonic() + timeout
             # In slices: an interrupt that comes just before a wait without end would be noticed only after it.
-            while not over.wait(WAIT_SLICE if deadline is None else min(WAIT_SLICE, deadline - time.monotonic())):
+            while not ended.wait(WAIT_SLICE if deadline is None else min(WAIT_SLICE, deadline - time.monotonic())):
                 if deadline is not None and time.monotonic() >= deadline:
                     break
         return self.get(session_id)
@@ -183,8 +183,8 @@ class Sessions(SessionStore):
         Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`,
         `secret_in_text`.
         """
-        said = refuse_secret(sanitise(text).strip(), self._rails.secrets())
-        if not said:
+        reply = refuse_secret(sanitise(text).strip(), self._rails.secrets())
+        if not reply:
             raise Refusal("empty_prompt", "the reply is empty", "write what it should know")
         with self._lock:
             live = self._live.get(session_id)
@@ -194,12 +194,12 @@ class Sessions(SessionStore):
                 raise Refusal(
                     "not_running", f"{session_id} has not started", "send it when the session runs; see `clawpy work`"
                 )
-            told = f"{session_id} has ended ({view.state}) and no longer reads replies"
-            raise Refusal("not_running", told, f"continue it: {goes_on(session_id)}")
-        if not live.tell(said):
-            told = f"{session_id} reads no replies: no agent works in it, or it is finishing"
-            raise Refusal("no_conversation", told, f"when it has ended, continue it: {goes_on(session_id)}")
-        live.write("reply", said)
+            message = f"{session_id} has ended ({view.state}) and no longer reads replies"
+            raise Refusal("not_running", message, f"continue it: {continue_command(session_id)}")
+        if not live.tell(reply):
+            message = f"{session_id} reads no replies: no agent works in it, or it is finishing"
+            raise Refusal("no_conversation", message, f"when it has ended, continue it: {continue_command(session_id)}")
+        live.write("reply", reply)
 
     # Stopping
 
@@ -223,16 +223,16 @@ class Sessions(SessionStore):
         with self._lock:
             # What waits first: the end of one that runs gives its place to the next.
             stopped = [*(row.id for row in self._queue), *self._live]
-            over = [self._over[session_id] for session_id in stopped]
+            ended = [self._over[session_id] for session_id in stopped]
         for session_id in stopped:
             self.stop(session_id, reason)
         until = time.monotonic() + 1
-        for event in over:
+        for event in ended:
             event.wait(max(0, until - time.monotonic()))
-        left = [row.id for row in self.rows(state=SessionState.QUEUED) if row.id not in stopped]
-        for session_id in left:
+        remaining = [row.id for row in self.rows(state=SessionState.QUEUED) if row.id not in stopped]
+        for session_id in remaining:
             self.stop(session_id, reason)
-        return len(stopped) + len(left)
+        return len(stopped) + len(remaining)
 
     def hold_back(self) -> None:
         """Begin nothing more: what waits, and what is approved from now on, waits for the next engine of this home."""
@@ -260,21 +260,21 @@ class Sessions(SessionStore):
 
         Without `resume` what waits goes on waiting: an engine that closes in a moment would only cut it short.
         """
-        left = self.rows(state=SessionState.RUNNING)
+        interrupted = self.rows(state=SessionState.RUNNING)
         queued = self.rows(state=SessionState.QUEUED)[::-1]
-        words = []
+        messages = []
         processes.end_all(traces.folder(self._home))
-        for row in reversed(left):
+        for row in reversed(interrupted):
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine stopped while it ran"))
-            words.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
+            messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._sweep(self._scratch)
-        words += self.admission.recover()
+        messages += self.admission.recover()
         if not resume:
-            return words + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
-        words += [f"“{row.prompt}” was waiting when the engine stopped; it runs now ({row.id})" for row in queued]
+            return messages + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
+        messages += [f"“{row.prompt}” was waiting when the engine stopped; it runs now ({row.id})" for row in queued]
         self._line_up(queued)
-        return words
+        return messages
 
     # Running
 
@@ -293,20 +293,20 @@ class Sessions(SessionStore):
         while True:
             problem = ""
             with self._lock:
-                seated = sum(not live.asking for live in self._live.values())
-                free = self._settings.current.max_running_sessions - seated
+                occupied = sum(not live.asking for live in self._live.values())
+                free = self._settings.current.max_running_sessions - occupied
                 if self._closed or self._held_back or free <= 0 or not self._queue:
                     return
-                waiting = self._queue.popleft()
+                row = self._queue.popleft()
                 try:
-                    live = self._live[waiting.id] = self._prepare(waiting, sandbox)
+                    live = self._live[row.id] = self._prepare(row, sandbox)
                     live.gives_way = self._dispatch
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
             if problem:
-                self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
+                self._finish(row.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
                 continue
-            thread = threading.Thread(target=self._work, args=(live,), name=f"clawpy-{waiting.id}", daemon=True)
+            thread = threading.Thread(target=self._work, args=(live,), name=f"clawpy-{row.id}", daemon=True)
             with self._lock:
                 try:
                     thread.start()
@@ -314,7 +314,7 @@ class Sessions(SessionStore):
                 except RuntimeError as error:  # the machine has no thread left
                     problem = str(error)
             if problem:
-                self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"), live)
+                self._finish(row.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"), live)
                 continue
             self._supervisor.wake()  # never under our lock: it holds its own while it asks for ours
 
@@ -456,7 +456,7 @@ class Sessions(SessionStore):
         if failed is None:
             self._is_over(session_id)
         else:
-            self._late.keep_trying(session_id, store, failed, over=lambda: self._is_over(session_id))
+            self._late.keep_trying(session_id, store, failed, on_end=lambda: self._is_over(session_id))
         self._dispatch()
 
     def _result(self, outcome: Stop | RunnerResult, live: LiveSession | None, *, abandoned: bool) -> SessionResult:
@@ -464,20 +464,20 @@ class Sessions(SessionStore):
 
         `abandoned`: its thread did not come back to say what its last call cost, so that counts as all that was
         reserved for it (SPEC 3.4). What is secret is cut out (SPEC 11.1)."""
-        known = tuple(self._rails.secrets())
+        secrets = tuple(self._rails.secrets())
 
-        def told(text: str) -> str:
-            return redact(sanitise(text), known).strip()[:SUMMARY_CAP]
+        def clean(text: str) -> str:
+            return redact(sanitise(text), secrets).strip()[:SUMMARY_CAP]
 
         if isinstance(outcome, RunnerResult):
             result = SessionResult(
                 state=SessionState.SUCCEEDED if outcome.sound else SessionState.FAILED,
-                summary=told(outcome.summary),
+                summary=clean(outcome.summary),
                 check=outcome.check,
-                facts=redact_json(dict(outcome.facts), known),
+                facts=redact_json(dict(outcome.facts), secrets),
             )
         else:
-            reason = told(outcome.reason)
+            reason = clean(outcome.reason)
             facts = {NOT_BEGUN: True} if outcome.not_begun else {}
             result = SessionResult(outcome.state, reason, error=reason, facts=facts)
         if live is None:
@@ -487,9 +487,9 @@ class Sessions(SessionStore):
 
     def _is_over(self, session_id: str) -> None:
         with self._lock:
-            over = self._over.pop(session_id, None)
-        if over is not None:
-            over.set()
+            ended = self._over.pop(session_id, None)
+        if ended is not None:
+            ended.set()
 
     def _close_transcript(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None) -> int:
         """The last words into the transcript, and the transcript onto the disk; returns its number of lines."""
@@ -512,7 +512,7 @@ class Sessions(SessionStore):
         """The row, with what is known of it only while it runs."""
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return _with_fate(row.view)
+            return _with_worktree_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
 
     def _all_live(self) -> list[LiveSession]:
@@ -525,7 +525,7 @@ class Sessions(SessionStore):
         return [self._seen(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
 
 
-def _with_fate(view: SessionView) -> SessionView:
+def _with_worktree_fate(view: SessionView) -> SessionView:
     """The view, saying what became of the folder of a session that is over. Looks whether it is there."""
     if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
         return view

@@ -98,8 +98,8 @@ def take(
 
 def _head_of(git: Git) -> tuple[str, str]:
     """The commit that is checked out and its tree, each "" before the first."""
-    asked = b"HEAD^{commit}\nHEAD^{tree}\n"
-    answer = git.text("cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
+    queries = b"HEAD^{commit}\nHEAD^{tree}\n"
+    answer = git.text("cat-file", "--batch-check=%(objectname)", stdin=queries).splitlines()
     head, tree = ("" if line.endswith(" missing") else line for line in answer)
     return head, tree
 
@@ -182,7 +182,7 @@ def missing_objects(git: Git, *oids: str) -> list[str]:
 def unfit(plain: PlainGit) -> Refusal | None:
     """Why this repository cannot be snapshot at all, or None (a git too old to merge without a working tree)."""
     version = git_version()
-    found = re.search(r"(\d+)\.(\d+)", version)
-    if found and (int(found[1]), int(found[2])) < OLDEST:
+    match = re.search(r"(\d+)\.(\d+)", version)
+    if match and (int(match[1]), int(match[2])) < OLDEST:
         return Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
     return None

@@ -53,34 +53,34 @@ class Blobs:
 
     def _read(self, oids: Sequence[str]) -> dict[str, bytes]:
         answer = self._git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode())
-        held, place = {}, 0
-        while place < len(answer):
-            line_end = answer.index(b"\n", place)
-            words = answer[place:line_end].split()
-            place = line_end + 1
+        blobs, offset = {}, 0
+        while offset < len(answer):
+            line_end = answer.index(b"\n", offset)
+            words = answer[offset:line_end].split()
+            offset = line_end + 1
             if len(words) == 3:
                 size = int(words[2])
-                held[words[0].decode()] = answer[place : place + size]
-                place += size + 1
-        return held
+                blobs[words[0].decode()] = answer[offset : offset + size]
+                offset += size + 1
+        return blobs
 
 
 def obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
     """What stands in the way of `changes`: a path that the snapshot does not know (ignored, say) though one comes
     there, one that is not there though the snapshot knows it (sparse, say), a folder that holds such things."""
-    found = []
-    going = {os.fsdecode(change.path) for change in changes if change.goes}
-    folded = {path.casefold() for path in going}
+    paths = []
+    removed = {os.fsdecode(change.path) for change in changes if change.goes}
+    folded = {path.casefold() for path in removed}
     for change in changes:
         path = os.fsdecode(change.path)
         status = root.lstat(path)
-        there = status is not None and not stat.S_ISDIR(status.st_mode)
-        renamed_case = there and change.appears and path.casefold() in folded and not spelled_so(root, path)
-        if there == change.appears and not renamed_case:
-            found.append(path)
-        elif not change.goes and (front := in_front(root, path, going)):
-            found.append(front)
-    return list(dict.fromkeys(found))
+        is_present = status is not None and not stat.S_ISDIR(status.st_mode)
+        renamed_case = is_present and change.appears and path.casefold() in folded and not spelled_so(root, path)
+        if is_present == change.appears and not renamed_case:
+            paths.append(path)
+        elif not change.goes and (obstacle := in_front(root, path, removed)):
+            paths.append(obstacle)
+    return list(dict.fromkeys(paths))
 
 
 def plan_for(
@@ -93,14 +93,14 @@ def plan_for(
     folds_case = plain.git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
     empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
     scratch.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="stage-", dir=scratch))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-", dir=scratch))
         stage, store = Path(folder, "files"), Path(folder, "store")
         stage.mkdir()
         store.mkdir()
         _check_out(plain, stage, tree, [change.path for change in changes if not change.goes])
         entries = []
-        staged = held.enter_context(Beneath.open(stage))
+        staged = stack.enter_context(Beneath.open(stage))
         for number, change in enumerate(changes):
             path = os.fsdecode(change.path)
             before = empty.observe(root, path, store / f"b{number}")
@@ -137,10 +137,10 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
     """Let git write `paths` of `tree` into the empty folder `stage`; attributes come from the tree itself."""
     with scratch_index() as index:
         git = plain.work_tree(stage, index)
-        whole = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
-        git.output(*whole, "read-tree", tree)
+        no_sparse = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
+        git.output(*no_sparse, "read-tree", tree)
         if paths:
-            git.output(*whole, "checkout-index", "-z", "--stdin", stdin=joined(list(paths)), timeout=600)
+            git.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=joined(list(paths)), timeout=600)
 
 
 def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
@@ -174,29 +174,29 @@ def durable(git: Git) -> dict[str, str]:
 
 def _old_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that may be empty afterwards: above what goes, and where a file comes."""
-    found = dict(giving_way(root, entries))
+    modes = dict(giving_way(root, entries))
     for entry in entries:
         if entry.after.kind is Kind.ABSENT:
             for parent in parents(entry.path):
-                _note(root, parent, found)
-    return tuple(sorted(found.items()))
+                _note(root, parent, modes)
+    return tuple(sorted(modes.items()))
 
 
 def giving_way(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that stand where a file comes; when nothing is in them they give way, as git lets them."""
-    found: dict[str, int] = {}
+    modes: dict[str, int] = {}
     for entry in entries:
         if entry.after.kind is not Kind.ABSENT and root.is_folder(entry.path):
             inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
             for folder in (entry.path, *inside):
-                _note(root, folder, found)
-    return tuple(sorted(found.items()))
+                _note(root, folder, modes)
+    return tuple(sorted(modes.items()))
 
 
-def _note(root: Beneath, folder: str, found: dict[str, int]) -> None:
-    status = root.lstat(folder) if folder not in found else None
+def _note(root: Beneath, folder: str, modes: dict[str, int]) -> None:
+    status = root.lstat(folder) if folder not in modes else None
     if status is not None and stat.S_ISDIR(status.st_mode):
-        found[folder] = stat.S_IMODE(status.st_mode)
+        modes[folder] = stat.S_IMODE(status.st_mode)
 
 
 def _new_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:

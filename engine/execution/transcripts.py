@@ -46,8 +46,8 @@ class LineSplitter:
     def feed(self, chunk: bytes) -> list[str]:
         """The lines that `chunk` completes. A line without an end is cut at `LINE_CAP`, and says so."""
         data = self._rest + chunk
-        whole, newline, rest = data.rpartition(b"\n")
-        lines = self._clean(whole) if newline else []
+        complete, newline, rest = data.rpartition(b"\n")
+        lines = self._clean(complete) if newline else []
         if newline and self._cut:
             lines[0] = self._marked(lines[0])
         if len(rest) > LINE_CAP:
@@ -73,8 +73,8 @@ class LineSplitter:
     def _marked(self, line: str) -> str:
         cut, self._cut = self._cut, 0
         # Where it was cut a key may have been torn, which nothing recognises: the word that it would be in goes too.
-        kept = max(line.rfind(" ") + 1, len(line) - LONGEST)
-        return f"{line[:kept]}… [{cut:,} more bytes cut]"
+        end = max(line.rfind(" ") + 1, len(line) - LONGEST)
+        return f"{line[:end]}… [{cut:,} more bytes cut]"
 
     def _clean(self, data: bytes) -> list[str]:
         return self._redactor.lines(self._plain(data))
@@ -97,8 +97,8 @@ def _after_return(line: str) -> str:
 class Tail:
     """The end of what a command printed, at most `kept` characters and a line."""
 
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
+    def __init__(self, max_length: int) -> None:
+        self._kept = max_length
         self._lines: deque[str] = deque()
         self._size = 0
 
@@ -199,15 +199,15 @@ class TranscriptWriter:
 
 def _mend_tail(file: int) -> int:
     """Cut off a line that a crash left half-written; returns how many whole lines there are."""
-    lines = size = whole = 0
+    lines = size = complete_size = 0
     while chunk := os.pread(file, 1 << 20, size):
         lines += chunk.count(b"\n")
         last = chunk.rfind(b"\n")
         if last >= 0:
-            whole = size + last + 1
+            complete_size = size + last + 1
         size += len(chunk)
-    if whole != size:
-        os.ftruncate(file, whole)
+    if complete_size != size:
+        os.ftruncate(file, complete_size)
     return lines
 
 
@@ -232,7 +232,7 @@ class TranscriptReader:
                     self._indexes.popitem(last=False)
                 number, offset = index.nearest(file.fileno(), after)
             file.seek(offset)
-            found: list[TranscriptLine] = []
+            page_lines: list[TranscriptLine] = []
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break
@@ -240,10 +240,10 @@ class TranscriptReader:
                 if number > after:
                     entry = json.loads(raw)
                     at = datetime.fromisoformat(entry["at"])
-                    found.append(TranscriptLine(number, at, entry["kind"], entry["text"]))
-                    if len(found) == limit:
+                    page_lines.append(TranscriptLine(number, at, entry["kind"], entry["text"]))
+                    if len(page_lines) == limit:
                         break
-            return found
+            return page_lines
 
 
 class _Index:
@@ -260,10 +260,10 @@ class _Index:
 
     def nearest(self, file: int, after: int) -> tuple[int, int]:
         """The last known line at or before `after`, and the offset behind it."""
-        found = os.fstat(file)
-        if found.st_ino != self._file or found.st_size < self._seen:
+        status = os.fstat(file)
+        if status.st_ino != self._file or status.st_size < self._seen:
             self._start()  # not the file it was
-            self._file = found.st_ino
+            self._file = status.st_ino
         while self._lines < after and (chunk := os.pread(file, 1 << 20, self._seen)):
             position = -1
             while (position := chunk.find(b"\n", position + 1)) >= 0:

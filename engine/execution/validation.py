@@ -112,8 +112,8 @@ def heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     names = sorted(attempt.broken)
     more = f"\n- and {len(names) - NAMED} more" if len(names) > NAMED else ""
     tests = "".join(f"\n- {common.clean(name)}" for name in names[:NAMED]) + more
-    known = "".join(f"\n- {escape(line)}" for line in playbook)
-    repairs = f"\n\n{REPAIRS}:\n<repairs>{known}\n</repairs>" if known else ""
+    listed_repairs = "".join(f"\n- {escape(line)}" for line in playbook)
+    repairs = f"\n\n{REPAIRS}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (
         f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"
         f"The end of their output:\n\n{attempt.output[-TOLD:]}\n\n"
@@ -151,34 +151,34 @@ class Validation:
         settings = self._settings.current.validation
         if not settings.enabled or workspace.worktree is None:
             return Validated("")
-        bench = _Bench(live, workspace)
+        tests = _ChangedTests(live, workspace)
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tightened(tweak.tries, tweak.cost)
-        before: frozenset[str] = frozenset()
+        failed_before: frozenset[str] = frozenset()
         attempts: list[Attempt] = []
         cost_before = live.cost
         while True:
             try:
-                seen = bench.run(known_green=attempts != [])
+                attempt = tests.run(known_green=attempts != [])
             except FlowUnable as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
                 return Validated(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
-            if seen is None:
-                words = "none of the changed files has tests" if bench.touched else ""
-                return Validated(words, attempts=len(attempts))
-            if not seen.check.green and not attempts:
-                before = bench.red_before(seen.check)
-            attempts.append(replace(seen, broken=seen.broken - before))
+            if attempt is None:
+                summary = "none of the changed files has tests" if tests.touched else ""
+                return Validated(summary, attempts=len(attempts))
+            if not attempt.check.green and not attempts:
+                failed_before = tests.red_before(attempt.check)
+            attempts.append(replace(attempt, broken=attempt.broken - failed_before))
             spent = live.cost - cost_before
-            step, why = next_step(attempts, caps=caps, spent=spent)
-            self._record(live, view, attempts, state_of(workspace), step, why, spent)
+            step, reason = next_step(attempts, caps=caps, spent=spent)
+            self._record(live, view, attempts, state_of(workspace), step, reason, spent)
             if step is Step.DONE:
-                return _finished(attempts, before, True, "")
+                return _summarise(attempts, failed_before, True, "")
             if step is Step.GIVE_UP:
-                live.say(f"repair ended: {why}")
-                return _finished(attempts, before, False, why)
-            live.say(f"{common.sentence(common.in_words(seen.check))}; back to the agent, try {len(attempts)}")
+                live.say(f"repair ended: {reason}")
+                return _summarise(attempts, failed_before, False, reason)
+            live.say(f"{common.sentence(common.in_words(attempt.check))}; back to the agent, try {len(attempts)}")
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
             repairs = self._repairs(broken=broken, **about)
@@ -191,11 +191,11 @@ class Validation:
         attempts: Sequence[Attempt],
         state: Snapshot | None,
         step: Step,
-        why: str,
+        reason: str,
         spent: int,
     ) -> None:
         last, clean = attempts[-1], live.without_secrets
-        known = state or Snapshot("", "", False)
+        snapshot = state or Snapshot("", "", False)
 
         def write(tx: Transaction) -> None:
             self._runs.record(
@@ -203,28 +203,30 @@ class Validation:
                 session_id=view.id,
                 workspace=view.workspace,
                 check=bounded(last.check, clean),
-                head=known.head,
-                tree=known.tree,
-                clean=known.clean,
+                head=snapshot.head,
+                tree=snapshot.tree,
+                clean=snapshot.clean,
                 full=last.full,
                 changed=True,
                 attempt=len(attempts),
                 cost=spent,
             )
-            tried, now = len(attempts), _names(last.broken, clean)
+            tried, failing_names = len(attempts), _names(last.broken, clean)
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
-                tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=now))
+                tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=failing_names))
             if step is Step.DONE and tried > 1:
                 at_first = _names(attempts[0].broken, clean)
                 tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
             if step is Step.GIVE_UP:
-                tx.record(ValidationFailed(**about, attempts=tried, cost=spent, failing=now, reason=clean(why)))
+                tx.record(
+                    ValidationFailed(**about, attempts=tried, cost=spent, failing=failing_names, reason=clean(reason))
+                )
 
         self._database.write(write)
 
 
-class _Bench:
+class _ChangedTests:
     """Runs the tests of what a session changed: on its files as they are now, or as they were before."""
 
     def __init__(self, live: LiveSession, workspace: SessionWorkspace) -> None:
@@ -245,7 +247,7 @@ class _Bench:
         concerned = [path for path in paths if any(tool.takes(path) for tool in tools)]
         if not tools or not (concerned or known_green):
             return None
-        listener = _Listener(self._live)
+        listener = _OutputCollector(self._live)
         job = self._job(listener)
         with borrowed(tools, self._workspace.folder, self._project):
             result = RunTests(paths=concerned).run(job)
@@ -254,34 +256,34 @@ class _Bench:
 
     def red_before(self, check: CheckResult) -> frozenset[str]:
         """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
-        job = self._job(_Listener(self._live, quiet=True))
+        job = self._job(_OutputCollector(self._live, quiet=True))
         tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.exact]
         if not tools or not check.failing:
             return frozenset()
         self._live.say("do these tests also fail without the changes?")
-        now = common.stored(job)
-        found: set[str] = set()
-        common.show_tree(job, now)  # git knows the new files from here on, and takes them away with the rest
+        present_tree = common.stored(job)
+        failing: set[str] = set()
+        common.show_tree(job, present_tree)  # git knows the new files from here on, and takes them away with the rest
         try:
             common.show_tree(job, self._worktree.base)
             with borrowed(tools, self._workspace.folder, self._project):
                 tool = common.toolchain_of(tools, check.failing)
-                found |= set(common.run_tests(job, tool, check.failing, quiet=True).failing)
+                failing |= set(common.run_tests(job, tool, check.failing, quiet=True).failing)
         except FlowUnable:
             pass  # a test that does not even exist there was not red before
         finally:
-            common.show_tree(job, now)
-        return frozenset(found) & frozenset(check.failing)
+            common.show_tree(job, present_tree)
+        return frozenset(failing) & frozenset(check.failing)
 
     def _changed(self) -> list[str]:
         plain = snapshots.plain_git(self._workspace.git)
-        now = snapshots.take(plain).tree
-        changes = differences(plain.git, self._worktree.base, now)
+        present_tree = snapshots.take(plain).tree
+        changes = differences(plain.git, self._worktree.base, present_tree)
         self.touched = bool(changes)
         # A name that is not UTF-8 belongs to no tool's tests.
         return [path for change in changes if not change.goes and (path := _text(change.path))]
 
-    def _job(self, listener: _Listener) -> Job:
+    def _job(self, listener: _OutputCollector) -> Job:
         return Job(
             workspace=self._project,
             folder=self._workspace.folder,
@@ -291,7 +293,7 @@ class _Bench:
         )
 
 
-class _Listener:
+class _OutputCollector:
     """The session as a flow sees it, keeping what its commands printed for the agent."""
 
     def __init__(self, live: LiveSession, *, quiet: bool = False) -> None:
@@ -312,9 +314,9 @@ class _Listener:
             self._live.say(text, error=error)
 
     def execute(self, argv: Sequence[str], **how: object) -> CommandResult:
-        done = self._live.execute(argv, **how)  # type: ignore[arg-type]
-        self.text = (self.text + done.output)[-TOLD:]
-        return done
+        result = self._live.execute(argv, **how)  # type: ignore[arg-type]
+        self.text = (self.text + result.output)[-TOLD:]
+        return result
 
 
 def _names(tests: frozenset[str], clean: Callable[[str], str]) -> tuple[str, ...]:
@@ -328,13 +330,13 @@ def _text(path: bytes) -> str:
         return ""
 
 
-def _finished(attempts: Sequence[Attempt], before: frozenset[str], passed: bool, why: str) -> Validated:
+def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], passed: bool, reason: str) -> Validated:
     last = attempts[-1]
-    words = common.in_words(last.check)
-    if old := len(before & frozenset(last.check.failing)):
-        words += f"; {common.count(old, 'test', 'tests')} failed before"
+    summary = common.in_words(last.check)
+    if old := len(failed_before & frozenset(last.check.failing)):
+        summary += f"; {common.count(old, 'test', 'tests')} failed before"
     if not passed:
-        words += f"; {why}"
+        summary += f"; {reason}"
     elif len(attempts) > 1:
-        words += f", fixed at attempt {len(attempts) - 1}"
-    return Validated(words, last.check, last.full, len(attempts), passed)
+        summary += f", fixed at attempt {len(attempts) - 1}"
+    return Validated(summary, last.check, last.full, len(attempts), passed)

@@ -64,34 +64,34 @@ def include(git: Git, folder: Path) -> Included:
     except (OSError, ValueError) as error:
         return Included(words=f"{FILE} was not used: it {error}")
     copied: list[bytes] = []
-    left: list[str] = []
+    left_out: list[str] = []
     size = 0
     with _opened(top) as source, _opened(folder) as target:
         for name in _matching(git, patterns):
             if len(copied) == MAX_FILES or size >= MAX_BYTES:
-                left.append(f"the rest, beyond {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB")
+                left_out.append(f"the rest, beyond {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB")
                 break
             try:
                 size += _copy(source, target, name, MAX_BYTES - size)
                 copied.append(name)
             except (OSError, _LeftOut) as error:
-                why = error.strerror if isinstance(error, OSError) else error
-                left.append(f"{sanitise(os.fsdecode(name))} ({why})")
-    return Included(tuple(copied), _told(copied, left, size))
+                reason = error.strerror if isinstance(error, OSError) else error
+                left_out.append(f"{sanitise(os.fsdecode(name))} ({reason})")
+    return Included(tuple(copied), _summary(copied, left_out, size))
 
 
 def _matching(git: Git, patterns: bytes) -> list[bytes]:
     """The ignored files that the patterns match."""
     with tempfile.TemporaryDirectory(prefix="clawpy-include-") as place:
-        listed = Path(place) / "patterns"
-        listed.write_bytes(patterns)
-        found = split(git.output("ls-files", "--others", "--ignored", f"--exclude-from={listed}", "-z"))
+        patterns_file = Path(place) / "patterns"
+        patterns_file.write_bytes(patterns)
+        names = split(git.output("ls-files", "--others", "--ignored", f"--exclude-from={patterns_file}", "-z"))
     # A folder with a slash at its end is a repository of its own.
-    files = [name for name in found if not name.endswith(b"/")]
+    files = [name for name in names if not name.endswith(b"/")]
     if not files:
         return []
-    asked = git.run("check-ignore", "--stdin", "-z", stdin=joined(files), allowed=(0, 1))
-    ignored = set(split(asked.stdout))
+    answer = git.run("check-ignore", "--stdin", "-z", stdin=joined(files), allowed=(0, 1))
+    ignored = set(split(answer.stdout))
     return [name for name in files if name in ignored and name != FILE.encode()]
 
 
@@ -100,29 +100,29 @@ def _copy(source: int, target: int, name: bytes, room: int) -> int:
     *folders, last = name.split(b"/")
     if b".git" in [part.lower() for part in (*folders, last)]:
         raise _LeftOut("belongs to git")
-    with _below(source, folders, make=False) as here, _below(target, folders, make=True) as there:
-        found = os.lstat(last, dir_fd=here)
-        if stat.S_ISLNK(found.st_mode):
-            leads = os.readlink(last, dir_fd=here)
-            end = posixpath.normpath(posixpath.join(b"/".join(folders), leads))
-            if leads.startswith(b"/") or end == b".." or end.startswith(b"../"):
+    with _below(source, folders, make=False) as source_folder, _below(target, folders, make=True) as target_folder:
+        status = os.lstat(last, dir_fd=source_folder)
+        if stat.S_ISLNK(status.st_mode):
+            link_target = os.readlink(last, dir_fd=source_folder)
+            end = posixpath.normpath(posixpath.join(b"/".join(folders), link_target))
+            if link_target.startswith(b"/") or end == b".." or end.startswith(b"../"):
                 raise _LeftOut("a link that leads out of the repository")
-            os.symlink(leads, last, dir_fd=there)
+            os.symlink(link_target, last, dir_fd=target_folder)
             return 0
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise _LeftOut("not a regular file")
-        if found.st_size > room:
+        if status.st_size > room:
             raise _LeftOut(f"would pass {MAX_BYTES // 1_000_000} MB")
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        read = os.open(last, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=here)
+        read = os.open(last, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=source_folder)
         with os.fdopen(read, "rb") as content:
             if not stat.S_ISREG(os.fstat(read).st_mode):
                 raise _LeftOut("not a regular file")
-            mode = stat.S_IMODE(found.st_mode) & 0o777
-            written = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, mode | 0o200, dir_fd=there)
+            mode = stat.S_IMODE(status.st_mode) & 0o777
+            written = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, mode | 0o200, dir_fd=target_folder)
             with os.fdopen(written, "wb") as copy:
                 shutil.copyfileobj(content, copy, 1 << 20)
-        return found.st_size
+        return status.st_size
 
 
 @contextmanager
@@ -150,13 +150,13 @@ def _below(top: int, folders: list[bytes], *, make: bool) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _told(copied: list[bytes], left: list[str], size: int) -> str:
-    if not (copied or left):
+def _summary(copied: list[bytes], left_out: list[str], size: int) -> str:
+    if not (copied or left_out):
         return f"{FILE} matches no ignored files"
     names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_NAMED])
     more = f" and {len(copied) - _NAMED} more" if len(copied) > _NAMED else ""
-    said = f"{FILE}: copied {names}{more} ({size / 1_000_000:.1f} MB)" if copied else f"{FILE}: copied nothing"
-    return said + (f"; left out: {', '.join(left[:_NAMED])}" if left else "")
+    message = f"{FILE}: copied {names}{more} ({size / 1_000_000:.1f} MB)" if copied else f"{FILE}: copied nothing"
+    return message + (f"; left out: {', '.join(left_out[:_NAMED])}" if left_out else "")
 
 
 log = logging.getLogger(__name__)
@@ -193,16 +193,16 @@ class WorkspaceLocks:
     @contextmanager
     def alone(self, workspace: str) -> Iterator[None]:
         """`holding`, while no session may write to the workspace's files. Raises `Refusal` `session_writes`."""
-        place = os.path.realpath(workspace)
+        path = os.path.realpath(workspace)
         with self.holding(workspace):
             with self._guard:
-                found = next((writer for writer, its in self._writers.items() if its in (place, EVERYWHERE)), "")
-                everywhere = self._writers.get(found) == EVERYWHERE
-            if found:
-                why = "runs without a sandbox and could" if everywhere else "works in these files and could"
+                writer_id = next((writer for writer, its in self._writers.items() if its in (path, EVERYWHERE)), "")
+                is_everywhere = self._writers.get(writer_id) == EVERYWHERE
+            if writer_id:
+                what = "runs without a sandbox and could" if is_everywhere else "works in these files and could"
                 raise Refusal(
                     "session_writes",
-                    f"session {found} {why} change them in the meantime; nothing was changed",
+                    f"session {writer_id} {what} change them in the meantime; nothing was changed",
                     "wait until it has finished, or stop it on the work screen, then try again",
                 )
             yield
@@ -211,10 +211,10 @@ class WorkspaceLocks:
     def writing(self, workspace: str, session_id: str) -> Iterator[None]:
         """While a session's commands may write to the files of `workspace`, or to any (`EVERYWHERE`). Waits for a
         landing that is under way there."""
-        place = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)
+        path = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)
         with self._guard:
-            self._writers[session_id] = place
-            locks = [lock for held, lock in self._locks.items() if place in (held, EVERYWHERE)]
+            self._writers[session_id] = path
+            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, EVERYWHERE)]
         try:
             for lock in locks:
                 with lock:
@@ -266,12 +266,12 @@ class Worktrees:
         )
         try:
             with self.locks.holding(str(workspace)):
-                now = snapshots.take(plain)
-            tree = onto(plain, now.tree) if onto is not None else now.tree
-            start = now.head
-            if tree != now.tree or not (now.clean and now.head):
-                start = snapshots.commit_of(plain.git, tree, *([now.head] if now.head else []))
-            snapshots.keep(plain.git, session_id, "base", now.tree)
+                snapshot = snapshots.take(plain)
+            tree = onto(plain, snapshot.tree) if onto is not None else snapshot.tree
+            start = snapshot.head
+            if tree != snapshot.tree or not (snapshot.clean and snapshot.head):
+                start = snapshots.commit_of(plain.git, tree, *([snapshot.head] if snapshot.head else []))
+            snapshots.keep(plain.git, session_id, "base", snapshot.tree)
             folder.parent.mkdir(parents=True, exist_ok=True)
             (plain.git.repository.common / "worktrees").mkdir(exist_ok=True)
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
@@ -282,7 +282,7 @@ class Worktrees:
             self._clear_away(intent, workspace, folder)
             self.let_go(workspace, session_id)
             raise
-        return Worktree(session_id, workspace, folder, now.tree, start, now.head, included)
+        return Worktree(session_id, workspace, folder, snapshot.tree, start, snapshot.head, included)
 
     def worth_keeping(self, worktree: Worktree) -> None:
         """What is changed in it from now on is kept, whatever becomes of its session; see `left`."""
@@ -296,12 +296,12 @@ class Worktrees:
     def left(self) -> list[Worktree]:
         """Worktrees of an earlier run that are worth keeping and still there, oldest first. Only what `capture` needs
         is known of them."""
-        found = []
+        worktrees = []
         for intent in intents.unfinished(self._database, INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
             if base and Path(workspace).is_dir() and Path(folder).is_dir():
-                found.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
-        return found
+                worktrees.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
+        return worktrees
 
     def known(self) -> list[tuple[str, bool]]:
         """The sessions that have a worktree, and whether it holds changes that are to be kept (`worth_keeping`)."""
@@ -344,17 +344,19 @@ class Worktrees:
     def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
         """At start-up: remove the worktrees of an earlier run but for the sessions in `keep`, and let go of their
         trees but for those in `keep_refs`. Says what it did."""
-        words = []
+        messages = []
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject not in keep:
                 removed = self._remove_known(intent)
                 if intent.subject not in keep_refs:
                     self.let_go(Path(intent.payload["workspace"]), intent.subject)
                 if removed:
-                    words.append(f"removed the worktree that session {intent.subject} left behind")
+                    messages.append(f"removed the worktree that session {intent.subject} left behind")
                 else:
-                    words.append(f"{intent.payload['folder']} cannot be removed; delete it by hand, the log says why")
-        return words
+                    messages.append(
+                        f"{intent.payload['folder']} cannot be removed; delete it by hand, the log says why"
+                    )
+        return messages
 
     def _remove_known(self, intent: intents.Intent) -> bool:
         assert intent.id is not None

@@ -16,7 +16,7 @@ import pytest
 from engine.execution import snapshots
 from engine.execution.prompt import Project
 from engine.execution.runners.toolchains.projects import projects
-from engine.execution.sandbox.mounts import protected
+from engine.execution.sandbox.mounts import protected_git_paths
 from engine.git import Git, submodule_paths
 from engine.git.calendars import CalendarReader
 from engine.git.reader import GitReader
@@ -248,7 +248,7 @@ def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: P
         text=True,
         check=False,
     )
-    assert (tmp_path / "sub/.git" in protected(tmp_path)[0]) == (listed.stdout == "sub\n")
+    assert (tmp_path / "sub/.git" in protected_git_paths(tmp_path)[0]) == (listed.stdout == "sub\n")
 
 
 def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) -> None:
@@ -277,7 +277,7 @@ def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
     for look in (GitReader().read, projects):
         with contextlib.suppress(Refusal):  # git itself may need the file
             look(repository.path)
-    protected(repository.path)
+    protected_git_paths(repository.path)
     Project().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
 
 

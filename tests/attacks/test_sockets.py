@@ -144,7 +144,7 @@ def test_this_machine_where_the_network_is_allowed(victim: Victim, way: str) -> 
     with (
         socket.socket() as service,
         listening(name) as abstract,
-        HostGate((), say=lambda told: None, public=True) as gate,
+        HostGate((), report=lambda message: None, public=True) as gate,
     ):
         service.bind(("127.0.0.1", 0))
         service.listen()

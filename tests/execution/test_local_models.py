@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from engine.config.agents import ProviderKind, ProviderSettings
-from engine.execution.agent_setup import LARGEST, MAX_MODELS, TIMEOUT_S, running
+from engine.execution.agent_setup import LARGEST, MAX_MODELS, TIMEOUT_S, query_local_models
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -86,12 +86,12 @@ def provider(url: str, **more: object) -> ProviderSettings:
 
 
 def ids(url: str, **more: object) -> tuple[str, ...]:
-    return running({"ollama": provider(url, **more)}).ids
+    return query_local_models({"ollama": provider(url, **more)}).ids
 
 
 def faults(url: str) -> list[str]:
     """What is said of a server that tells no model, without where it is."""
-    found = running({"ollama": provider(url)})
+    found = query_local_models({"ollama": provider(url)})
     where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
     assert not found.ids
     assert all(fault.startswith(where) for fault in found.faults)
@@ -99,7 +99,7 @@ def faults(url: str) -> list[str]:
 
 
 def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> None:
-    found = running({"ollama": provider(serve(LIST))})
+    found = query_local_models({"ollama": provider(serve(LIST))})
     assert (found.ids, found.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
 
@@ -154,7 +154,7 @@ def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, be
 def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answering: Serve, serve: Serve) -> None:
     slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
     since = time.monotonic()
-    found = running({**slow, "ollama": provider(serve(LIST))})
+    found = query_local_models({**slow, "ollama": provider(serve(LIST))})
     assert time.monotonic() - since < TIMEOUT_S * 10
     assert found.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
     assert len(found.faults) == len(slow)

@@ -16,7 +16,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.execution.environments import _beside, _restore, _swap, put_in_place
+from engine.execution.environments import _beside, _finish_swap, _swap, installed_into_tree
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
@@ -378,7 +378,7 @@ def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> N
     nothing = Installation("", (("true",),), (), (), ("node_modules",))
 
     def work(job: Job) -> FlowResult:
-        with put_in_place(cast(LiveSession, job.bench), nothing, top):
+        with installed_into_tree(cast(LiveSession, job.bench), nothing, top):
             job.run(["true"])
             job.run(["touch", ".pnp.cjs"])
         return FlowResult("fine")
@@ -411,7 +411,7 @@ def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) ->
     assert list((tmp_path / "tree").iterdir()) == [target]
     assert not fresh.exists()
     target.rename(_beside(target, "old"))  # as a crash leaves it
-    _restore(target)
+    _finish_swap(target)
     assert (target / "tool").read_text() == "new"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.processes import NICE, GroupClosed, Processes, end_processes, marked
+from engine.execution.processes import NICE, GroupClosed, Processes, end_processes, marked_processes
 
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""
@@ -166,9 +166,9 @@ def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) ->
 def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, FAMILY, tmp_path)
     until(lambda: len(run.pids) == 4)
-    assert {process.pid for process in marked(MARK)} >= set(run.pids)
+    assert {process.pid for process in marked_processes(MARK)} >= set(run.pids)
     assert end_processes(MARK)
-    assert marked(MARK) == []
+    assert marked_processes(MARK) == []
     run.thread.join(2)
 
 

@@ -18,7 +18,7 @@ from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.execution.sandbox import (
     PRIVATE,
     SESSION_MARK,
@@ -199,7 +199,7 @@ time.sleep(60)
     world.sessions.stop(view.id, "enough")
     world.sessions.wait(view.id, 5)
     assert time.monotonic() - began < 1.0
-    assert marked(view.id) == []
+    assert marked_processes(view.id) == []
     assert not _sleepers()
 
 

@@ -58,7 +58,7 @@ def test_a_bubblewrap_without_a_footing(
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     bwrap = bubblewrap.Bubblewrap(str(program(tmp_path, f"echo 'bwrap: {said}' >&2; exit 1")))
-    monkeypatch.setattr(ladder, "found", lambda: bwrap)
+    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: bwrap)
     monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
     assert isinstance(best_sandbox(), NoSandbox)
     report = reports()["bubblewrap"]
@@ -71,7 +71,7 @@ def test_a_bubblewrap_without_a_footing(
 def test_landlock_takes_the_place_of_a_missing_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     if Landlock().fault:
         pytest.skip("this kernel has no Landlock")
-    monkeypatch.setattr(ladder, "found", lambda: None)
+    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
     assert best_sandbox().name == "landlock"
     assert best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
     assert "/dev/shm" in reports()["landlock"].lacks
@@ -88,7 +88,7 @@ def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
 
 def test_no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    monkeypatch.setattr(ladder, "found", lambda: None)
+    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
     assert "install" in reports()["bubblewrap"].fix
     assert not reports()["seatbelt"].fix
 

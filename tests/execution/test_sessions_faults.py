@@ -15,7 +15,7 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.execution.session_store import SessionRow
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
@@ -64,7 +64,7 @@ def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, cl
     words = world.sessions.recover()
     assert len(words) == 3
     for row in running:
-        assert marked(row.id) == []
+        assert marked_processes(row.id) == []
         view = world.sessions.get(row.id)
         assert view.state is SessionState.INTERRUPTED
         assert view.lines == len(world.sessions.transcript(row.id)) > 1

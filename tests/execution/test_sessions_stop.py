@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.journal import MAX_CALLS
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.execution.runners.flow import FlowUnable
 from engine.git import Git
 from engine.model import SessionState
@@ -45,7 +45,7 @@ def test_stop_ends_the_family_within_a_second(world: World) -> None:
     ended = world.sessions.wait(view.id, 5)
     assert time.monotonic() - began < 1.0
     assert not any(alive(pid) for pid in pids)
-    assert marked(view.id) == []
+    assert marked_processes(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
     assert world.watcher.ended[0][1].state is SessionState.CANCELLED
@@ -128,9 +128,9 @@ def test_git_of_a_session_ends_with_it(world: World) -> None:
         return "not reached"
 
     view = world.start(work)
-    until(lambda: len(marked(view.id)) >= 2)
+    until(lambda: len(marked_processes(view.id)) >= 2)
     began = time.monotonic()
     world.sessions.stop(view.id, "enough")
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
     assert time.monotonic() - began < 1.0
-    assert marked(view.id) == []
+    assert marked_processes(view.id) == []

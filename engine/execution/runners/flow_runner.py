@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.environments import put_in_place, reaching
+from engine.execution.environments import installed_into_tree, network_access
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
@@ -120,9 +120,9 @@ def _installation(flow: Flow, assignment: Assignment) -> Installation | None:
 def _installing(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
     """What a flow that installs needs: the network, and what it made put in place."""
     live.say(installation.words)
-    with reaching(live, installation.hosts):
+    with network_access(live, installation.hosts):
         if place is Place.INSTALL:
-            with put_in_place(live, installation, Path(live.assignment.workspace)):
+            with installed_into_tree(live, installation, Path(live.assignment.workspace)):
                 yield
         else:
             (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)

@@ -129,16 +129,16 @@ class Trial:
     output: str = ""
 
 
-def tried(argv: Sequence[str], cwd: Path | None = None) -> Trial:
+def try_command(argv: Sequence[str], cwd: Path | None = None) -> Trial:
     """Run a command to see whether a rung works here; ten seconds at most."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv, cwd=cwd, capture_output=True, text=True, errors="replace", timeout=10, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Trial(str(error))
-    fault = done.stderr.strip()[-500:] or f"exit code {done.returncode}"
-    return Trial("" if done.returncode == 0 else fault, done.stdout)
+    fault = completed.stderr.strip()[-500:] or f"exit code {completed.returncode}"
+    return Trial("" if completed.returncode == 0 else fault, completed.stdout)
 
 
 UNCONFINED = "no sandbox"

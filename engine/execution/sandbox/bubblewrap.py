@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import caches, forward, host_paths, limits, mounts, seccomp
-from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, tried
+from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, try_command
 from engine.execution.sandbox.hosts import local_hosts
 from engine.execution.sandbox.mounts import Kind, Mount
 
@@ -52,8 +52,8 @@ class Bubblewrap(Sandbox):
         return "/tmp"
 
     def overlays(self, confinement: Confinement) -> bool:
-        over = mounts.layers_of(confinement)
-        return over is not None and not mounts.fault(over)
+        layers = mounts.overlay_layers(confinement)
+        return layers is not None and not mounts.fault(layers)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         command = list(argv)
@@ -61,35 +61,40 @@ class Bubblewrap(Sandbox):
         gate = confinement.gate
         if gate is not None:
             command = forward.command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
-            readable += [*host_paths.installed(Path(sys.executable), host_paths.home_of(os.environ)), forward.SCRIPT]
-        over = mounts.layers_of(confinement)
-        if over is not None and mounts.fault(over):
+            readable += [
+                *host_paths.installations_of(Path(sys.executable), host_paths.home_of(os.environ)),
+                forward.SCRIPT,
+            ]
+        layers = mounts.overlay_layers(confinement)
+        if layers is not None and mounts.fault(layers):
             assert not confinement.discards, "the ground takes a copy where nothing can be laid over the tree"
-            over = None
-        options = [*self._base(), *self._mounts(confinement, readable, over)]
+            layers = None
+        options = [*self._base(), *self._mounts(confinement, readable, layers)]
         if gate is not None:
             options += ["--bind", str(gate), GATE_INSIDE]
-        return self._launched([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, over)
+        return self._launched([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, layers)
 
     @functools.cached_property
     def fault(self) -> str:
         """Why it does not work here, in bwrap's words; "" when it does. Tried with every kind of option in use."""
         options = [*self._base(), *_system(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
-        return tried(self._launched(options, ["true"])).fault
+        return try_command(self._launched(options, ["true"])).fault
 
     @property
     def lacks(self) -> list[str]:
         """What it does not do here though it works."""
-        found = []
+        missing = []
         if seccomp.filter_file() is None:
-            found.append(f"there is no system call filter for {platform.machine()}")
+            missing.append(f"there is no system call filter for {platform.machine()}")
         if not _has_size(self._program):
-            found.append("this version of bwrap cannot limit folders in memory; 0.8 can")
+            missing.append("this version of bwrap cannot limit folders in memory; 0.8 can")
         if os.geteuid() == 0:
-            found.append("the engine runs as root, and the kernel does not count root's processes")
-        return found
+            missing.append("the engine runs as root, and the kernel does not count root's processes")
+        return missing
 
-    def _launched(self, options: Sequence[str], command: Sequence[str], over: mounts.Layers | None = None) -> list[str]:
+    def _launched(
+        self, options: Sequence[str], command: Sequence[str], layers: mounts.Layers | None = None
+    ) -> list[str]:
         """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning.
         The overlays come after that, for in their namespace a user may not read what is this process's own."""
         bwrap = [self._program, *options]
@@ -97,38 +102,38 @@ class Bubblewrap(Sandbox):
         if program is not None:
             bwrap += ["--seccomp", "9"]
         command = [*bwrap, "--", *command]
-        if over is not None:
-            script = f'cd "$0" || exit 125; {over.script()}exec "$@"'
-            command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(over.folder), *command]
+        if layers is not None:
+            script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
+            command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
         return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, program or "/dev/null", *command]
 
     def _base(self) -> list[str]:
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
-        found = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         if os.geteuid() != 0:
             # Where the overlays took a namespace of their own, a user is root in it, and is herself again here.
-            found += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
+            options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
-            *found, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
+            *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
             *self._memory("/dev/shm", limits.SHARED_MEMORY_BYTES),
         ]  # fmt: skip
 
-    def _memory(self, at: str, most: int = limits.PLACEHOLDER_BYTES) -> list[str]:
+    def _memory(self, path: str, max_bytes: int = limits.PLACEHOLDER_BYTES) -> list[str]:
         """A folder in memory, of at most so many bytes where bwrap can tell."""
-        return [*(("--size", str(most)) if _has_size(self._program) else ()), "--tmpfs", at]
+        return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 
-    def _mounts(self, confinement: Confinement, readable: Sequence[Path], over: mounts.Layers | None) -> list[str]:
+    def _mounts(self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None) -> list[str]:
         empty = str(confinement.layers / "empty")
         moved = {place: confinement.tmp for place in PRIVATE if place.is_dir()}
-        if over is not None:
-            moved |= {place: over.source(place) for place in over.places}
+        if layers is not None:
+            moved |= {place: layers.source(place) for place in layers.places}
         if confinement.discards:
             own_git = confinement.folder / ".git"
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
             placed = dict(confinement.placed)
-            kept = caches.in_tree(confinement)
-            moved |= {at: source for at, source in kept.items() if placed.keys().isdisjoint(at.parents)} | placed
+            kept_caches = caches.in_tree(confinement)
+            moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _links()
         planned = mounts.plan(confinement, (path for path in readable if str(path) not in links), moved)
         mounts.make_pinned((mount for mount in planned if mount.kind is Kind.WRITE), confinement.tmp)
@@ -150,20 +155,20 @@ class Bubblewrap(Sandbox):
 def _has_size(program: str) -> bool:
     """Whether this bwrap can limit a tmpfs (0.6 can not)."""
     try:
-        done = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False)
+        completed = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return "--size BYTES" in done.stdout + done.stderr
+    return "--size BYTES" in completed.stdout + completed.stderr
 
 
 @functools.cache
 def _links() -> list[str]:
     """The system folders that are links, as such."""
-    found = []
+    options = []
     for place in map(Path, _LINKS):
         if place.is_symlink():  # a link cannot be mounted on
-            found += ["--symlink", str(place.readlink()), str(place)]
-    return found
+            options += ["--symlink", str(place.readlink()), str(place)]
+    return options
 
 
 def _system() -> list[str]:
@@ -172,7 +177,7 @@ def _system() -> list[str]:
     return [*_links(), *(word for place in shown for word in ("--ro-bind", place, place))]
 
 
-def found() -> Bubblewrap | None:
+def find_bubblewrap() -> Bubblewrap | None:
     """The bwrap on the search path."""
     program = shutil.which("bwrap")
     return None if program is None else Bubblewrap(program)

@@ -34,16 +34,16 @@ IN_TREE = (
 def in_tree(confinement: Confinement) -> dict[Path, Path]:
     """Where those caches lie of a session that works over the operator's tree: place in the tree to folder of the
     cache, which is made. What the operator has there is seen instead."""
-    found = {}
+    folders = {}
     for name, beside in IN_TREE:
-        at = confinement.folder / name
-        if at.exists() or at.is_symlink() or not (confinement.folder / beside).exists() or at.parent.is_symlink():
+        path = confinement.folder / name
+        if path.exists() or path.is_symlink() or not (confinement.folder / beside).exists() or path.parent.is_symlink():
             continue
         # Beside what is shown: a source of a mount that a command could exchange for a link is none.
-        kept = confinement.caches.parent / "tree" / name
-        kept.mkdir(parents=True, exist_ok=True)
-        found[at] = kept
-    return found
+        cache = confinement.caches.parent / "tree" / name
+        cache.mkdir(parents=True, exist_ok=True)
+        folders[path] = cache
+    return folders
 
 
 SLOTS = 3
@@ -117,15 +117,15 @@ class Caches:
 
     def _slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
         """One that was last used at `head`, else the latest at a commit it descends from, else an empty one."""
-        found = [path.parent for path in folder.glob("*/head")]
-        known = {slot: (slot / "head").read_text() for slot in found}
-        found.sort(key=lambda slot: (known[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
-        for slot in found:
-            if known[slot] == head or (slot not in self._uses and known[slot] and descends(known[slot])):
+        slots = [path.parent for path in folder.glob("*/head")]
+        heads = {slot: (slot / "head").read_text() for slot in slots}
+        slots.sort(key=lambda slot: (heads[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
+        for slot in slots:
+            if heads[slot] == head or (slot not in self._uses and heads[slot] and descends(heads[slot])):
                 return slot
-        free = [slot for slot in found if slot not in self._uses]
-        if len(found) >= SLOTS and free:
+        free = [slot for slot in slots if slot not in self._uses]
+        if len(slots) >= SLOTS and free:
             remove_folder(free[-1])
-            found.remove(free[-1])
-        names = {slot.name for slot in found}
-        return folder / next(name for name in map(str, range(len(found) + 1)) if name not in names)
+            slots.remove(free[-1])
+        names = {slot.name for slot in slots}
+        return folder / next(name for name in map(str, range(len(slots) + 1)) if name not in names)

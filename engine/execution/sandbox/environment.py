@@ -21,7 +21,7 @@ def own_environment() -> Path | None:
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
-def without(folders: Iterable[str], environment: Path | None) -> list[str]:
+def without_programs_of(folders: Iterable[str], environment: Path | None) -> list[str]:
     """The `folders` of a PATH without the programs of `environment`."""
     if environment is None:
         return list(folders)
@@ -32,7 +32,7 @@ def without(folders: Iterable[str], environment: Path | None) -> list[str]:
 def which(program: str, *, project: Path) -> str | None:
     """The operator's `program` on the PATH, outside of the folder `project`; None when there is
     none. What only the engine has is not the project's."""
-    path = without(search_path(project).split(os.pathsep), own_environment())
+    path = without_programs_of(search_path(project).split(os.pathsep), own_environment())
     return shutil.which(program, path=os.pathsep.join(path))
 
 
@@ -57,7 +57,7 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     for pointer in TABLES["secret_pointers"]:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for path in named:
         if not path.exists():
             continue  # as most are not, which costs less to find out than where it would lead
@@ -67,8 +67,8 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
         except OSError:
             continue  # not readable for us either
         if real != user and real != Path("/"):
-            found.add(real)
-    return tuple(sorted(found))
+            paths.add(real)
+    return tuple(sorted(paths))
 
 
 @lru_cache(4)
@@ -84,16 +84,16 @@ def session_environment(
 
     The virtual environment that the engine itself runs in (`uv run clawpy`) is not the project's: it is taken away,
     unless it is the workspace's own. The workspace's `.venv`, with which its tests run, comes first on the PATH."""
-    kept = {
+    variables = {
         name: value
         for name, value in inherited.items()
         if (name in TABLES["inherited"] or name in confinement.variables or name.startswith("LC_"))
         and not _CREDENTIALS_IN_URL.search(value)
     }
-    kept = _with_own_virtual(kept, confinement)
+    variables = _with_own_virtual(variables, confinement)
     caches = confinement.caches
     temporary = sandbox.temporary(confinement)
-    return kept | {
+    return variables | {
         SESSION_MARK: session_id,
         "HOME": str(confinement.home),
         "TMPDIR": temporary,
@@ -123,32 +123,35 @@ def session_environment(
 
 def _installed(confinement: Confinement) -> dict[str, str]:
     """Where tools find the packages that an installation put elsewhere than they look."""
-    found = {
+    variables = {
         variable: form.format(confinement.caches / folder)
         for folder, variable, form in CACHED_PACKAGES.values()
         if (confinement.caches / folder).is_dir()
     }
     for place in (confinement.folder, confinement.tree or confinement.folder):
-        if "BUNDLE_PATH" not in found and (place / "vendor" / "bundle" / "ruby").is_dir():
-            found["BUNDLE_PATH"] = str(place / "vendor" / "bundle")
-    return found
+        if "BUNDLE_PATH" not in variables and (place / "vendor" / "bundle" / "ruby").is_dir():
+            variables["BUNDLE_PATH"] = str(place / "vendor" / "bundle")
+    return variables
 
 
 def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
     """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
-    places = [confinement.tree or confinement.folder, confinement.folder]  # the operator's tree before a worktree of it
+    folders = [
+        confinement.tree or confinement.folder,
+        confinement.folder,
+    ]  # the operator's tree before a worktree of it
     if confinement.prepared:
-        places.reverse()
-    own = next((place / ".venv" for place in places if (place / ".venv" / "bin" / "python").exists()), None)
-    ours = own_environment()
+        folders.reverse()
+    project_env = next((place / ".venv" for place in folders if (place / ".venv" / "bin" / "python").exists()), None)
+    engine_env = own_environment()
     path = variables.get("PATH", "").split(os.pathsep)
-    if ours is not None and not (own is not None and _same(ours, own)):
-        path = without(path, ours)
-        if _same(Path(variables.get("VIRTUAL_ENV") or os.devnull), ours):
+    if engine_env is not None and not (project_env is not None and _same(engine_env, project_env)):
+        path = without_programs_of(path, engine_env)
+        if _same(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
             variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
-    if own is not None:
-        path = [str(own / "bin"), *(part for part in path if part != str(own / "bin"))]
-        variables = variables | {"VIRTUAL_ENV": str(own)}
+    if project_env is not None:
+        path = [str(project_env / "bin"), *(part for part in path if part != str(project_env / "bin"))]
+        variables = variables | {"VIRTUAL_ENV": str(project_env)}
     return variables | {"PATH": os.pathsep.join(path)} if path != [""] else variables
 
 

@@ -34,10 +34,10 @@ def proxy_environment(port: int) -> dict[str, str]:
     """What tells programs to go through the gate: curl, Python, Go, Rust, and node from 24 on. Loopback is the
     sandbox's own, and needs no proxy."""
     address = f"http://127.0.0.1:{port}"
-    found = {"NODE_USE_ENV_PROXY": "1"}
+    variables = {"NODE_USE_ENV_PROXY": "1"}
     for name, value in (*((name, address) for name in _VARIABLES), ("NO_PROXY", _LOCAL)):
-        found[name] = found[name.lower()] = value
-    return found
+        variables[name] = variables[name.lower()] = value
+    return variables
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -89,10 +89,10 @@ def serve(servers: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
             for key, _ in selector.select():
                 assert isinstance(key.fileobj, socket.socket)
                 inside = key.fileobj.accept()[0]
-                threading.Thread(target=_lead, args=(inside, gate, key.data), daemon=True).start()
+                threading.Thread(target=_forward, args=(inside, gate, key.data), daemon=True).start()
 
 
-def _lead(inside: socket.socket, gate: str, opening: bytes) -> None:
+def _forward(inside: socket.socket, gate: str, opening: bytes) -> None:
     with inside, socket.socket(socket.AF_UNIX) as outside:
         try:
             outside.connect(gate)
@@ -107,13 +107,13 @@ def _lead(inside: socket.socket, gate: str, opening: bytes) -> None:
                     return
         except OSError:
             return  # the gate is closed: the session is ending
-        back = threading.Thread(target=_pour, args=(outside, inside), daemon=True)
-        back.start()
-        _pour(inside, outside)
-        back.join()
+        answers = threading.Thread(target=_copy_bytes, args=(outside, inside), daemon=True)
+        answers.start()
+        _copy_bytes(inside, outside)
+        answers.join()
 
 
-def _pour(source: socket.socket, sink: socket.socket) -> None:
+def _copy_bytes(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):  # one side went away: so does the other
         while chunk := source.recv(_CHUNK):
             sink.sendall(chunk)

@@ -55,8 +55,8 @@ Resolve = Callable[[str, int], list[str]]
 
 def resolve(host: str, port: int) -> list[str]:
     """Its addresses, as text. Raises OSError when it has none."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in entries))
 
 
 class _Refused(Exception):
@@ -80,10 +80,10 @@ class HostGate:
     """
 
     def __init__(
-        self, hosts: Iterable[str], say: Callable[[str], None], resolve: Resolve = resolve, *, public: bool = False
+        self, hosts: Iterable[str], report: Callable[[str], None], resolve: Resolve = resolve, *, public: bool = False
     ) -> None:
         self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
-        self._say = say
+        self._say = report
         self._resolve = resolve
         self._told: set[str] = set()
         self._open: set[socket.socket] = set()
@@ -109,8 +109,8 @@ class HostGate:
         """End it and every connection through it. Safe to call again."""
         with self._lock:
             self._closed = True
-            still = [*self._open, self._server]
-        for connection in still:
+            connections = [*self._open, self._server]
+        for connection in connections:
             with contextlib.suppress(OSError):  # not connected any more
                 connection.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -145,23 +145,23 @@ class HostGate:
             ending.callback(self._one_less)
             self._hold(client, ending)
             client.settimeout(OPENING_SECONDS)
-            answered = False
+            is_connected = False
             try:
-                request, rest = self._request(client)
+                request, unread = self._request(client)
                 rule = self._rule(request)
                 server = self._connect(rule, request)
                 self._hold(server, ending)
-                answered = True  # from here on what the client gets is the host's
+                is_connected = True  # from here on what the client gets is the host's
                 if request.tunnel:
                     client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                    rest = self._opening(client, request, rest)
-                server.sendall(request.forwarded + rest)
+                    unread = self._opening(client, request, unread)
+                server.sendall(request.forwarded + unread)
                 self._relay(client, server)
             except _Refused as refused:
                 self._tell(str(refused))
-                _answer(client, "403 Forbidden", str(refused), unless=answered)
+                _answer(client, "403 Forbidden", str(refused), unless=is_connected)
             except (OSError, ValueError) as error:
-                _answer(client, "502 Bad Gateway", str(error), unless=answered)
+                _answer(client, "502 Bad Gateway", str(error), unless=is_connected)
 
     def _hold(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
         """Keep a connection until its end, or until `close`."""
@@ -189,13 +189,13 @@ class HostGate:
             if not chunk or len(head) > HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete request")
             head += chunk
-        head, _, rest = head.partition(b"\r\n\r\n")
+        head, _, unread = head.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
         method, target, version = first.decode("ascii", "replace").split(" ")
         try:
             if method == "CONNECT":
                 host, port = split(target)
-                return _Request(host, port, tunnel=True), rest
+                return _Request(host, port, tunnel=True), unread
             parts = urlsplit(target)
             if parts.scheme != "http" or parts.username is not None:
                 raise ValueError(target)
@@ -204,10 +204,10 @@ class HostGate:
             raise _Refused(f"{target[:200]} is not a host name") from None
         path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
-        kept = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
-        named = [f"Host: {joined(host, port)}".encode(), b"Connection: close"]
-        forwarded = b"\r\n".join([f"{method} /{path[2]} {version}".encode(), *named, *kept]) + b"\r\n\r\n"
-        return _Request(host, port, tunnel=False, forwarded=forwarded), rest
+        headers = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
+        own_headers = [f"Host: {joined(host, port)}".encode(), b"Connection: close"]
+        forwarded = b"\r\n".join([f"{method} /{path[2]} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
+        return _Request(host, port, tunnel=False, forwarded=forwarded), unread
 
     def _rule(self, request: _Request) -> HostRule:
         """The entry that lets it through."""
@@ -222,21 +222,21 @@ class HostGate:
         )
 
     def _connect(self, rule: HostRule, request: _Request) -> socket.socket:
-        found: list[Address] = []
+        admitted: list[Address] = []
         where = joined(request.host, request.port)
         try:
             addresses = self._resolve(request.host, request.port)
         except OSError as failed:
             self._tell(f"{where} cannot be reached: {failed.strerror or failed}")
             raise
-        for text in addresses:
-            if (address := address_of(text)) is None:
+        for resolved in addresses:
+            if (address := address_of(resolved)) is None:
                 continue
             if not rule.admits(address):
                 raise _Refused(f"{where} resolves to {address}, which no session may reach")
-            found.append(address)
+            admitted.append(address)
         error: OSError = OSError("it has no address")
-        for address in found:
+        for address in admitted:
             try:
                 return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
             except OSError as failed:
@@ -244,27 +244,27 @@ class HostGate:
         self._tell(f"{where} cannot be reached: {error.strerror or error}")
         raise error
 
-    def _opening(self, client: socket.socket, request: _Request, begun: bytes) -> bytes:
+    def _opening(self, client: socket.socket, request: _Request, received: bytes) -> bytes:
         """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""
         if request.port != HTTPS or address_of(request.host) is not None:
-            return begun
+            return received
         until = time.monotonic() + OPENING_SECONDS
         while True:
             try:
-                named = server_name(begun) if begun else None
+                named_host = server_name(received) if received else None
             except (ValueError, IndexError):
                 raise _Refused(f"{request.host} received a request that is not TLS") from None
-            if named == request.host:
-                return begun
-            if named is not None:
-                asked = sanitise(named) or "no host at all"
-                raise _Refused(f"the connection to {request.host} asked for {asked}")
-            if len(begun) > HEAD_BYTES or time.monotonic() > until:
+            if named_host == request.host:
+                return received
+            if named_host is not None:
+                asked_host = sanitise(named_host) or "no host at all"
+                raise _Refused(f"the connection to {request.host} asked for {asked_host}")
+            if len(received) > HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete TLS handshake")
             chunk = client.recv(_CHUNK)
             if not chunk:
                 raise ValueError("closed before TLS began")
-            begun += chunk
+            received += chunk
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
         """Bytes both ways until one side ends both, or nothing moves."""

@@ -52,34 +52,34 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
     """Everything that commands may read but not write, as far as it exists. `program` is what is run; `environment` is
     the engine's."""
     user = home_of(environment)
-    found = [*SYSTEM, *(piece for piece, _ in pieces(environment)), *confinement.readable]
+    paths = [*SYSTEM, *(piece for piece, _ in installed_tools(environment)), *confinement.readable]
     if confinement.tree is not None:
-        found.append(confinement.tree)
+        paths.append(confinement.tree)
     path = environment.get("PATH", "")
     for folder in path.split(os.pathsep):
         if folder.startswith("/"):
-            found += _installation(Path(folder) / "program", user)
+            paths += _installation_of(Path(folder) / "program", user)
     relative = os.sep in program and not program.startswith(os.sep)  # of the command's folder, not of this process's
-    if not relative and (named := shutil.which(program, path=path)):
-        found += [Path(named), *installed(Path(named), user)]
+    if not relative and (executable := shutil.which(program, path=path)):
+        paths += [Path(executable), *installations_of(Path(executable), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
         for name in _VIRTUAL:
-            if _there(place / name / "pyvenv.cfg"):
-                found += [(place / name).resolve(), *_bases(place / name, user)]
-    above = {user, *user.parents}
-    return [place for place in dict.fromkeys(found) if place not in above and _there(place)]
+            if _is_accessible(place / name / "pyvenv.cfg"):
+                paths += [(place / name).resolve(), *_base_interpreters(place / name, user)]
+    own_parents = {user, *user.parents}
+    return [place for place in dict.fromkeys(paths) if place not in own_parents and _is_accessible(place)]
 
 
-def installed(program: Path, user: Path) -> Iterator[Path]:
+def installations_of(program: Path, user: Path) -> Iterator[Path]:
     """The installations that `program` needs: the one it lies in, that of what it is a link to, and of a virtual
     environment the interpreter it was made with. What everybody reads is left out."""
     for spelling in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
-        for place in _installation(spelling, user):
+        for place in _installation_of(spelling, user):
             yield place
-            yield from _bases(place, user)
+            yield from _base_interpreters(place, user)
 
 
-def pieces(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """What `TOOLS` names of this machine: where it is, and its name under a home."""
     user = home_of(environment)
     home = str(user)
@@ -95,12 +95,12 @@ def pieces(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 def furnish(home: Path, environment: Mapping[str, str] = os.environ) -> None:
     """Put links to what tools read into a new `home`, where they look for it, and the operator's name for git."""
     user = home_of(environment)
-    for place, name in pieces(environment):
+    for place, name in installed_tools(environment):
         link = home / name
         if not os.path.lexists(link):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(place)
-    if identity := _identity(user / ".gitconfig") or _identity(user / ".config" / "git" / "config"):
+    if identity := _git_identity(user / ".gitconfig") or _git_identity(user / ".config" / "git" / "config"):
         (home / ".gitconfig").write_text(identity)
 
 
@@ -116,13 +116,13 @@ def system_secrets() -> list[Path]:
     """What of the system commands do not see: what we may read and not everybody may. Looked for again when one of the
     folders has changed."""
     global _secrets
-    folders, found = _secrets
+    folders, secrets = _secrets
     if not folders or any(_changed(folder) != time for folder, time in folders.items()):
-        folders, found = {}, []
-        _collect_private("/etc", folders, found, deep=True)
-        _collect_private("/opt", folders, found, deep=False)
-        _secrets = folders, found
-    return found
+        folders, secrets = {}, []
+        _collect_private("/etc", folders, secrets, deep=True)
+        _collect_private("/opt", folders, secrets, deep=False)
+        _secrets = folders, secrets
+    return secrets
 
 
 def _changed(folder: str) -> int:
@@ -133,7 +133,7 @@ def _changed(folder: str) -> int:
         return 0
 
 
-def _collect_private(folder: str, folders: dict[str, int], found: list[Path], *, deep: bool) -> None:
+def _collect_private(folder: str, folders: dict[str, int], secrets: list[Path], *, deep: bool) -> None:
     folders[folder] = _changed(folder)
     try:
         entries = list(os.scandir(folder))
@@ -143,31 +143,31 @@ def _collect_private(folder: str, folders: dict[str, int], found: list[Path], *,
         if entry.is_symlink():
             continue
         is_folder = entry.is_dir(follow_symlinks=False)
-        wanted = stat.S_IROTH | stat.S_IXOTH if is_folder else stat.S_IROTH
+        world_bits = stat.S_IROTH | stat.S_IXOTH if is_folder else stat.S_IROTH
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
         except FileNotFoundError:
             continue
-        if mode & wanted != wanted:
+        if mode & world_bits != world_bits:
             if os.access(entry.path, os.R_OK):
-                found.append(Path(entry.path))
+                secrets.append(Path(entry.path))
         elif is_folder and deep:
-            _collect_private(entry.path, folders, found, deep=True)
+            _collect_private(entry.path, folders, secrets, deep=True)
 
 
-def _there(path: Path) -> bool:
+def _is_accessible(path: Path) -> bool:
     """Whether it is there for us; `Path.exists` raises where we may not look."""
     return os.access(path, os.F_OK)
 
 
-def _installation(program: Path, user: Path) -> list[Path]:
+def _installation_of(program: Path, user: Path) -> list[Path]:
     """The folder that `program` needs: of `x/bin/program` that is `x` where `x` looks like an installation, else the
     folder of programs alone; of a script in an npm package the `node_modules` it lies in."""
     for parent in program.parents:
         if parent.name == "node_modules":
             return [parent]
     folder = program.parent
-    if not _OF_SYSTEM.isdisjoint((folder, *folder.parents)) or not _there(folder):
+    if not _OF_SYSTEM.isdisjoint((folder, *folder.parents)) or not _is_accessible(folder):
         return []
     prefix = folder.parent
     if folder.name not in _PROGRAMS:
@@ -179,30 +179,30 @@ def _installation(program: Path, user: Path) -> list[Path]:
     return [prefix] if marked or any(prefix.glob("lib/python3*")) else [folder]
 
 
-def _bases(environment: Path, user: Path) -> Iterator[Path]:
+def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
     """The interpreters that a virtual environment was made with."""
     try:
-        told = (environment / "pyvenv.cfg").read_text(errors="replace")
+        config_text = (environment / "pyvenv.cfg").read_text(errors="replace")
     except OSError:
         return
-    if (home := re.search(r"^home\s*=\s*(/.*?)\s*$", told, re.MULTILINE)) is None:
+    if (home := re.search(r"^home\s*=\s*(/.*?)\s*$", config_text, re.MULTILINE)) is None:
         return
     for program in (Path(home[1]) / "python", environment / "bin" / "python"):
         for spelling in (program, program.parent.resolve() / program.name, program.resolve()):
-            yield from _installation(spelling, user)
+            yield from _installation_of(spelling, user)
 
 
-def _identity(config: Path) -> str:
+def _git_identity(config: Path) -> str:
     """The name and address of the operator for git, out of a file of settings that has secrets besides."""
     try:
-        told = config.read_text(errors="replace")
+        config_text = config.read_text(errors="replace")
     except OSError:
         return ""
-    found: dict[str, str] = {}
+    identity: dict[str, str] = {}
     section = ""
-    for line in told.splitlines():
+    for line in config_text.splitlines():
         if header := re.match(r'\s*\[\s*([\w.]+)\s*(?:"[^"]*")?\s*\]', line):
             section = header[1].lower() if '"' not in header[0] else ""
         elif section == "user" and (entry := re.match(r"\s*(name|email)\s*=\s*(.*?)\s*$", line, re.IGNORECASE)):
-            found[entry[1].lower()] = entry[2]
-    return "[user]\n" + "".join(f"\t{name} = {value}\n" for name, value in found.items()) if found else ""
+            identity[entry[1].lower()] = entry[2]
+    return "[user]\n" + "".join(f"\t{name} = {value}\n" for name, value in identity.items()) if identity else ""

@@ -82,9 +82,9 @@ def local_hosts(entries: Iterable[str]) -> list[str]:
 def _rule(entry: str) -> HostRule:
     wildcard = entry.startswith("*.")
     target = entry.removeprefix("*.")
-    whole = address_of(target.strip("[]"))
+    address = address_of(target.strip("[]"))
     try:
-        name, port = (str(whole), HTTPS) if whole is not None else split(target, HTTPS)
+        name, port = (str(address), HTTPS) if address is not None else split(target, HTTPS)
     except ValueError:
         raise Refusal(
             "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
@@ -146,38 +146,38 @@ def server_name(hello: bytes) -> str | None:
     """The host that a TLS client asks for, from the bytes it begins with; "" when it names none, None while bytes are
     missing. Raises ValueError when it is not the beginning of TLS."""
     body = b""
-    rest = hello
-    while rest:
-        if rest[0] != 0x16 or (len(rest) > 1 and rest[1] != 3):
+    unread = hello
+    while unread:
+        if unread[0] != 0x16 or (len(unread) > 1 and unread[1] != 3):
             raise ValueError("not TLS")
-        if len(rest) < 5:
+        if len(unread) < 5:
             break
-        size = int.from_bytes(rest[3:5])
-        body += rest[5 : 5 + size]
-        rest = rest[5 + size :]
+        size = int.from_bytes(unread[3:5])
+        body += unread[5 : 5 + size]
+        unread = unread[5 + size :]
         if len(body) >= 4 and len(body) >= 4 + int.from_bytes(body[1:4]):
             break
     if body and body[0] != 1:
         raise ValueError("not a ClientHello")
     if len(body) < 4 or len(body) < 4 + int.from_bytes(body[1:4]):
         return None
-    return _named(body[4 : 4 + int.from_bytes(body[1:4])])
+    return _server_name_extension(body[4 : 4 + int.from_bytes(body[1:4])])
 
 
-def _named(hello: bytes) -> str:
+def _server_name_extension(hello: bytes) -> str:
     """The server name among a ClientHello's extensions."""
-    at = 2 + 32
-    at += 1 + hello[at] if at < len(hello) else 1  # session id
-    at += 2 + int.from_bytes(hello[at : at + 2])  # ciphers
-    at += 1 + hello[at] if at < len(hello) else 1  # compressions
-    end = at + 2 + int.from_bytes(hello[at : at + 2])
-    at += 2
-    while at + 4 <= min(end, len(hello)):
-        kind, size = int.from_bytes(hello[at : at + 2]), int.from_bytes(hello[at + 2 : at + 4])
+    position = 2 + 32
+    position += 1 + hello[position] if position < len(hello) else 1  # session id
+    position += 2 + int.from_bytes(hello[position : position + 2])  # ciphers
+    position += 1 + hello[position] if position < len(hello) else 1  # compressions
+    end = position + 2 + int.from_bytes(hello[position : position + 2])
+    position += 2
+    while position + 4 <= min(end, len(hello)):
+        kind, size = int.from_bytes(hello[position : position + 2]), int.from_bytes(hello[position + 2 : position + 4])
         if kind == 0:
-            entry = hello[at + 4 : at + 4 + size]
+            entry = hello[position + 4 : position + 4 + size]
             if len(entry) < 5 or entry[2] != 0:
                 raise ValueError("malformed server name")
             return entry[5 : 5 + int.from_bytes(entry[3:5])].decode("ascii", "replace").lower()
-        at += 4 + size
+        position += 4 + size
     return ""

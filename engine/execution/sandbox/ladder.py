@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement, NoSandbox, RungReport, Sandbox
-from engine.execution.sandbox.bubblewrap import found
+from engine.execution.sandbox.bubblewrap import find_bubblewrap
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
 
@@ -55,24 +55,24 @@ def _candidates() -> Sequence[Sandbox]:
         return (Seatbelt(),)
     if platform.system() != "Linux":
         return ()
-    bubblewrap = found()
+    bubblewrap = find_bubblewrap()
     return (Landlock(),) if bubblewrap is None else (bubblewrap, Landlock())
 
 
 def ladder_reports() -> list[RungReport]:
     """What is to be said of each rung on this machine, the best first."""
     system = platform.system()
-    tried = {rung.name: rung for rung in _candidates()}
+    candidates = {rung.name: rung for rung in _candidates()}
     in_force = best_sandbox().name
     reports = []
-    for name, home in _HOMES.items():
-        rung = tried.get(name)
+    for name, system_name in _HOMES.items():
+        rung = candidates.get(name)
         if rung is not None:
-            reports.append(RungReport(name, not rung.fault, name == in_force, _lacks(rung), _mend(rung)))
-        elif system == home:
+            reports.append(RungReport(name, not rung.fault, name == in_force, _lacks(rung), _fix(rung)))
+        elif system == system_name:
             reports.append(RungReport(name, False, False, "it is not installed", _MENDS[name]))
         else:
-            reports.append(RungReport(name, False, False, f"it is of {home}"))
+            reports.append(RungReport(name, False, False, f"it is of {system_name}"))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
@@ -83,14 +83,14 @@ def _lacks(rung: Sandbox) -> str:
     return "; ".join(rung.lacks)
 
 
-def _mend(rung: Sandbox) -> str:
+def _fix(rung: Sandbox) -> str:
     """How to get a rung to work, as far as its words tell."""
-    said = rung.fault.lower()
-    if not said:
+    fault = rung.fault.lower()
+    if not fault:
         return ""
     if rung.name == "landlock":
         return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
-    if "namespace" in said or "uid map" in said or "not permitted" in said or "permission denied" in said:
+    if "namespace" in fault or "uid map" in fault or "not permitted" in fault or "permission denied" in fault:
         return (
             "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
             "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
@@ -150,12 +150,12 @@ print("done")
 @functools.cache
 def measure() -> dict[str, dict[str, str]]:
     """For each rung that works here: what of `TRIED` is held. Under a second, tried once a process."""
-    found = rungs()
-    with ThreadPoolExecutor(len(found)) as pool:
-        return {rung.name: held for rung, held in zip(found, pool.map(_measured, found), strict=True)}
+    working = rungs()
+    with ThreadPoolExecutor(len(working)) as pool:
+        return {rung.name: result for rung, result in zip(working, pool.map(_measure, working), strict=True)}
 
 
-def _measured(rung: Sandbox) -> dict[str, str]:
+def _measure(rung: Sandbox) -> dict[str, str]:
     unknown = dict.fromkeys(TRIED, UNKNOWN)
     with contextlib.suppress(OSError), ExitStack() as stack:
         outside = stack.enter_context(_folder())
@@ -176,7 +176,7 @@ def _measured(rung: Sandbox) -> dict[str, str]:
         port = listeners[1].getsockname()[1]
         argv = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(outside), str(port), str(victim.pid), token]
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 rung.wrap(argv, confinement, cwd=confinement.folder),
                 cwd=confinement.folder,
                 capture_output=True,
@@ -188,20 +188,20 @@ def _measured(rung: Sandbox) -> dict[str, str]:
             )
         except subprocess.TimeoutExpired:
             return unknown
-        if "done" not in done.stdout:
+        if "done" not in completed.stdout:
             return unknown
         broken = (
-            f"canary {token}" in done.stdout,
+            f"canary {token}" in completed.stdout,
             (outside / "written").exists(),
             stat.S_IMODE((outside / "mode").stat().st_mode) != 0o600,
-            _called(listeners[0]),
-            _called(listeners[1]),
+            _was_called(listeners[0]),
+            _was_called(listeners[1]),
             victim.poll() is not None,
-            "listed" in done.stdout,
+            "listed" in completed.stdout,
             bool((confinement.folder / "program").stat().st_mode & stat.S_ISUID),
-            _survivor(f"7.{token}"),
+            _kill_survivor(f"7.{token}"),
         )
-        return {what: NOT_HELD if escaped else HELD for what, escaped in zip(TRIED, broken, strict=True)}
+        return {trial: NOT_HELD if escaped else HELD for trial, escaped in zip(TRIED, broken, strict=True)}
     return unknown
 
 
@@ -209,11 +209,11 @@ def _measured(rung: Sandbox) -> dict[str, str]:
 def _folder() -> Iterator[Path]:
     """A new folder in the operator's home, or where there is room for one."""
     home = Path.home()
-    at = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
     try:
-        yield at
+        yield folder
     finally:
-        shutil.rmtree(at, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def _sleeper(token: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _called(listener: socket.socket) -> bool:
+def _was_called(listener: socket.socket) -> bool:
     try:
         listener.accept()[0].close()
     except BlockingIOError:
@@ -233,16 +233,16 @@ def _called(listener: socket.socket) -> bool:
     return True
 
 
-def _survivor(seconds: str) -> bool:
+def _kill_survivor(seconds: str) -> bool:
     """Whether a process with this argument is left; it is ended."""
     import psutil
 
-    found = False
+    any_left = False
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.cmdline()[1:2] == [seconds]:
                 _, alive = psutil.wait_procs([process], timeout=0.5)
-                found = found or bool(alive)
+                any_left = any_left or bool(alive)
                 for survivor in alive:
                     survivor.send_signal(signal.SIGKILL)
-    return found
+    return any_left

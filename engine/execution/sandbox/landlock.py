@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import limits, mounts, seccomp, supervisor
-from engine.execution.sandbox.base import Confinement, Sandbox, tried
+from engine.execution.sandbox.base import Confinement, Sandbox, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Kind, Mount
 
@@ -70,11 +70,11 @@ class Landlock(Sandbox):
             readable.append(Path("/etc/resolv.conf").resolve())
         own_tmp = {confinement.tmp: confinement.tmp}
         planned = mounts.plan(confinement, [path.resolve() for path in readable], own_tmp)
-        words = self._words(planned, network=confinement.network)
+        arguments = self._words(planned, network=confinement.network)
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
-            words += ("git", str(git))
-        return limits.supervised([*words, "cwd", str(cwd)], argv)
+            arguments += ("git", str(git))
+        return limits.supervised([*arguments, "cwd", str(cwd)], argv)
 
     @functools.cached_property
     def fault(self) -> str:
@@ -93,7 +93,7 @@ class Landlock(Sandbox):
             argv = limits.supervised(
                 [*self._words(planned), "cwd", str(inside)], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
-            trial = tried(argv)
+            trial = try_command(argv)
             if trial.fault:
                 return trial.fault
             if trial.output or outside.stat().st_mode & 0o777 == 0 or outside.read_text() != "canary":
@@ -103,35 +103,35 @@ class Landlock(Sandbox):
     @property
     def lacks(self) -> list[str]:
         """What it does not hold, or does not give, though it works."""
-        found = [
+        missing = [
             "commands see that files exist, their sizes and times, and the list of processes",
             "no loopback, no sockets except pairs, no /dev/shm (Python's multiprocessing locks need it) and no"
             " terminals of their own",
         ]
         if os.geteuid() == 0:
-            found.append("the engine runs as root, and the kernel does not count root's processes")
-        return found
+            missing.append("the engine runs as root, and the kernel does not count root's processes")
+        return missing
 
     def _words(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
         everything = handled(self._abi)
         write = everything & ~_MAKE_DEVICES & ~_IOCTL_DEVICE
-        words = ["handled", str(everything), str(_SCOPED if self._abi >= SIGNALS_SINCE else 0)]
+        arguments = ["handled", str(everything), str(_SCOPED if self._abi >= SIGNALS_SINCE else 0)]
         hidden = {mount.at for mount in planned if mount.kind is Kind.HIDDEN}
         for mount in planned:
             if mount.kind is Kind.HIDDEN:
                 continue
             access = write if mount.kind is Kind.WRITE else READ
             for place, right in granted(mount.at, access, hidden):
-                words += ["rule", str(right), str(place)]
+                arguments += ["rule", str(right), str(place)]
             if mount.kind is Kind.WRITE:
-                words += ["writable", str(mount.at)]
+                arguments += ["writable", str(mount.at)]
         for place in DEVICES:
-            words += ["rule", str(_READ_FILE | _WRITE_FILE | (write & _TRUNCATE)), str(place)]
-        words += ["rule", str(_READ_FILE | _READ_DIR), str(PROCESSES)]
-        return [*words, "filter", self._filter(network)]
+            arguments += ["rule", str(_READ_FILE | _WRITE_FILE | (write & _TRUNCATE)), str(place)]
+        arguments += ["rule", str(_READ_FILE | _READ_DIR), str(PROCESSES)]
+        return [*arguments, "filter", self._filter(network)]
 
     def _filter(self, network: bool) -> str:
-        alone = seccomp.Alone(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
+        alone = seccomp.WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
         program = seccomp.filter_program(platform.machine(), alone)
         assert program is not None, "`fault` said that there is one"
         return program.hex()

@@ -61,15 +61,15 @@ def limiting() -> str:
     return SHELL.format(blocks=FILE_BYTES // 512, tasks=_tasks() + PROCESSES, score=OOM_SCORE)
 
 
-def supervised(words: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` limited, under the supervisor; `words` are what else that is told."""
+def supervised(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` limited, under the supervisor; `more_options` are what else that is told."""
     limited = (
         (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_NPROC, _tasks() + PROCESSES),
     )  # fmt: skip
-    told = ["nice", str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)), "oom", str(OOM_SCORE)]
-    for kind, most in limited:
-        told += ["limit", str(kind), str(most)]
-    return [sys.executable, "-I", "-S", supervisor.program(), *told, *words, "--", *argv]
+    options = ["nice", str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)), "oom", str(OOM_SCORE)]
+    for kind, maximum in limited:
+        options += ["limit", str(kind), str(maximum)]
+    return [sys.executable, "-I", "-S", supervisor.program(), *options, *more_options, "--", *argv]
 
 
 def _tasks() -> int:
@@ -84,11 +84,11 @@ def disk_shortage(*folders: Path) -> str:
     """Which disk a session works on is nearly full, in words; "" for none."""
     for folder in folders:
         try:
-            found = os.statvfs(folder)
+            stats = os.statvfs(folder)
         except OSError:
             continue  # gone with the session
-        if found.f_bavail * found.f_frsize < FREE_BYTES:
+        if stats.f_bavail * stats.f_frsize < FREE_BYTES:
             return f"less than {FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
-        if found.f_files and found.f_favail < FREE_FILES:
+        if stats.f_files and stats.f_favail < FREE_FILES:
             return f"the disk of {folder} has room for fewer than {FREE_FILES:,} more files"
     return ""

@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 
-from engine.execution.sandbox.base import Confinement, tried
+from engine.execution.sandbox.base import Confinement, try_command
 from engine.frozen import frozen
 from engine.git import submodule_paths
 from engine.model import Refusal
@@ -47,62 +47,64 @@ def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path
     for `.git`."""
     moved = dict(moved or {})
     tree, folder = confinement.tree, confinement.folder
-    wanted = dict.fromkeys(confinement.hidden, Kind.HIDDEN)
-    wanted |= dict.fromkeys(moved, Kind.WRITE)
+    kinds = dict.fromkeys(confinement.hidden, Kind.HIDDEN)
+    kinds |= dict.fromkeys(moved, Kind.WRITE)
     shown = (folder,) if tree is None else (tree, folder)  # an environment that lies in these is seen with them
-    wanted |= {path: Kind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
+    kinds |= {path: Kind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
     if tree is not None:
-        wanted[tree] = Kind.READ
-    own = [confinement.files, confinement.home, confinement.caches]
+        kinds[tree] = Kind.READ
+    own_folders = [confinement.files, confinement.home, confinement.caches]
     if confinement.tmp not in moved.values():
-        own.append(confinement.tmp)
-    wanted |= dict.fromkeys((folder, *own, *confinement.writable), Kind.WRITE)
+        own_folders.append(confinement.tmp)
+    kinds |= dict.fromkeys((folder, *own_folders, *confinement.writable), Kind.WRITE)
     if confinement.discards:
         own_git = folder / ".git"
         git = [] if own_git.is_symlink() or not own_git.exists() else [own_git]
     else:
-        git, pinned = protected(folder)
+        git, pinned = protected_git_paths(folder)
         if not pinned:
-            wanted[folder] = Kind.READ
-    wanted |= dict.fromkeys(git, Kind.READ)
+            kinds[folder] = Kind.READ
+    kinds |= dict.fromkeys(git, Kind.READ)
 
     mounts: dict[Path, Mount] = {}
-    for path, kind in sorted(wanted.items(), key=lambda item: len(item[0].parts)):
+    for path, kind in sorted(kinds.items(), key=lambda item: len(item[0].parts)):
         source = moved.get(path, path)
-        above = next((mounts[parent] for parent in path.parents if parent in mounts), None)
-        if above is not None:
-            inner = path.relative_to(above.at)
-            if kind is Kind.HIDDEN and (above.kind is Kind.HIDDEN or above.source.is_relative_to(confinement.tmp)):
+        enclosing = next((mounts[parent] for parent in path.parents if parent in mounts), None)
+        if enclosing is not None:
+            inner = path.relative_to(enclosing.at)
+            if kind is Kind.HIDDEN and (
+                enclosing.kind is Kind.HIDDEN or enclosing.source.is_relative_to(confinement.tmp)
+            ):
                 continue  # it is not there
-            if kind is Kind.READ and above.kind is Kind.READ and source == above.source / inner:
+            if kind is Kind.READ and enclosing.kind is Kind.READ and source == enclosing.source / inner:
                 continue  # it is seen
-            if above.kind is Kind.WRITE:
+            if enclosing.kind is Kind.WRITE:
                 for between in reversed(inner.parents[:-1]):
-                    at = above.at / between
-                    mounts.setdefault(at, Mount(Kind.WRITE, at, above.source / between))
+                    between_path = enclosing.at / between
+                    mounts.setdefault(between_path, Mount(Kind.WRITE, between_path, enclosing.source / between))
         elif kind is Kind.HIDDEN:
             continue
         mounts[path] = Mount(kind, path, source)
     return list(mounts.values())
 
 
-def protected(folder: Path) -> tuple[list[Path], bool]:
+def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
     """What of git in `folder` nobody may write, for whoever does plants a hook or a filter that the operator's next
     git command runs: its `.git`, those of its submodules, and the list of them. The second is False when it cannot be
     held, because `.git` is a link, on which nothing can be mounted: then the folder is not writable at all."""
-    own = folder / ".git"
-    if own.is_symlink():
+    own_git = folder / ".git"
+    if own_git.is_symlink():
         return [], False
-    if not own.exists():
+    if not own_git.exists():
         return [], True
-    found = [own]
+    paths = [own_git]
     for name in submodule_paths(folder):
         inner = folder / name / ".git"
         if os.path.lexists(inner) and inner.resolve() == inner and inner.is_relative_to(folder):
-            found.append(inner)
-    if len(found) > 1:
-        found.append(folder / ".gitmodules")
-    return found, True
+            paths.append(inner)
+    if len(paths) > 1:
+        paths.append(folder / ".gitmodules")
+    return paths, True
 
 
 def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
@@ -154,8 +156,8 @@ class Layers:
 
     def make(self) -> None:
         """Make the folders that `script` needs, if they are not there yet. Raises OSError."""
-        wanted = ["upper", self.work, "nothing", *(f"merged{number}" for number in range(len(self.places)))]
-        for name in wanted:
+        names = ["upper", self.work, "nothing", *(f"merged{number}" for number in range(len(self.places)))]
+        for name in names:
             (self.folder / name).mkdir(exist_ok=True, mode=0o755)
         for number, place in enumerate(self.places):
             link = self.folder / f"lower{number}"
@@ -170,13 +172,13 @@ UNSHARE = (
 """What a command starts with that has overlays: a mount namespace in which they may be mounted."""
 
 
-def layers_of(confinement: Confinement) -> Layers | None:
+def overlay_layers(confinement: Confinement) -> Layers | None:
     """The overlays that belong to a confinement; None when it shows nothing of the operator's."""
     tree = confinement.tree
-    others = [place for place in confinement.readable if os.access(f"{place}/", os.R_OK)]
+    readable = [place for place in confinement.readable if os.access(f"{place}/", os.R_OK)]
     if tree is not None:
-        others = [tree, *(place for place in others if not place.is_relative_to(tree))]
-    return Layers(confinement.layers, tuple(dict.fromkeys(others)), confinement.discards) if others else None
+        readable = [tree, *(place for place in readable if not place.is_relative_to(tree))]
+    return Layers(confinement.layers, tuple(dict.fromkeys(readable)), confinement.discards) if readable else None
 
 
 _tried: dict[tuple[int, ...], str] = {}
@@ -203,7 +205,7 @@ def _try(layers: Layers) -> str:
         layers.make()
     except OSError as error:
         return str(error)
-    return tried([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).fault
+    return try_command([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).fault
 
 
 def written(confinement: Confinement) -> Iterator[str]:

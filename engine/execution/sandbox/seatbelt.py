@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import host_paths, mounts
-from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, tried
+from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, try_command
 from engine.execution.sandbox.mounts import Kind
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
@@ -50,9 +50,9 @@ class Seatbelt(Sandbox):
             confinement.make()
             script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
             argv = self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder")
-            trial = tried(argv, root / "folder")
-            held = (root / "folder" / "made").exists() and "found" not in trial.output
-            return trial.fault or ("" if held else "it did not hold a command")
+            trial = try_command(argv, root / "folder")
+            is_confined = (root / "folder" / "made").exists() and "found" not in trial.output
+            return trial.fault or ("" if is_confined else "it did not hold a command")
 
     @property
     def lacks(self) -> list[str]:
@@ -83,15 +83,15 @@ def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
     ]
     for mount in mounts.plan(confinement, readable):
         kind, path = mount.kind, mount.at
-        at = f"(subpath {quoted(path)})"
+        subpath = f"(subpath {quoted(path)})"
         if kind is Kind.WRITE:
-            lines += [f"(allow file-read* file-write* {at})"]
+            lines += [f"(allow file-read* file-write* {subpath})"]
         elif kind is Kind.READ:
             # Nor is it moved away, itself or with a folder on the way to it.
-            lines += [f"(allow file-read* {at})", f"(deny file-write* {at})"]
-            lines += _kept_in_place(path, confinement)
+            lines += [f"(allow file-read* {subpath})", f"(deny file-write* {subpath})"]
+            lines += _pin_parents(path, confinement)
         else:
-            lines += [f"(deny file-read* file-write* {at})", *_kept_in_place(path, confinement)]
+            lines += [f"(deny file-read* file-write* {subpath})", *_pin_parents(path, confinement)]
     if confinement.network:
         lines += [
             "(allow network*)",
@@ -103,10 +103,10 @@ def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _kept_in_place(path: Path, confinement: Confinement) -> list[str]:
+def _pin_parents(path: Path, confinement: Confinement) -> list[str]:
     """No renaming of what lies between a writable place and something in it that is held."""
-    own = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
-    between = [parent for parent in path.parents if any(place in parent.parents for place in own)]
+    own_folders = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
+    between = [parent for parent in path.parents if any(place in parent.parents for place in own_folders)]
     return [f"(deny file-write-unlink (literal {quoted(parent)}))" for parent in between]
 
 

@@ -92,7 +92,7 @@ class _Program:
 
 
 @frozen
-class Alone:
+class WithoutNamespaces:
     """What the filter has to do where no namespaces are."""
 
     network: bool
@@ -102,7 +102,7 @@ class Alone:
     """Whether it holds truncation (since Linux 6.2)."""
 
 
-def filter_program(machine: str, alone: Alone | None = None) -> bytes | None:
+def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
     """The filter for a machine as `platform.machine()` names it, as the kernel reads it; None where none is known."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
@@ -114,39 +114,41 @@ def filter_program(machine: str, alone: Alone | None = None) -> bytes | None:
     program.load(_NUMBER)
     program.when(_GREATER_EQUAL, _X32, absent)
     answers = {"refused": refused, "absent": absent}
-    if alone is not None:
+    if without_namespaces is not None:
         answers |= {"shared": absent, "attributes": _ERRNO | errno.EOPNOTSUPP}
     for table, answer in answers.items():
         for numbers in _TABLES[table].values():
             if (number := numbers[architecture.column]) >= 0:
                 program.when(_EQUAL, number, answer)
-    if alone is not None:
-        _pass_on(program, machine, alone)
+    if without_namespaces is not None:
+        _pass_on(program, machine, without_namespaces)
     for call in (architecture.clone, architecture.unshare):
         program.block(call, _argument(0, _ANY_BIT, (_CLONE_NEWUSER,), refused))
-    for call, at in architecture.modes:
-        program.block(call, _argument(at, _ANY_BIT, (_SET_USER_ID,), refused))
-    for call, at in architecture.opens:
-        program.block(call, _opening(at, refused, truncation=alone is None or alone.truncation))
+    for call, index in architecture.modes:
+        program.block(call, _argument(index, _ANY_BIT, (_SET_USER_ID,), refused))
+    for call, index in architecture.opens:
+        program.block(
+            call, _opening(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
+        )
     # The kernel looks at the lower half of an ioctl's number only, and so does this.
-    numbered = (_TIOCSTI, _TIOCLINUX, *((*_FILE_FLAGS, *_SIGNAL_OWNER) if alone else ()))
+    numbered = (_TIOCSTI, _TIOCLINUX, *((*_FILE_FLAGS, *_SIGNAL_OWNER) if without_namespaces else ()))
     program.block(architecture.ioctl, _argument(1, _EQUAL, numbered, refused))
-    if alone is None:
+    if without_namespaces is None:
         program.block(architecture.socket, _families((_UNIX, _INET, _INET6)))
     else:
         program.block(architecture.fcntl, _argument(1, _EQUAL, _SET_OWNER, refused))
-        program.block(architecture.socket, _families((_INET, _INET6) if alone.network else ()))
+        program.block(architecture.socket, _families((_INET, _INET6) if without_namespaces.network else ()))
         program.block(architecture.socketpair, _pairs())
     program.end(_ALLOW)
     return program.bytes()
 
 
-def _pass_on(program: _Program, machine: str, alone: Alone) -> None:
+def _pass_on(program: _Program, machine: str, without_namespaces: WithoutNamespaces) -> None:
     """What the supervisor judges. Calls about the caller itself (process 0) go on without it."""
     of_itself = {"prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setaffinity": 0,
                  "sched_setattr": 0, "kill": 0}  # fmt: skip
     for name, call in PASSED_ON[machine].items():
-        if (name in SIGNALS and alone.signals) or (name == "truncate" and alone.truncation):
+        if (name in SIGNALS and without_namespaces.signals) or (name == "truncate" and without_namespaces.truncation):
             continue
         if name in of_itself:
             body = _argument(of_itself[name], _EQUAL, (0,), _ALLOW, otherwise=_PASS_ON)
@@ -155,24 +157,24 @@ def _pass_on(program: _Program, machine: str, alone: Alone) -> None:
             program.when(_EQUAL, call, _PASS_ON)
 
 
-def _argument(at: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _ALLOW) -> _Program:
-    """`answer` when the lower half of argument `at` passes the test with one of the values."""
+def _argument(index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _ALLOW) -> _Program:
+    """`answer` when the lower half of argument `index` passes the test with one of the values."""
     body = _Program()
-    body.load(_ARGUMENTS + 8 * at)
+    body.load(_ARGUMENTS + 8 * index)
     for value in values:
         body.when(test, value, answer)
     body.end(otherwise)
     return body
 
 
-def _opening(at: int, refused: int, *, truncation: bool) -> _Program:
+def _opening(index: int, refused: int, *, truncation: bool) -> _Program:
     """No new file that runs as its owner; and where Landlock does not see it, no truncation of what is only read."""
     mode = _Program()
-    mode.load(_ARGUMENTS + 8 * at + 8)
+    mode.load(_ARGUMENTS + 8 * index + 8)
     mode.when(_ANY_BIT, _SET_USER_ID, refused)
-    mode.load(_ARGUMENTS + 8 * at)
+    mode.load(_ARGUMENTS + 8 * index)
     body = _Program()
-    body.load(_ARGUMENTS + 8 * at)
+    body.load(_ARGUMENTS + 8 * index)
     body.code.append((_ANY_BIT, 0, len(mode.code), _CREATE | _TEMPORARY))
     body.code += mode.code
     if not truncation:

@@ -72,7 +72,7 @@ _machine = os.uname().machine
 class Plan:
     """What the words of the command line say."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
         self.argv: list[str] = []
         self.limits: list[tuple[int, int]] = []
         self.nice = 0
@@ -83,30 +83,30 @@ class Plan:
         self.cwd = ""
         self.git_file = ""
         self.filter = b""
-        left = iter(words)
-        for word in left:
-            if word == "--":
-                self.argv = list(left)
-            elif word == "limit":
-                self.limits.append((int(next(left)), int(next(left))))
-            elif word == "nice":
-                self.nice = int(next(left))
-            elif word == "oom":
-                self.oom_score = next(left)
-            elif word == "handled":
-                self.handled, self.scoped = int(next(left)), int(next(left))
-            elif word == "rule":
-                self.rules.append((int(next(left)), next(left)))
-            elif word == "writable":
-                self.writable.append(next(left))
-            elif word == "cwd":
-                self.cwd = next(left)
-            elif word == "git":
-                self.git_file = next(left)
-            elif word == "filter":
-                self.filter = bytes.fromhex(next(left))
+        options = iter(arguments)
+        for option in options:
+            if option == "--":
+                self.argv = list(options)
+            elif option == "limit":
+                self.limits.append((int(next(options)), int(next(options))))
+            elif option == "nice":
+                self.nice = int(next(options))
+            elif option == "oom":
+                self.oom_score = next(options)
+            elif option == "handled":
+                self.handled, self.scoped = int(next(options)), int(next(options))
+            elif option == "rule":
+                self.rules.append((int(next(options)), next(options)))
+            elif option == "writable":
+                self.writable.append(next(options))
+            elif option == "cwd":
+                self.cwd = next(options)
+            elif option == "git":
+                self.git_file = next(options)
+            elif option == "filter":
+                self.filter = bytes.fromhex(next(options))
             else:
-                raise SystemExit(f"supervisor: unknown word {word}")
+                raise SystemExit(f"supervisor: unknown word {option}")
 
 
 def program() -> str:
@@ -115,41 +115,41 @@ def program() -> str:
     return compiled if compiled and os.path.exists(compiled) else os.path.abspath(__file__)
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run the command to its end, and everything that it started with it."""
-    plan = Plan(words)
-    ending: list[int] = []
-    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    plan = Plan(arguments)
+    signals: list[int] = []
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: ending.append(number))
+        signal.signal(number, lambda number, frame: signals.append(number))
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     _libc.prctl(_NAME, NAME, 0, 0, 0)
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
     confined = bool(plan.filter)
-    git_file = _git_file(plan.git_file)
+    git_file = _read_git_file(plan.git_file)
     ruleset = _ruleset(plan) if confined else -1
     if confined:
         _drop_capabilities()
-    said, say = os.pipe2(os.O_CLOEXEC)
-    heard, tell = os.pipe2(os.O_CLOEXEC)
+    listener_read, listener_write = os.pipe2(os.O_CLOEXEC)
+    ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        os.close(said)
-        os.close(tell)
-        _become(plan, ruleset, say, heard)
-    os.close(say)
-    os.close(heard)
-    listener = _take_listener(child, said) if confined else -1
-    os.close(tell)  # the child goes on when it reads the end of this pipe
-    _let_go_of_pipes()
-    followed = _follow(child, plan, woken, listener, ending)
+        os.close(listener_read)
+        os.close(ready_write)
+        _run_child(plan, ruleset, listener_write, ready_read)
+    os.close(listener_write)
+    os.close(ready_read)
+    listener = _take_listener(child, listener_read) if confined else -1
+    os.close(ready_write)  # the child goes on when it reads the end of this pipe
+    _release_pipes()
+    followed = _follow(child, plan, wake_read, listener, signals)
     if listener >= 0:
         os.close(listener)
     _kill_descendants()
     if plan.git_file:
-        _put_back(plan.git_file, git_file)
+        _restore_git_file(plan.git_file, git_file)
     status = int(signal.SIGTERM) if followed is None else followed
     if os.WIFSIGNALED(status):
         ended_by = os.WTERMSIG(status)
@@ -162,7 +162,7 @@ def main(words: Sequence[str]) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _become(plan: Plan, ruleset: int, say: int, heard: int) -> None:
+def _run_child(plan: Plan, ruleset: int, listener_write: int, ready_read: int) -> None:
     """The child: limited, confined, and then the command."""
     try:
         os.setsid()
@@ -183,8 +183,8 @@ def _become(plan: Plan, ruleset: int, say: int, heard: int) -> None:
                 _SECCOMP[_machine], _SET_MODE_FILTER, _NEW_LISTENER, ctypes.create_string_buffer(loaded, len(loaded))
             )
             _check(listener, "seccomp")
-            os.write(say, b"%d\n" % listener)
-            os.read(heard, 1)
+            os.write(listener_write, b"%d\n" % listener)
+            os.read(ready_read, 1)
             os.close(listener)
         os.execvp(plan.argv[0], plan.argv)
     except OSError as error:
@@ -193,10 +193,10 @@ def _become(plan: Plan, ruleset: int, say: int, heard: int) -> None:
 
 
 def _limit(plan: Plan) -> None:
-    for kind, most in plan.limits:
+    for kind, maximum in plan.limits:
         hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+        resource.setrlimit(kind, (maximum, maximum))
     try:
         os.setpriority(os.PRIO_PROCESS, 0, plan.nice)
     except OSError:
@@ -209,10 +209,10 @@ def _limit(plan: Plan) -> None:
             pass
 
 
-def _check(result: int, what: str) -> None:
+def _check(result: int, operation: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{operation}: {os.strerror(number)}")
 
 
 def _drop_capabilities() -> None:
@@ -245,7 +245,7 @@ def _ruleset(plan: Plan) -> int:
     return ruleset
 
 
-def _let_go_of_pipes() -> None:
+def _release_pipes() -> None:
     """Keep no end of the command's input and output: when the command closes its own, the other side sees that."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in (0, 1):
@@ -253,9 +253,9 @@ def _let_go_of_pipes() -> None:
     os.close(nothing)
 
 
-def _take_listener(child: int, said: int) -> int:
+def _take_listener(child: int, listener_read: int) -> int:
     """The child's descriptor on which the kernel passes its calls on; -1 when the child could not be confined."""
-    with open(said, "rb") as answers:
+    with open(listener_read, "rb") as answers:
         line = answers.readline()
     if not line:
         return -1
@@ -270,25 +270,25 @@ def _take_listener(child: int, said: int) -> int:
     return int(listener)
 
 
-def _follow(child: int, plan: Plan, woken: int, listener: int, ending: list[int]) -> int | None:
+def _follow(child: int, plan: Plan, wake_read: int, listener: int, signals: list[int]) -> int | None:
     """Reap, and answer what is passed on, until the command has ended: its wait status; None when told to end."""
     numbers = {number: name for name, number in PASSED_ON.get(_machine, {}).items()}
-    waiting = select.poll()
-    waiting.register(woken, select.POLLIN)
+    poller = select.poll()
+    poller.register(wake_read, select.POLLIN)
     if listener >= 0:
-        waiting.register(listener, select.POLLIN)
+        poller.register(listener, select.POLLIN)
     while True:
-        for ready, events in waiting.poll():
-            if ready == woken:
+        for ready, events in poller.poll():
+            if ready == wake_read:
                 try:
-                    os.read(woken, 512)
+                    os.read(wake_read, 512)
                 except BlockingIOError:
                     pass
             elif events & select.POLLIN:
                 _answer(listener, numbers, plan.writable)
             else:
-                waiting.unregister(listener)
-        if ending:
+                poller.unregister(listener)
+        if signals:
             return None
         for pid, status in _reaped():
             if pid == child:
@@ -297,8 +297,8 @@ def _follow(child: int, plan: Plan, woken: int, listener: int, ending: list[int]
 
 def _reaped() -> Iterable[tuple[int, int]]:
     try:
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            yield found
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            yield child
     except ChildProcessError:
         pass
 
@@ -308,11 +308,11 @@ def _reaped() -> Iterable[tuple[int, int]]:
 
 def parents() -> dict[int, int]:
     """The living processes of the machine, each with its parent, in ascending order of their numbers."""
-    found = {}
+    parent_of = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (state := _state(int(name))) is not None:
-            found[int(name)] = state
-    return dict(sorted(found.items()))
+            parent_of[int(name)] = state
+    return dict(sorted(parent_of.items()))
 
 
 def _state(pid: int) -> int | None:
@@ -330,24 +330,24 @@ def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
-    found, left = [], [root]
-    while left:
-        mine = children.get(left.pop(), [])
-        found += mine
-        left += mine
-    return found
+    result, pending = [], [root]
+    while pending:
+        own_children = children.get(pending.pop(), [])
+        result += own_children
+        pending += own_children
+    return result
 
 
 def _is_descendant(pid: int) -> bool:
     """Whether a process or thread is the supervisor's."""
-    own, parent = os.getpid(), pid
+    own_pid, parent = os.getpid(), pid
     for _ in range(10_000):
-        found = _state(parent)
-        if found is None or found <= 1:
+        grandparent = _state(parent)
+        if grandparent is None or grandparent <= 1:
             return False
-        if found == own:
+        if grandparent == own_pid:
             return True
-        parent = found
+        parent = grandparent
     return False
 
 
@@ -357,19 +357,19 @@ def _kill_descendants() -> None:
     Only we reap our children, so that a number of theirs is nobody else's; this is quick enough for those that fork and
     end all the time. Whoever has living parents below us comes up by and by, and is looked for now and then.
     """
-    looks = 0
+    rounds = 0
     while True:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
-        for pid in _children() if looks % 16 else descendants(os.getpid()):
+        for pid in _children() if rounds % 16 else descendants(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        looks += 1
+        rounds += 1
         os.sched_yield()
 
 
@@ -416,42 +416,42 @@ class _Call:
         self._token = token
         self._writable = writable
 
-    def number(self, at: int) -> int:
+    def number(self, index: int) -> int:
         """A signed int."""
-        return int(ctypes.c_int(self.arguments[at]).value)
+        return int(ctypes.c_int(self.arguments[index]).value)
 
     def memory(self, address: int, size: int) -> bytes:
         """Up to `size` bytes of the caller's memory. Raises OSError."""
-        found = b""
+        content = b""
         with open(f"/proc/{self.caller}/mem", "rb", buffering=0) as memory:
             fcntl.ioctl(self._listener, _IS_VALID, struct.pack("Q", self._token))  # it is the caller's, not another's
-            while len(found) < size:
-                at = address + len(found)
-                piece = os.pread(memory.fileno(), min(size - len(found), _PAGE - at % _PAGE), at)
-                found += piece
+            while len(content) < size:
+                position = address + len(content)
+                piece = os.pread(memory.fileno(), min(size - len(content), _PAGE - position % _PAGE), position)
+                content += piece
                 if not piece or (size == _PATH_BYTES and b"\0" in piece):
                     break
-        return found
+        return content
 
     def target(self, folder: int, address: int | None, *, follow: bool = True, empty: bool = False) -> _Target:
         """The file that a call is about: `address` of its path, None for the descriptor `folder` itself. Raises
         OSError, EPERM when it is not among what the command may write."""
         path = b"" if address is None else self.memory(address, _PATH_BYTES).partition(b"\0")[0]
-        own = f"/proc/{self.caller}/".encode()
-        base = own + (b"cwd" if folder == _AT_FDCWD else b"fd/%d" % folder)
+        caller_folder = f"/proc/{self.caller}/".encode()
+        base = caller_folder + (b"cwd" if folder == _AT_FDCWD else b"fd/%d" % folder)
         if not path and address is not None and not empty:
             raise OSError(errno.ENOENT, "no path")
         for name in (b"/proc/self/", b"/proc/thread-self/"):
             if path.startswith(name):
-                path = own + path[len(name) :]
+                path = caller_folder + path[len(name) :]
         full = path if path.startswith(b"/") else base + (b"/" + path if path else b"")
         flags = os.O_PATH | os.O_CLOEXEC | (0 if follow or not path else os.O_NOFOLLOW)
-        found = os.open(full, flags)
-        real = os.readlink(f"/proc/self/fd/{found}")
+        descriptor = os.open(full, flags)
+        real = os.readlink(f"/proc/self/fd/{descriptor}")
         if not any(real == place or real.startswith(place + "/") for place in self._writable):
-            os.close(found)
+            os.close(descriptor)
             raise OSError(errno.EPERM, "not the command's own")
-        return _Target(found)
+        return _Target(descriptor)
 
 
 class _Target:
@@ -507,7 +507,7 @@ def _fchownat(call: _Call) -> None:
     _chown(target, call.number(2), call.number(3))
 
 
-def _own(pid: int) -> bool:
+def _check_is_descendant(pid: int) -> bool:
     """True: the call may go on. `pid` 0 is the caller itself."""
     if pid and not _is_descendant(pid):
         raise OSError(errno.EPERM, "another process")
@@ -523,7 +523,7 @@ def _kill(call: _Call) -> bool:
         if not members:
             raise OSError(errno.EPERM, "another group")
         return True
-    return _own(pid)
+    return _check_is_descendant(pid)
 
 
 def _group(pid: int) -> int:
@@ -535,7 +535,7 @@ def _group(pid: int) -> int:
 
 def _setpriority(call: _Call, process: int, group: int) -> bool:
     if call.number(0) == process:
-        return _own(call.number(1))
+        return _check_is_descendant(call.number(1))
     if call.number(0) == group and call.number(1) == 0:
         return True
     raise OSError(errno.EPERM, "other processes")
@@ -566,7 +566,7 @@ _CALLS: dict[str, Callable[[_Call], object]] = {
     "ioprio_set": lambda call: _setpriority(call, 1, 2),
     "kill": _kill,
     **{
-        name: lambda call: _own(call.number(0))
+        name: lambda call: _check_is_descendant(call.number(0))
         for name in (
             *SIGNALS[1:], "prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
         )
@@ -578,7 +578,7 @@ _CALLS: dict[str, Callable[[_Call], object]] = {
 # The worktree's .git
 
 
-def _git_file(path: str) -> bytes:
+def _read_git_file(path: str) -> bytes:
     """What a worktree's `.git` says: it is a small file."""
     if not path:
         return b""
@@ -587,10 +587,10 @@ def _git_file(path: str) -> bytes:
         return file.read(GIT_FILE_BYTES)
 
 
-def _put_back(path: str, content: bytes) -> None:
+def _restore_git_file(path: str, content: bytes) -> None:
     """Landlock cannot take one file out of a writable folder: what a command made of `.git` is undone."""
     try:
-        if stat.S_ISREG(os.lstat(path).st_mode) and _git_file(path) == content:
+        if stat.S_ISREG(os.lstat(path).st_mode) and _read_git_file(path) == content:
             return
     except OSError:
         pass

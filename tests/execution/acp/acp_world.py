@@ -14,7 +14,7 @@ from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import Stopped
@@ -194,7 +194,7 @@ class AcpWorld:
         """Wait for its end; nothing of it is left running."""
         view = self.sessions.wait(view.id, seconds)
         assert view.state.over, f"did not end in time: {self.texts(view, None)[-5:]}"
-        until(lambda: not marked(view.id))
+        until(lambda: not marked_processes(view.id))
         return view
 
     def run(self, *steps: Mapping[str, Any], prompt: str = "", mode: str = "approved") -> SessionView:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.model import SessionState, SessionView
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -221,7 +221,7 @@ def test_a_request_that_cannot_be_is_answered_with_an_error(world: AcpWorld, req
 def test_an_agent_that_hangs_is_gone_within_a_second(world: AcpWorld) -> None:
     view = world.start({"say": "now\n"}, {"child": True}, {"hang": True})
     until(lambda: world.texts(view))
-    until(lambda: len(marked(view.id)) >= 2)
+    until(lambda: len(marked_processes(view.id)) >= 2)
     assert stopped(world, view) < 2  # 1 s, and a busy machine
     view = world.sessions.get(view.id)
     assert view.state is SessionState.CANCELLED
@@ -253,7 +253,7 @@ def test_cancel_is_told_pending_permissions_are_answered_and_later_requests_refu
 def test_terminals_do_not_outlive_the_session(world: AcpWorld) -> None:
     view = world.run({"request": {"method": "terminal/create", "params": {"command": "sleep", "args": ["3600"]}}})
     assert view.state is SessionState.SUCCEEDED
-    assert marked(view.id) == []
+    assert marked_processes(view.id) == []
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.execution.sandbox import best_sandbox
 from engine.model import (
     Prompt,
@@ -111,7 +111,7 @@ def test_cancel_and_kill(talk: AcpWorld) -> None:
     until(lambda: talk.asked, 60)
     talk.sessions.stop(view.id, "enough")
     assert talk.finish(view).state is SessionState.CANCELLED
-    assert marked(view.id) == []
+    assert marked_processes(view.id) == []
     assert talk.changes.for_session(view.id) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.channels import AUTONOMOUS
-from engine.execution.processes import marked
+from engine.execution.processes import marked_processes
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import best_sandbox
 from engine.execution.tools.belt import Toolbelts
@@ -113,7 +113,7 @@ def test_exec_ends_after_its_time_and_with_what_it_left_behind(world: BeltWorld)
     assert "it was ended after 1 s" in told
     world.ok("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
     world.live.processes.end(grace=0)
-    until(lambda: not marked(world.live.id))
+    until(lambda: not marked_processes(world.live.id))
 
 
 def test_exec_ends_with_its_session(world: BeltWorld) -> None:
@@ -127,7 +127,7 @@ def test_exec_ends_with_its_session(world: BeltWorld) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    until(lambda: marked(world.live.id))
+    until(lambda: marked_processes(world.live.id))
     world.stop("enough")
     world.live.processes.end()
     thread.join(5)
