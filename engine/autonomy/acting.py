@@ -17,7 +17,7 @@ from engine.execution.launcher import Launcher
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.model.confidence_sequence import wilson_lower_bound
+from engine.model.wilson import wilson_lower_bound
 from engine.prediction.approvals import runs_when_due
 from engine.prediction.card_rows import find
 from engine.prediction.cards import Cards

@@ -65,7 +65,7 @@ class EventBus:
 
     def _remove(self, subscription: Subscription) -> None:
         with self._lock:
-            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
+            self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
     def publish(self, event: Event) -> None:
         """Hand `event` to every reader. A reader whose `wake` raises is reported and taken off."""

@@ -37,9 +37,9 @@ class AutonomousCycleFinished(Event):
 
     def sentence(self) -> str:
         done = f"started {self.acted}" if self.acted else self.reason or "nothing may run by itself"
-        held = [f"{len(self.blocked)} blocked"] if self.blocked else []
-        held += [f"{count(len(self.kept), 'card')} left to you"] if self.kept else []
-        return ", ".join([f"autonomous cycle: {done}", *held]) + listed(self.errors)
+        holds = [f"{len(self.blocked)} blocked"] if self.blocked else []
+        holds += [f"{count(len(self.kept), 'card')} left to you"] if self.kept else []
+        return ", ".join([f"autonomous cycle: {done}", *holds]) + listed(self.errors)
 
 
 @event

@@ -122,5 +122,5 @@ class RowsLetGo(Event):
     rows: Mapping[str, int]
 
     def sentence(self) -> str:
-        gone = [f"{number:,} {table.replace('_', ' ')}" for table, number in self.rows.items()]
-        return f"deleted by age: {', '.join(gone) or 'nothing'}"
+        removed = [f"{number:,} {table.replace('_', ' ')}" for table, number in self.rows.items()]
+        return f"deleted by age: {', '.join(removed) or 'nothing'}"

@@ -140,8 +140,8 @@ class NightlyFinished(Event):
     reason: str = ""
 
     def sentence(self) -> str:
-        kept = f"{count(self.promoted, 'fact')} kept, {self.drafted} drafted"
-        return f"night of {self.subject}: {kept}{because(self.reason)}"
+        summary = f"{count(self.promoted, 'fact')} kept, {self.drafted} drafted"
+        return f"night of {self.subject}: {summary}{because(self.reason)}"
 
 
 @event

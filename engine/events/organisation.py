@@ -126,8 +126,8 @@ class GuidanceFoundNoisy(Event):
     harm: float
 
     def sentence(self) -> str:
-        told = f"{self.told_bad} of {self.told} sessions with it failed, {self.untold_bad} of {self.untold} without"
-        return f"guidance {self.subject} may harm {self.agent}: {told}"
+        counts = f"{self.told_bad} of {self.told} sessions with it failed, {self.untold_bad} of {self.untold} without"
+        return f"guidance {self.subject} may harm {self.agent}: {counts}"
 
 
 @event

@@ -96,9 +96,9 @@ class PermissionAnswered(Event):
 
     def sentence(self) -> str:
         verb, _, lasts = self.answer.partition("-")
-        said = "allowed" if verb == "allow" else "denied"
+        verb_past = "allowed" if verb == "allow" else "denied"
         span = "for the whole session" if lasts == "session" else "once"
-        return f"{by(self.by)} {said} {self.tool} in session {self.session_id} {span}"
+        return f"{by(self.by)} {verb_past} {self.tool} in session {self.session_id} {span}"
 
 
 @event
@@ -273,8 +273,8 @@ class WorkOverlapped(Event):
     conflicting: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        told = f"changes {self.subject} and {self.other} touch the same files: {some(self.files)}"
-        return f"{told}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else told
+        overlap = f"changes {self.subject} and {self.other} touch the same files: {some(self.files)}"
+        return f"{overlap}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else overlap
 
 
 @event

@@ -102,8 +102,8 @@ class Agents:
     def ensure_organisation(self) -> bool:
         """Create the first organisation when there is no agents folder yet; True when it was created."""
         if self._folder.exists():
-            for left in self._folder.glob(f"{BIRTH}*"):
-                shutil.rmtree(left)
+            for leftover in self._folder.glob(f"{BIRTH}*"):
+                shutil.rmtree(leftover)
             return False
         unborn = self._folder.with_name(f"{BIRTH}agents")
         if unborn.exists():
@@ -148,12 +148,12 @@ class Agents:
         if under is not None:
             self._check_move(agent_id, under)
         assigned = self.config.current.tier_assignments
-        found: dict[str, Member | None] = {agent_id: member}
+        members: dict[str, Member | None] = {agent_id: member}
 
         def leader_of(agent: str) -> str | None:
-            if agent not in found:
-                found[agent] = self._find(agent)
-            at = found[agent]
+            if agent not in members:
+                members[agent] = self._find(agent)
+            at = members[agent]
             if agent == agent_id and under is not None:
                 return under
             return None if at is None or at.broken else at.comms.reports_to
@@ -161,7 +161,7 @@ class Agents:
         chain = climb(agent_id, leader_of, depth=self.config.current.depth)
 
         def standing(agent: str) -> AgentTier:
-            at = found[agent]
+            at = members[agent]
             assert at is not None, "who is in a chain exists"
             decision = _tier(at, assigned)
             return AgentTier(agent, decision.tier, decision.rule, sanitise(at.comms.domain))
@@ -235,8 +235,8 @@ class Agents:
 
     def heartbeats(self) -> tuple[builtins.list[HeartbeatFile], builtins.list[str]]:
         """Every agent's `heartbeat.md` (SPEC 4.1), and in words what could not be read."""
-        found: builtins.list[HeartbeatFile] = []
-        unread: builtins.list[str] = []
+        files: builtins.list[HeartbeatFile] = []
+        faults: builtins.list[str] = []
         try:
             members = self._members()
         except Refusal as refusal:  # nobody's page can be read; cards come from everything else
@@ -246,26 +246,26 @@ class Agents:
             try:
                 written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
                 channel = next(iter(self._channels(member.id)), "")
-                found.append(HeartbeatFile(member.id, read_text(file), written, channel))
+                files.append(HeartbeatFile(member.id, read_text(file), written, channel))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
-                unread.append(sanitise(f"{member.id}: heartbeat.md cannot be read: {error}"))
-        return found, unread
+                faults.append(sanitise(f"{member.id}: heartbeat.md cannot be read: {error}"))
+        return files, faults
 
     def problems(self) -> builtins.list[str]:
         """What is wrong in the organisation, in words: broken folders, channels nobody serves, loose chains."""
         members = self._members()
-        found = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
+        problems = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
         for name, channel in self._settings.current.channels.items():
             if channel.agent not in members:
-                found.append(f"channel {name} is served by {channel.agent}, which does not exist")
+                problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
         reports_to = _reports_to(members)
         for agent_id in reports_to:
             chain = walk(agent_id, reports_to)
             if chain.stop in ("cycle", "missing") and (chain.stop != "missing" or not chain.leaders):
-                found.append(f"{agent_id}: its chain {chain.words}")
-        return found + list(self.config.read().problems)
+                problems.append(f"{agent_id}: its chain {chain.words}")
+        return problems + list(self.config.read().problems)
 
     def add(
         self, agent_id: str, *, reports_to: str, title: str = "", archetype: str = "", domain: str = ""

@@ -77,22 +77,22 @@ def similarity(text: str, other: str) -> float:
 def known_as(text: str, patterns: tuple[tuple[str, str], ...]) -> str:
     """The key of the pattern that says this already, the most similar one; "" when none does."""
     lesson = lesson_id(text)
-    scored = ((1.0 if key == lesson else similarity(text, said), key) for key, said in patterns)
+    scored = ((1.0 if key == lesson else similarity(text, pattern_text), key) for key, pattern_text in patterns)
     best = max(scored, default=(0.0, ""))
     return best[1] if best[0] >= SIMILAR else ""
 
 
 def relevant(category: str, domain: str) -> tuple[bool, str]:
     """Whether a learning of this category concerns a leader of this domain, and why (SPEC 1.7)."""
-    held = domain.strip().lower()
-    if held in GENERIC:
-        return True, f"{held} accepts everything"
-    wanted, own = set(_WORD.findall(category.lower())), set(_WORD.findall(held))
-    if not wanted:
+    leader_domain = domain.strip().lower()
+    if leader_domain in GENERIC:
+        return True, f"{leader_domain} accepts everything"
+    words, domain_words = set(_WORD.findall(category.lower())), set(_WORD.findall(leader_domain))
+    if not words:
         return False, "it has no category, so only generic leaders receive it"
-    if not own:
+    if not domain_words:
         return True, "the leader has no domain"
-    shared = sorted(wanted & own)
+    shared = sorted(words & domain_words)
     if shared:
         return True, f"shares {', '.join(shared)}"
     return False, f"{category!r} shares no word with {domain!r}"
@@ -128,8 +128,8 @@ def _answers(
     synced = leads(leader.tier)
     yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
     yield relevant(learning.category, leader.domain)
-    known = known_as(learning.text, leader.patterns)
-    yield not known, f"{leader.id} already has it as {known}" if known else f"new to {leader.id}"
+    duplicate = known_as(learning.text, leader.patterns)
+    yield not duplicate, f"{leader.id} already has it as {duplicate}" if duplicate else f"new to {leader.id}"
 
 
 class BubbleRow(Row, table=True):
@@ -198,8 +198,8 @@ class Bubbles:
 
         Raises `Refusal`: `unknown_agent`, `bad_learning` when it says nothing.
         """
-        said = item_text(learning.text)
-        if not said:
+        text = item_text(learning.text)
+        if not text:
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
         config = self._agents.config.current
         lineage = self._agents.lineage(learning.agent)
@@ -267,20 +267,22 @@ class Bubbles:
         with self._database.read() as session:
             rows = session.exec(query).all()
         profiles = self._profiles.load(sorted({row.leader for row in rows}))
-        said = {(name, pattern.key): pattern.text for name, profile in profiles.items() for pattern in profile.patterns}
-        found: dict[tuple[str, str], Learnt] = {}
+        texts = {
+            (name, pattern.key): pattern.text for name, profile in profiles.items() for pattern in profile.patterns
+        }
+        learnt: dict[tuple[str, str], Learnt] = {}
         for row in rows:
             key = row.leader, row.pattern
-            if key in said and key not in found and row.flushed_at is not None:
-                found[key] = Learnt(said[key], row.leader, row.pattern, row.agent, row.session, row.flushed_at)
-        return list(found.values())
+            if key in texts and key not in learnt and row.flushed_at is not None:
+                learnt[key] = Learnt(texts[key], row.leader, row.pattern, row.agent, row.session, row.flushed_at)
+        return list(learnt.values())
 
     def waiting(self) -> Sequence[Waiting]:
         """What of the queue the operator's has (SPEC 9.3): an entry for each leader, which says what keeps it, and with
         nothing in the way that it goes up with the next round, or at a word."""
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MOST_WAITING)))
         of_leader: dict[str, list[Bubble]] = {}
-        found = [
+        entries = [
             Waiting("bubble", bubble.id, _asks(bubble), bubble.at, text=bubble.learning.text)
             for bubble in queued
             if not bubble.may_guide
@@ -290,17 +292,16 @@ class Bubbles:
                 of_leader.setdefault(bubble.leader, []).append(bubble)
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
-            what = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
-            kept = self._keeps(leader)
-            title = (
-                f"{what} for {leader}: {kept or 'goes up with the next round; send it now with clawpy bubbles flush'}"
-            )
-            if not kept and len(bubbles) > 1:
-                title = f"{what} for {leader} go up with the next rounds; send them now with clawpy bubbles flush"
-            found.append(Waiting("bubble", first.id, title, first.at))
-        return found
+            subject = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
+            title = f"{subject} for {leader} go up with the next rounds; send them now with clawpy bubbles flush"
+            if obstacle := self._obstacle(leader):
+                title = f"{subject} for {leader}: {obstacle}"
+            elif len(bubbles) == 1:
+                title = f"{subject} for {leader}: goes up with the next round; send it now with clawpy bubbles flush"
+            entries.append(Waiting("bubble", first.id, title, first.at))
+        return entries
 
-    def _keeps(self, leader: str) -> str:
+    def _obstacle(self, leader: str) -> str:
         """Why nothing goes up to a leader, and what mends it; "" when it does."""
         if not self._agents.config.current.bubble_max_per_cycle:
             return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
@@ -320,7 +321,7 @@ class Bubbles:
         leaders = {row[1] for row in self._queue()} | {
             lineage.leaders[0].id for lineage in lineages.values() if lineage.leaders
         }
-        taking = {leader for leader in leaders if not self._keeps(leader)}
+        taking = {leader for leader in leaders if not self._obstacle(leader)}
         report = self._database.write(lambda tx: self._flush(tx, config, lineages, taking))
         if report.flushed:
             failed = self._exchange()
@@ -334,13 +335,13 @@ class Bubbles:
 
     def _lineages(self) -> Mapping[str, Lineage]:
         """Where the agents of the queue stand now, by id; those whose folder is gone are left out."""
-        found = {}
+        lineages = {}
         for agent in {row[0] for row in self._queue()}:
             try:
-                found[agent] = self._agents.lineage(agent)
+                lineages[agent] = self._agents.lineage(agent)
             except Refusal:
                 continue
-        return found
+        return lineages
 
     def _flush(
         self, tx: Transaction, config: CascadeConfig, lineages: Mapping[str, Lineage], taking: set[str]
@@ -384,8 +385,8 @@ class Bubbles:
         leader = None
         if above is not None:
             profile = self._profiles.in_transaction(tx, above.id)
-            known = tuple((pattern.key, pattern.text) for pattern in profile.patterns)
-            leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, known)
+            patterns = tuple((pattern.key, pattern.text) for pattern in profile.patterns)
+            leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, patterns)
         missing = f"{learning.agent} has no leader: its chain {lineage.chain.words}"
         gates = judge(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
         _fill(row, learning, item_text(learning.text), above.id if above else "", gates)
@@ -401,26 +402,26 @@ class Bubbles:
         patterns = self._profiles.in_transaction(tx, row.leader).patterns
         source = PatternSource(row.learning_id, row.agent, row.session)
         key = known_as(row.text, tuple((pattern.key, pattern.text) for pattern in patterns))
-        known = next((pattern for pattern in patterns if pattern.key == key), None)
-        if known is None:
+        existing = next((pattern for pattern in patterns if pattern.key == key), None)
+        if existing is None:
             key = lesson_id(row.text)
             body = {"text": row.text, TRUST: row.trust, APPROVED: row.approved_at is not None}
             self._profiles.write(tx, row.leader, "patterns", key, body, (source,))
-        elif source not in known.sources:
-            body = {"text": known.text, TRUST: known.trust.value, APPROVED: known.trust is Trust.QUOTED}
-            self._profiles.write(tx, row.leader, "patterns", key, body, (*known.sources, source))
+        elif source not in existing.sources:
+            body = {"text": existing.text, TRUST: existing.trust.value, APPROVED: existing.trust is Trust.QUOTED}
+            self._profiles.write(tx, row.leader, "patterns", key, body, (*existing.sources, source))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED.value, key, tx.now
         tx.session.add(row)
 
 
 def _refused(row: BubbleRow, gate: GateResult) -> BubbleRefused:
-    told = f"gate {gate.number}, {gate.name}"
-    return BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=told, reason=gate.reason)
+    gate_name = f"gate {gate.number}, {gate.name}"
+    return BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=gate_name, reason=gate.reason)
 
 
 def _asks(bubble: Bubble) -> str:
-    asked = f"use “{bubble.learning.text}” as guidance from {bubble.leader}?"
-    return f"{asked} It is a quote: clawpy bubbles approve {bubble.id}"
+    question = f"use “{bubble.learning.text}” as guidance from {bubble.leader}?"
+    return f"{question} It is a quote: clawpy bubbles approve {bubble.id}"
 
 
 def _better(learning: Learning, row: BubbleRow) -> bool:
@@ -429,10 +430,10 @@ def _better(learning: Learning, row: BubbleRow) -> bool:
     )
 
 
-def _fill(row: BubbleRow, learning: Learning, said: str, leader: str, gates: Sequence[GateResult]) -> None:
+def _fill(row: BubbleRow, learning: Learning, text: str, leader: str, gates: Sequence[GateResult]) -> None:
     row.agent, row.leader = learning.agent, leader
     row.state = (BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED).value
-    row.text = said
+    row.text = text
     row.category, row.session, row.workspace = item_text(learning.category), learning.session, learning.workspace
     row.trust, row.approved_at = learning.trust.value, None
     row.confidence, row.importance = learning.confidence.value, learning.importance.value

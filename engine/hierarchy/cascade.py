@@ -53,27 +53,27 @@ class Cascade:
         name = agent_id, in_prompts, without
         now = self._clock.now()
         with self._lock:
-            kept = self._kept.get(name)
-        if kept is not None and kept.basis == basis and now < kept.until:
-            return kept.guidance
-        made = self._make(lineage, config, in_prompts=in_prompts, without=without)
+            cached = self._kept.get(name)
+        if cached is not None and cached.basis == basis and now < cached.until:
+            return cached.guidance
+        guidance = self._make(lineage, config, in_prompts=in_prompts, without=without)
         with self._lock:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
             until = now + timedelta(seconds=config.m1_cache_ttl_seconds)
-            self._kept[name] = _Kept(basis, until, made)
-        return made
+            self._kept[name] = _Kept(basis, until, guidance)
+        return guidance
 
     def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
         """The agent's guidance where it is, and where it would be. Raises `Refusal` as a move does."""
         config = self._agents.config.current
-        there = self._make(self._agents.lineage(agent_id, under=reports_to), config, in_prompts=True)
-        return MovePreview(agent_id, self.guidance(agent_id), there)
+        after = self._make(self._agents.lineage(agent_id, under=reports_to), config, in_prompts=True)
+        return MovePreview(agent_id, self.guidance(agent_id), after)
 
     def preview_profile(self, profile: LeaderProfile) -> tuple[MovePreview, ...]:
         """Every agent whose guidance changes when its leader has this profile, before and after."""
         config = self._agents.config.current
-        found = []
+        previews = []
         for agent_id in self._agents.ids():
             try:
                 lineage = self._agents.lineage(agent_id)
@@ -84,16 +84,16 @@ class Cascade:
             before = self._make(lineage, config, in_prompts=True)
             after = self._make(lineage, config, in_prompts=True, instead=profile)
             if before.block != after.block:
-                found.append(MovePreview(agent_id, before, after))
-        return tuple(found)
+                previews.append(MovePreview(agent_id, before, after))
+        return tuple(previews)
 
     def applied(
-        self, tx: Transaction, told: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
+        self, tx: Transaction, provenance: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
     ) -> None:
-        """A call of this agent's model carried what its provenance (`told`) says: its patterns served once more."""
-        if not told.get("guidance_applied"):
+        """Record that a model call of this agent carried this guidance, and count a use of each pattern in it."""
+        if not provenance.get("guidance_applied"):
             return
-        items = tuple(told["guidance_items"])
+        items = tuple(provenance["guidance_items"])
         self._profiles.used(tx, (split for item in items if (split := _pattern(item))))
         tx.record(
             GuidanceApplied(
@@ -101,22 +101,22 @@ class Cascade:
                 workspace=workspace,
                 session_id=session_id,
                 call=call,
-                chain=tuple(told["leadership_chain"]),
-                sources=tuple(told["guidance_sources"]),
+                chain=tuple(provenance["leadership_chain"]),
+                sources=tuple(provenance["guidance_sources"]),
                 items=items,
-                wordings=tuple(told["guidance_wordings"]),
-                tokens=told["guidance_tokens"],
+                wordings=tuple(provenance["guidance_wordings"]),
+                tokens=provenance["guidance_tokens"],
             )
         )
 
     def _souls(self, lineage: Lineage) -> list[object]:
-        found: list[object] = []
+        signatures: list[object] = []
         for leader in lineage.leaders:
             try:
-                found.append(signature(self._agents.soul_file(leader.id)))
+                signatures.append(signature(self._agents.soul_file(leader.id)))
             except OSError as error:
-                found.append(error.errno)
-        return found
+                signatures.append(error.errno)
+        return signatures
 
     def _make(
         self,
@@ -183,19 +183,19 @@ class LeadershipGuidance:
 
     def part(self, request: PromptRequest) -> Contribution:
         """Raises `Refusal` when the agent is not there."""
-        told = self._told(request)
-        if told is None or not told.lines:
-            return Contribution(None, told.provenance if told else {})
+        guidance = self._told(request)
+        if guidance is None or not guidance.lines:
+            return Contribution(None, guidance.provenance if guidance else {})
         notes = tuple(
-            f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in told.hops if hop.cut
+            f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in guidance.hops if hop.cut
         )
-        return Contribution(PromptPart(BLOCK, told.lines, tokens=told.tokens), told.provenance, notes)
+        return Contribution(PromptPart(BLOCK, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """What this part and those nearer to the agent say."""
-        told = self._told(request)
-        kept = [item.lesson for hop in told.hops for item in hop.kept] if told else []
-        return self._nearer(request).union(kept)
+        guidance = self._told(request)
+        lessons = [item.lesson for hop in guidance.hops for item in hop.kept] if guidance else []
+        return self._nearer(request).union(lessons)
 
     def _told(self, request: PromptRequest) -> Guidance | None:
         return self._cascade.guidance(request.agent, without=self._nearer(request)) if request.agent else None

@@ -35,10 +35,10 @@ MOST = 20_000
 def signature(path: Path) -> Signature:
     """Tells one state of a file from another; None when it is not there. Raises OSError for other reasons."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 class Watched(Generic[Value]):
@@ -52,9 +52,9 @@ class Watched(Generic[Value]):
         """What `read()` returned when the files last changed."""
         now = tuple(signature(file) for file in files)
         with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None and kept[0] == now:
-            return kept[1]
+            cached = self._kept.get(key)
+        if cached is not None and cached[0] == now:
+            return cached[1]
         value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
         fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
         if time.time_ns() - fresh >= SETTLED_NS:
@@ -109,26 +109,26 @@ def read_config(text: str, name: str) -> ReadConfig:
         return ReadConfig(CascadeConfig(), (f"{name} cannot be read: {error}",))
     if not isinstance(written, dict):
         return ReadConfig(CascadeConfig(), (f"{name} cannot be read: it must be an object, {{…}}",))
-    good: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     problems = []
     for key, value in written.items():
         if key not in CascadeConfig.model_fields:
-            known = ", ".join(CascadeConfig.model_fields)
-            problems.append(f"{_at(text, name, key)}: unknown key; known keys: {known}")
+            keys = ", ".join(CascadeConfig.model_fields)
+            problems.append(f"{_at(text, name, key)}: unknown key; known keys: {keys}")
         elif key == "tier_assignments" and isinstance(value, dict):
-            good[key] = {agent: tier for agent, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
+            values[key] = {agent: tier for agent, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
             problems += [
                 f"{_at(text, name, agent, within=key)}: must be a whole number from 1 to 5"
-                for agent in sorted(value.keys() - good[key].keys())
+                for agent in sorted(value.keys() - values[key].keys())
             ]
         else:
             try:
-                good[key] = getattr(CascadeConfig.model_validate({key: value}), key)
+                values[key] = getattr(CascadeConfig.model_validate({key: value}), key)
             except ValidationError as error:
-                said = error.errors(include_url=False)[0]["msg"]
+                message = error.errors(include_url=False)[0]["msg"]
                 default = json.dumps(CascadeConfig.model_fields[key].get_default(call_default_factory=True))
-                problems.append(f"{_at(text, name, key)}: {said}; the default {default} is used")
-    return ReadConfig(CascadeConfig(**good), tuple(problems))
+                problems.append(f"{_at(text, name, key)}: {message}; the default {default} is used")
+    return ReadConfig(CascadeConfig(**values), tuple(problems))
 
 
 class CascadeConfigFile:
@@ -192,9 +192,9 @@ def _at(text: str, name: str, key: str, *, within: str = "") -> str:
     """Where `key` is set: the file and the line, the last one, for it counts; line 1 where it is written with
     escapes."""
     start = text.find(json.dumps(within)) if within else 0
-    found = text.rfind(json.dumps(key), max(0, start))
-    found = text.rfind(json.dumps(key, ensure_ascii=False), max(0, start)) if found < 0 else found
-    line = text.count("\n", 0, found) + 1 if found >= 0 else 1
+    at = text.rfind(json.dumps(key), max(0, start))
+    at = text.rfind(json.dumps(key, ensure_ascii=False), max(0, start)) if at < 0 else at
+    line = text.count("\n", 0, at) + 1 if at >= 0 else 1
     return f"{name}:{line}: {f'{within}.' if within else ''}{sanitise(key)[:60]}"
 
 

@@ -96,24 +96,24 @@ def compose(
     frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
     speaking = [item for item in speakers if item.profile is not None]
     room = dict(zip([item.hop for item in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
-    said: list[_Said] = []
+    parts: list[_Said] = []
     for speaker in speakers:
-        nearer = without.union(item.lesson for above in said for item in above.kept)
-        said.append(_fit(speaker, max(0, room.get(speaker.hop, 0)), count, nearer))
-    _in_order([part for part in said if part.kept], count)
+        nearer = without.union(item.lesson for above in parts for item in above.kept)
+        parts.append(_fit(speaker, max(0, room.get(speaker.hop, 0)), count, nearer))
+    _in_order([part for part in parts if part.kept], count)
     while True:
-        lines = render(said)
+        lines = render(parts)
         tokens = count("\n".join(line.text for line in lines)) if lines else 0
         if tokens <= budget:
             break
-        farthest = next(part for part in reversed(said) if part.kept)
+        farthest = next(part for part in reversed(parts) if part.kept)
         farthest.cut.insert(0, farthest.kept.pop())
-    return lines, [_hop(part, count) for part in said], tokens
+    return lines, [_hop(part, count) for part in parts], tokens
 
 
-def render(said: Sequence[_Said]) -> list[PromptLine]:
+def render(parts: Sequence[_Said]) -> list[PromptLine]:
     """The block as lines, each with what it came from."""
-    inner = [line for part in said if part.kept for line in _leader(part)]
+    inner = [line for part in parts if part.kept for line in _leader(part)]
     return [PromptLine(f"<{BLOCK}>", OURS), *inner, PromptLine(f"</{BLOCK}>", OURS)] if inner else []
 
 
@@ -122,14 +122,14 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
     profile = speaker.profile
     if profile is None:
         return []
-    found: list[GuidanceItem] = []
+    listed: list[GuidanceItem] = []
     for section in SAYS[min(speaker.hop, len(SAYS) - 1)]:
         for key, text, sources, trust in _of(profile, section, key_only=speaker.hop > 0)[:MOST_ITEMS]:
-            said = item_text(text)
-            if said:
+            line = item_text(text)
+            if line:
                 ref = f"{speaker.leader}#{section}/{key}"
-                found.append(GuidanceItem(section, ref, said, count(_written(section, said)), sources, trust))
-    return found
+                listed.append(GuidanceItem(section, ref, line, count(_written(section, line)), sources, trust))
+    return listed
 
 
 def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
@@ -144,8 +144,8 @@ def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
 
 def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]) -> _Said:
     """Whole items as long as the share has room; a smaller one may go where a larger one did not."""
-    said = _Said(speaker, share)
-    used = sum(count(tag) for tag in _tags(speaker))
+    part = _Said(speaker, share)
+    tokens = sum(count(tag) for tag in _tags(speaker))
     opened: set[str] = set()
     for item in items(speaker, count):
         if item.lesson in said_before:
@@ -153,60 +153,62 @@ def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]
         cost = item.tokens
         if item.section not in opened:
             cost += count(f"<{item.section}>") + count(f"</{item.section}>")
-        if used + cost <= share:
-            used += cost
+        if tokens + cost <= share:
+            tokens += cost
             opened.add(item.section)
-            said.kept.append(item)
+            part.kept.append(item)
         else:
-            said.cut.append(item)
-    return said
+            part.cut.append(item)
+    return part
 
 
-def _in_order(said: Sequence[_Said], count: Count) -> None:
+def _in_order(parts: Sequence[_Said], count: Count) -> None:
     """Nobody says more than a nearer leader who had to leave something out: items differ in length, and a long one may
     fit where the nearer leader's room went to what it says besides."""
-    for nearer, farther in pairwise(said):
+    for nearer, farther in pairwise(parts):
         while nearer.cut and farther.kept and _tokens(farther, count) > _tokens(nearer, count):
             farther.cut.insert(0, farther.kept.pop())
 
 
-def _tokens(said: _Said, count: Count) -> int:
-    return count("\n".join(line.text for line in _leader(said))) if said.kept else 0
+def _tokens(part: _Said, count: Count) -> int:
+    return count("\n".join(line.text for line in _leader(part))) if part.kept else 0
 
 
-def _hop(said: _Said, count: Count) -> GuidanceHop:
-    speaker = said.speaker
+def _hop(part: _Said, count: Count) -> GuidanceHop:
+    speaker = part.speaker
     why = speaker.why
-    if not why and not said.kept:
-        why = "no room in its share" if said.cut else "it has no guidance"
+    if not why and not part.kept:
+        why = "no room in its share" if part.cut else "it has no guidance"
     return GuidanceHop(
         speaker.leader,
         speaker.tier,
         speaker.hop,
-        said.share,
-        _tokens(said, count),
-        tuple(said.kept),
-        tuple(said.cut),
+        part.share,
+        _tokens(part, count),
+        tuple(part.kept),
+        tuple(part.cut),
         why,
     )
 
 
-def _leader(said: _Said) -> list[PromptLine]:
-    opening, closing = _tags(said.speaker)
+def _leader(part: _Said) -> list[PromptLine]:
+    opening, closing = _tags(part.speaker)
     lines = [PromptLine(f"  {opening}", OURS)]
     for section in WRITTEN:
-        kept = [item for item in said.kept if item.section == section]
-        if not kept:
+        section_items = [item for item in part.kept if item.section == section]
+        if not section_items:
             continue
         if section in JOINED:
-            source = _source(f"{said.speaker.leader}#{section}", said.speaker, least(item.trust for item in kept))
-            text = " | ".join(escape(with_approval(item)) for item in kept)
+            source = _source(
+                f"{part.speaker.leader}#{section}", part.speaker, least(item.trust for item in section_items)
+            )
+            text = " | ".join(escape(with_approval(item)) for item in section_items)
             lines.append(PromptLine(f"    <{section}>{text}</{section}>", source))
         else:
             lines.append(PromptLine(f"    <{section}>", OURS))
             lines += [
-                PromptLine(f"      - {escape(with_approval(item))}", _source(item.ref, said.speaker, item.trust))
-                for item in kept
+                PromptLine(f"      - {escape(with_approval(item))}", _source(item.ref, part.speaker, item.trust))
+                for item in section_items
             ]
             lines.append(PromptLine(f"    </{section}>", OURS))
     return [*lines, PromptLine(f"  {closing}", OURS)]

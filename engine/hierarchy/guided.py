@@ -83,13 +83,16 @@ class Tally:
 def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
     """How an agent did with and without each thing it was told, by item and wording. A session is what it was told, by
     item, and whether it ended badly."""
-    every = list(sessions)
-    bad = sum(ended for _, ended in every)
-    told, hits = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for told_items, ended in every:
-        told.update(told_items.items())
-        hits.update(dict.fromkeys(told_items.items(), int(ended)))
-    return {item: Tally(told[item], hits[item], len(every) - told[item], bad - hits[item]) for item in told}
+    ended_sessions = list(sessions)
+    bad = sum(ended for _, ended in ended_sessions)
+    carried, carried_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for wordings, ended in ended_sessions:
+        carried.update(wordings.items())
+        carried_bad.update(dict.fromkeys(wordings.items(), int(ended)))
+    return {
+        item: Tally(carried[item], carried_bad[item], len(ended_sessions) - carried[item], bad - carried_bad[item])
+        for item in carried
+    }
 
 
 def outlived(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
@@ -162,11 +165,11 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
         more."""
         now = self._clock.now()
         with self._database.read() as session:
-            said = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - FRESH)).all()
-        found = self._stale(said, now)
+            recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - FRESH)).all()
+        stale = self._stale(recent, now)
 
         def work(tx: Transaction) -> None:
-            for key, event in found:
+            for key, event in stale:
                 _tell(tx, key, event)
             tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - RECENT))
 
@@ -174,14 +177,14 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
 
     def began(self, tx: Transaction, fact: LedgerEntry) -> None:
         """Keep what a session was told."""
-        told = fact.payload
-        said = dict(zip(told["items"], told["wordings"], strict=True))
-        if not told["session_id"] or not said:
+        payload = fact.payload
+        wordings = dict(zip(payload["items"], payload["wordings"], strict=True))
+        if not payload["session_id"] or not wordings:
             return
-        row = tx.session.get(GuidedSession, told["session_id"]) or GuidedSession(
-            session_id=told["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
+        row = tx.session.get(GuidedSession, payload["session_id"]) or GuidedSession(
+            session_id=payload["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
         )
-        row.items = {**row.items, **said}
+        row.items = {**row.items, **wordings}
         tx.session.add(row)
 
     def moved(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
@@ -190,35 +193,35 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
             _tell_noisy(tx, agent)
 
     def _stale(
-        self, said: Iterable[GuidedSession], now: datetime
+        self, sessions: Iterable[GuidedSession], now: datetime
     ) -> list[tuple[tuple[str, str, str, str], GuidanceFoundStale]]:
-        told: Counter[tuple[str, str]] = Counter()
-        where: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for row in said:
+        carried: Counter[tuple[str, str]] = Counter()
+        workspaces: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for row in sessions:
             for each in row.items.items():
-                told[each] += 1
-                where[each].add(row.workspace)
-        leaders = sorted({ref.partition("#")[0] for ref, _ in told})
-        found = []
+                carried[each] += 1
+                workspaces[each].add(row.workspace)
+        leaders = sorted({ref.partition("#")[0] for ref, _ in carried})
+        stale = []
         for leader, profile in self._profiles.load(leaders).items():
             past = _past(leader, profile, now)
-            looked = 0
+            checked = 0
             for item in items(Speaker(leader, 0, 0, profile), len):
                 key = item.ref, item.wording
-                if key not in told:
+                if key not in carried:
                     continue
-                names = paths(item.text)[: MOST_PATHS - looked]
-                looked += len(names)
-                gone = sorted({name for at in where[key] if at and names for name in self._lost(at, names)})
+                names = paths(item.text)[: MOST_PATHS - checked]
+                checked += len(names)
+                missing = sorted({name for at in workspaces[key] if at and names for name in self._lost(at, names)})
                 age = past.get(item.ref)
-                if gone or age is not None:
+                if missing or age is not None:
                     days, most = age or (0, 0)
                     event = GuidanceFoundStale(
-                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=told[key],
-                        gone=tuple(gone),
+                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=carried[key],
+                        gone=tuple(missing),
                     )  # fmt: skip
-                    found.append((("stale", *key, ""), event))
-        return found
+                    stale.append((("stale", *key, ""), event))
+        return stale
 
 
 def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:

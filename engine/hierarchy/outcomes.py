@@ -46,11 +46,11 @@ class FollowedSessions(Generic[RowT]):
         return fact.kind == self._begins or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS
 
     def _take_in(self, facts: Sequence[LedgerEntry]) -> None:
-        about = {session_of(fact.kind, fact.subject, fact.payload) for fact in facts}
-        known = select(self._table.session_id).where(col(self._table.session_id).in_(about)).limit(1)
+        session_ids = {session_of(fact.kind, fact.subject, fact.payload) for fact in facts}
+        followed = select(self._table.session_id).where(col(self._table.session_id).in_(session_ids)).limit(1)
         begins = any(fact.kind == self._begins for fact in facts)
         with self._database.read() as session:
-            if not begins and session.exec(known).first() is None:  # nearly all sessions went without
+            if not begins and session.exec(followed).first() is None:  # nearly all sessions went without
                 return
         self._database.write(lambda tx: self._take(tx, facts))
 

@@ -38,24 +38,24 @@ _SECTIONS = {
 
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
     """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     for section, item in items(soul):
-        kept = found.setdefault(section, [])
-        if len(kept) < MOST_ITEMS:
-            kept.append(item)
+        section_items = sections.setdefault(section, [])
+        if len(section_items) < MOST_ITEMS:
+            section_items.append(item)
     patterns: dict[str, Pattern] = {}
-    for text in found.get("patterns", []):
+    for text in sections.get("patterns", []):
         named = NAMED_ITEM.match(text)
-        key, said = (slug(named[1]), named[2]) if named else (slug(text), text)
-        patterns.setdefault(key, Pattern(key, said))
+        key, pattern_text = (slug(named[1]), named[2]) if named else (slug(text), text)
+        patterns.setdefault(key, Pattern(key, pattern_text))
     return LeaderProfile(
         leader=leader,
-        domain=" ".join(found.get("domain", []))[:200],
-        principles=tuple(found.get("principles", [])),
+        domain=" ".join(sections.get("domain", []))[:200],
+        principles=tuple(sections.get("principles", [])),
         patterns=tuple(patterns.values()),
-        guardrails=tuple(found.get("guardrails", [])),
+        guardrails=tuple(sections.get("guardrails", [])),
         decisions=tuple(
-            LeaderDecision(f"soul_{number}", text) for number, text in enumerate(found.get("decisions", []), 1)
+            LeaderDecision(f"soul_{number}", text) for number, text in enumerate(sections.get("decisions", []), 1)
         ),
     )
 
@@ -172,29 +172,29 @@ def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
             f"a profile has no heading “{unknown[0]}”",
             "use Domain, Principles, Guardrails, Patterns, Decisions",
         )
-    wanted = seed_profile(before.leader, text)
-    found: list[ProfileEdit] = []
-    if wanted.domain != before.domain:
-        found.append(ProfileEdit("domain", wanted.domain))
-    if wanted.principles != before.principles:
-        found.append(ProfileEdit("principles", wanted.principles))
-    if wanted.guardrails != before.guardrails:
-        found.append(ProfileEdit("guardrails", wanted.guardrails))
-    known = {
+    profile = seed_profile(before.leader, text)
+    changes: list[ProfileEdit] = []
+    if profile.domain != before.domain:
+        changes.append(ProfileEdit("domain", profile.domain))
+    if profile.principles != before.principles:
+        changes.append(ProfileEdit("principles", profile.principles))
+    if profile.guardrails != before.guardrails:
+        changes.append(ProfileEdit("guardrails", profile.guardrails))
+    former = {
         "patterns": {pattern.key: pattern.text for pattern in before.patterns},
         "decisions": {decision.id: decision.text for decision in before.decisions},
     }
-    kept: dict[str, dict[str, str]] = {section: {} for section in KEYED}
+    edited: dict[str, dict[str, str]] = {section: {} for section in KEYED}
     new: list[ProfileEdit] = []
     for section, line in items(text):
         if section in KEYED:
-            key, _, said = line.partition(": ")
-            if key in known[section]:
-                kept[section][key] = said.strip()
+            key, _, item_body = line.partition(": ")
+            if key in former[section]:
+                edited[section][key] = item_body.strip()
             else:
                 new.append(ProfileEdit(section, line))
     for section in KEYED:
-        for key, said in known[section].items():
-            if kept[section].get(key, "") != said:
-                found.append(ProfileEdit(section, kept[section].get(key, ""), key))
-    return (*found, *new)
+        for key, item_body in former[section].items():
+            if edited[section].get(key, "") != item_body:
+                changes.append(ProfileEdit(section, edited[section].get(key, ""), key))
+    return (*changes, *new)

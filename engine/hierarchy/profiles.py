@@ -91,8 +91,8 @@ class WisdomEntry(Row, table=True):
     @property
     def trust(self) -> Trust:
         """Whose words it is; those that do not say it are quotes."""
-        said = self.body.get(TRUST)
-        return Trust(said) if said in list(Trust) else Trust.QUOTED
+        stored = self.body.get(TRUST)
+        return Trust(stored) if stored in list(Trust) else Trust.QUOTED
 
 
 class WisdomUse(Row, table=True):
@@ -122,11 +122,18 @@ def wording(
     sources: Iterable[PatternSource] = (),
 ) -> WisdomEntry:
     """A new version of an item."""
-    told = [asdict(source) for source in sources]
-    said = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *told]
-    version = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+    source_fields = [asdict(source) for source in sources]
+    identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
+    version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
     return WisdomEntry(
-        leader=leader, section=section, key=key, version=version, body=dict(body), at=at, origin=origin, sources=told
+        leader=leader,
+        section=section,
+        key=key,
+        version=version,
+        body=dict(body),
+        at=at,
+        origin=origin,
+        sources=source_fields,
     )
 
 
@@ -151,17 +158,17 @@ def profile_of(seed: LeaderProfile, entries: Sequence[WisdomEntry], uses: Iterab
     lists: dict[str, tuple[str, ...]] = {"principles": seed.principles, "guardrails": seed.guardrails}
     domain = seed.domain
     for (section, key), entry in newest(entries).items():
-        said = entry.text
+        text = entry.text
         if section == "patterns":
             patterns.pop(key, None)
-            if said and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
-                patterns[key] = Pattern(key, said, at=entry.at, sources=tuple(learnt[key, said]), trust=entry.trust)
+            if text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
+                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(learnt[key, text]), trust=entry.trust)
         elif section == "decisions":
             decisions.pop(key, None)
-            if said:
-                decisions[key] = LeaderDecision(key, said, entry.at)
+            if text:
+                decisions[key] = LeaderDecision(key, text, entry.at)
         elif section == "domain":
-            domain = said or domain
+            domain = text or domain
         elif entry.body:
             lists[section] = tuple(str(item) for item in entry.body.get("items", ()))
     weighed = [
@@ -199,9 +206,9 @@ class Profiles:
         self._decided = decided
         self.version = 0
         with database.read() as session:
-            known = state.get(session, ORIGIN, "")
-        self._origin = known or randomness.new_id("home")
-        self._known = bool(known)
+            stored = state.get(session, ORIGIN, "")
+        self._origin = stored or randomness.new_id("home")
+        self._known = bool(stored)
 
     @property
     def origin(self) -> str:
@@ -228,10 +235,10 @@ class Profiles:
         """Every wording that a pattern has and had, the newest first."""
         with self._database.read() as session:
             query = select(WisdomEntry).where(*_of_item(leader, "patterns", key))
-            found = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
+            entries = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
             PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.learnt)
-            for number, entry in enumerate(found)
+            for number, entry in enumerate(entries)
         ]
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
@@ -239,8 +246,8 @@ class Profiles:
         changes = self._bodies(self.get(leader), edits)
 
         def work(tx: Transaction) -> None:
-            known = newest(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
-            before = {(section, key): known.get((section, key)) for section, key, _ in changes}
+            current = newest(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
+            before = {(section, key): current.get((section, key)) for section, key, _ in changes}
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{SAVED}{leader}", versions)
             for section, key, body in changes:
@@ -300,22 +307,22 @@ class Profiles:
         if section in LISTS:
             if isinstance(value, str):
                 raise Refusal("bad_profile", f"{section} must be a list of strings", "write one string per item")
-            kept = [said for said in map(item_text, value) if said]
-            body = {"items": kept} if kept and kept != [*getattr(seed, section)] else {}
+            list_items = [line for line in map(item_text, value) if line]
+            body = {"items": list_items} if list_items and list_items != [*getattr(seed, section)] else {}
             key = ""
         else:
             if not isinstance(value, str):
                 raise Refusal("bad_profile", f"{section} must be a string", "write one string")
-            said = item_text(value)
-            body = {"text": said, TRUST: Trust.OPERATOR.value} if said else {}
+            line = item_text(value)
+            body = {"text": line, TRUST: Trust.OPERATOR.value} if line else {}
             if section == "domain":
-                key, body = "", {} if said == seed.domain else body
-            elif not key and not said:
+                key, body = "", {} if line == seed.domain else body
+            elif not key and not line:
                 raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
             elif not key:
-                named = NAMED_ITEM.match(said) if section == "patterns" else None
-                key = slug(named[1]) if named else lesson_id(said)
-                body["text"] = named[2] if named else said
+                named = NAMED_ITEM.match(line) if section == "patterns" else None
+                key = slug(named[1]) if named else lesson_id(line)
+                body["text"] = named[2] if named else line
             elif section == "patterns" and key not in {pattern.key for pattern in now.patterns}:
                 key = slug(key)
         return section, key, body
@@ -325,7 +332,7 @@ class Profiles:
         too."""
         with self._database.read() as session:
             leaders = session.exec(select(WisdomEntry.leader).where(WisdomEntry.section == "patterns").distinct()).all()
-        said = [
+        patterns = [
             (leader, pattern.key)
             for leader, profile in self.load(leaders).items()
             for pattern in profile.patterns
@@ -333,13 +340,13 @@ class Profiles:
         ]
 
         def work(tx: Transaction) -> None:
-            for leader, key in said:
+            for leader, key in patterns:
                 self.write(tx, leader, "patterns", key, {})
                 tx.record(ProfileEdited(subject=leader, section="patterns", key=key))
 
-        if said:
+        if patterns:
             self._database.write(work)
-        return sorted({leader for leader, _ in said})
+        return sorted({leader for leader, _ in patterns})
 
     def write(
         self,
@@ -421,12 +428,12 @@ class Profiles:
             stored[entry.leader].append(entry)
         for use in session.exec(select(WisdomUse).where(col(WisdomUse.leader).in_(leaders))):
             counted[use.leader].append(use)
-        found = {}
+        profiles = {}
         for leader in leaders:
             seed = self._seed(leader)
             seed = replace(seed, decisions=(*decided.get(leader, ()), *seed.decisions))
-            found[leader] = profile_of(seed, stored[leader], counted[leader])
-        return found
+            profiles[leader] = profile_of(seed, stored[leader], counted[leader])
+        return profiles
 
     def changed(self) -> None:
         """What leaders say is not what it was: prompts are made anew."""
@@ -442,9 +449,11 @@ def unsent(
         for table in (WisdomEntry, WisdomUse)
         for leader in session.exec(select(table.leader).where(col(table.unsent)).distinct())
     }
-    known = [leader for leader in leaders if synced(leader)]
-    entries = select(WisdomEntry).where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(known)).limit(limit)
-    counted = select(WisdomUse).where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(known)).limit(limit)
+    shared_leaders = [leader for leader in leaders if synced(leader)]
+    entries = (
+        select(WisdomEntry).where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(shared_leaders)).limit(limit)
+    )
+    counted = select(WisdomUse).where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(shared_leaders)).limit(limit)
     return session.exec(entries).all(), session.exec(counted).all()
 
 
@@ -471,35 +480,35 @@ class WisdomTexts:
         self._database = database
         self._profiles = profiles
 
-    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, query: Wanted, /) -> Iterator[tuple[str, str]]:
         """The wordings that hold it: leader, section and key, and what they say."""
         with self._database.read() as session:
-            for row in _holding(session, wanted):
+            for row in _holding(session, query):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
                 yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
-    def erase(self, wanted: Wanted, /) -> int:
+    def erase(self, query: Wanted, /) -> int:
         """Take it out; how many wordings. Where a wording held that is in force a newer one follows, without the words:
         so that machines which share the leadership hear of it. Prompts are made anew."""
 
         def work(tx: Transaction) -> int:
-            held = _holding(tx.session, wanted)
-            items = {(row.leader, row.section, row.key): row for row in sorted(held, key=lambda row: row.at)}
-            for row in held:
+            rows = _holding(tx.session, query)
+            items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
+            for row in rows:
                 where = *_of_item(row.leader, row.section, row.key), col(WisdomEntry.version) == row.version
                 emptied = sqlalchemy.update(WisdomEntry).where(*where)
                 tx.session.connection().execute(emptied.values(body={}, unsent=True))
             for (leader, section, key), row in items.items():
                 if row.at == _last(tx.session, leader, section, key):
-                    self._profiles.write(tx, leader, section, key, _without(row.body, wanted))
+                    self._profiles.write(tx, leader, section, key, _without(row.body, query))
             tx.after_commit(self._profiles.changed)  # also where only what was captured is gone
-            return len(held)
+            return len(rows)
 
         return self._database.write(work)
 
 
-def _holding(session: Session, wanted: Wanted) -> list[WisdomEntry]:
-    return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), wanted)]
+def _holding(session: Session, query: Wanted) -> list[WisdomEntry]:
+    return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), query)]
 
 
 def _of_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
@@ -511,7 +520,7 @@ def _last(session: Session, leader: str, section: str, key: str) -> datetime | N
     return session.exec(select(func.max(col(WisdomEntry.at))).where(*_of_item(leader, section, key))).one()
 
 
-def _without(body: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
+def _without(body: Mapping[str, Any], query: Wanted) -> dict[str, Any]:
     """A list without the items that hold it; nothing of a text."""
-    kept = [item for item in body.get("items", ()) if not wanted.holds(str(item))]
-    return {"items": kept} if kept else {}
+    remaining = [item for item in body.get("items", ()) if not query.holds(str(item))]
+    return {"items": remaining} if remaining else {}

@@ -118,10 +118,10 @@ class PostgresStore:
 
 def _entry(row: Sequence[Any]) -> WisdomEntry:
     leader, section, key, body, at, origin, sources, version = row
-    told = [{"learning": learning, "agent": agent, "session": session} for learning, agent, session in sources]
+    source_fields = [{"learning": learning, "agent": agent, "session": session} for learning, agent, session in sources]
     return WisdomEntry(
         leader=leader, section=section, key=key, version=version, body=body, at=at.astimezone(UTC), origin=origin,
-        sources=told,
+        sources=source_fields,
     )  # fmt: skip
 
 
@@ -161,8 +161,8 @@ class Sharing:
     def _meet(self, store: PostgresStore) -> None:
         """A store that is not the one of the last time has nothing of ours yet."""
         with self._database.read() as session:
-            known = state.get(session, STORE, "")
-        if known != store.name:
+            last_store = state.get(session, STORE, "")
+        if last_store != store.name:
 
             def anew(tx: Transaction) -> None:
                 forget_sent(tx)
@@ -184,12 +184,12 @@ class Sharing:
         for _ in range(MOST_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
-            found = store.fetch(cursor)
-            if found.cursor == cursor:
+            page = store.fetch(cursor)
+            if page.cursor == cursor:
                 return
 
-            def take(tx: Transaction, found: Fetched = found) -> None:
-                self._profiles.absorb(tx, found.entries, found.uses, unsent=False)
-                state.put(tx, key, found.cursor)
+            def take(tx: Transaction, page: Fetched = page) -> None:
+                self._profiles.absorb(tx, page.entries, page.uses, unsent=False)
+                state.put(tx, key, page.cursor)
 
             self._database.write(take)

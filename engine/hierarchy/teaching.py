@@ -37,14 +37,14 @@ TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Gua
 
 def inherited(guidance: Guidance) -> str:
     """The section's text for one agent, "" when its leaders say nothing. Pure."""
-    said = [(hop, [item for item in hop.kept if item.section in TITLES]) for hop in guidance.hops]
+    parts = [(hop, [item for item in hop.kept if item.section in TITLES]) for hop in guidance.hops]
     lines = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
-    for hop, items in said:
+    for hop, items in parts:
         if items:
             lines += ["", f"### From {hop.leader}"]
             for section, title in TITLES.items():
                 lines += _listed(title, [item for item in items if item.section == section])
-    return "\n".join(lines) if any(items for _, items in said) else ""
+    return "\n".join(lines) if any(items for _, items in parts) else ""
 
 
 def _listed(title: str, items: list[GuidanceItem]) -> list[str]:
@@ -91,15 +91,17 @@ class Teaching:
                 agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
             )
         due = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
-        found = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
+        teaching = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
         try:
-            was, will = (
+            old_lines, new_lines = (
                 sanitise(soul.decode(errors="replace")).splitlines()
                 for soul in self._change(self._agents.soul_file(agent_id), agent_id)
             )
         except (OSError, ValueError) as error:
-            return replace(found, reason=sanitise(str(error)))
-        return replace(found, diff="\n".join(difflib.unified_diff(was, will, "soul.md", "soul.md", lineterm="")))
+            return replace(teaching, reason=sanitise(str(error)))
+        return replace(
+            teaching, diff="\n".join(difflib.unified_diff(old_lines, new_lines, "soul.md", "soul.md", lineterm=""))
+        )
 
     def last(self) -> datetime | None:
         """When the last round was."""
@@ -117,8 +119,8 @@ class Teaching:
                 continue
             write_atomic(file, after)
             leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
-            told = WisdomTaught(subject=agent_id, leaders=leaders)
-            self._database.write(lambda tx, told=told: tx.record(told))  # type: ignore[misc]
+            event = WisdomTaught(subject=agent_id, leaders=leaders)
+            self._database.write(lambda tx, event=event: tx.record(event))  # type: ignore[misc]
             return Taught(agent_id, "taught")
         return Taught(agent_id, "skipped", "its soul.md is being edited; the next round tries again")
 

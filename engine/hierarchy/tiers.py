@@ -61,7 +61,7 @@ def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> Tier
 def tier_of_name(agent_id: str) -> TierDecision | None:
     """What the words of the id tell: `cto` 2, `frontend_lead` 3, `junior_backend` 5; None when they tell nothing."""
     words = re.split(r"[_-]+", agent_id)
-    for tier, known in (
+    for tier, names in (
         (1, {"alfred", "ceo"}),
         (2, EXECUTIVES),
         (3, {"lead", "leader", "manager", "head"}),
@@ -69,7 +69,7 @@ def tier_of_name(agent_id: str) -> TierDecision | None:
         (4, {"builder", "worker"}),
     ):
         for word in words:
-            if word in known:
+            if word in names:
                 return TierDecision(tier, f"the name: {word!r} in {agent_id}")
     return None
 
@@ -121,21 +121,21 @@ def climb(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int =
     It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
     """
     leaders: list[str] = []
-    seen = {agent_id}
-    at = leader_of(agent_id) or ""
+    visited = {agent_id}
+    current = leader_of(agent_id) or ""
     while True:
-        if at == OWNER:
-            return Chain(tuple(leaders), Stop.OWNER, at)
-        if at in seen:
-            return Chain(tuple(leaders), Stop.CYCLE, at)
-        above = leader_of(at)
+        if current == OWNER:
+            return Chain(tuple(leaders), Stop.OWNER, current)
+        if current in visited:
+            return Chain(tuple(leaders), Stop.CYCLE, current)
+        above = leader_of(current)
         if above is None:
-            return Chain(tuple(leaders), Stop.MISSING, at)
+            return Chain(tuple(leaders), Stop.MISSING, current)
         if len(leaders) == depth:
-            return Chain(tuple(leaders), Stop.DEPTH, at)
-        leaders.append(at)
-        seen.add(at)
-        at = above
+            return Chain(tuple(leaders), Stop.DEPTH, current)
+        leaders.append(current)
+        visited.add(current)
+        current = above
 
 
 def walk(agent_id: str, reports_to: Mapping[str, str], *, depth: int = DEPTH) -> Chain:

@@ -89,8 +89,8 @@ class Wisdom:
         self, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
     ) -> LeaderProfile:
         """Make one change of a leader's profile. Raises `Refusal` as `revise_profile`."""
-        said = value if isinstance(value, str) else tuple(value)
-        return self.revise_profile(leader, [ProfileEdit(section, said, key)])
+        text = value if isinstance(value, str) else tuple(value)
+        return self.revise_profile(leader, [ProfileEdit(section, text, key)])
 
     def profile_text(self, profile: LeaderProfile) -> str:
         """A profile as a text to edit, under the headings of `soul.md`."""

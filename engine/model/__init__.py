@@ -334,8 +334,8 @@ _LATER = ("agents", "memory", "wisdom", "learnings", "figures", "knowledge", "de
 def __getattr__(name: str) -> Any:
     if name in __all__:
         for module in _LATER:
-            found = getattr(import_module(f"engine.model.{module}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
+            value = getattr(import_module(f"engine.model.{module}"), name, None)
+            if value is not None:
+                globals()[name] = value
+                return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

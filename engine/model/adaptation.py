@@ -186,9 +186,9 @@ _EFFECTS: tuple[type[Effect], ...] = (PromptFragment, FixTemplate, RoutingHint, 
 
 def effect_from_json(stored: Mapping[str, Any]) -> Effect:
     """The inverse of `to_json`. Raises `Refusal` `bad_effect`, which says what is wrong."""
-    given = dict(stored) | {name: stored[key] for name, key in _KEYS.items() if key in stored}
+    fields = dict(stored) | {name: stored[key] for name, key in _KEYS.items() if key in stored}
     try:
-        return _reader(CandidateType(str(stored.get("kind")))).validate_json(json.dumps(given), strict=True)
+        return _reader(CandidateType(str(stored.get("kind")))).validate_json(json.dumps(fields), strict=True)
     except ValueError as error:
         raise Refusal("bad_effect", f"a stored effect cannot be read: {error}", "reject its candidate") from error
 
@@ -258,9 +258,9 @@ def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateM
             f"candidate {candidate_id} {_IN_WORDS[status]}",
             f"it comes up for review when there is more evidence: clawpy candidates show {candidate_id}",
         )
-    told = f"candidate {candidate_id} {_IN_WORDS[status]}"
+    message = f"candidate {candidate_id} {_IN_WORDS[status]}"
     fix = f"roll it back first: clawpy candidates rollback {candidate_id}"
-    raise Refusal("already_decided", told, fix if status is CandidateStatus.PROMOTED else "")
+    raise Refusal("already_decided", message, fix if status is CandidateStatus.PROMOTED else "")
 
 
 _IN_WORDS = {

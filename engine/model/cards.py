@@ -78,8 +78,8 @@ class Mute:
             case DismissReason.NEVER_ANYWHERE if not self.subject:
                 return "you said never anywhere"
         times = {1: "once", 2: "twice"}.get(self.dismissals, f"{self.dismissals} times")
-        said = f", most recently as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
-        return f"dismissed {times}{said}"
+        reason = f", most recently as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
+        return f"dismissed {times}{reason}"
 
 
 class Source(StrEnum):

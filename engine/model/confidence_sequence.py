@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from engine.frozen import frozen
@@ -78,15 +77,15 @@ class Arms:
 def upper_end(strata: Sequence[Arms], doubt: float) -> float:
     """The largest difference, good runs with less those without, that is not given up: the true one is above it, at any
     time, in at most a `doubt` of all cases."""
-    kept, gone = -1.0, 1.0
-    first = gone
-    while gone - kept > _FINE:
-        middle = (kept + gone) / 2
+    accepted, rejected = -1.0, 1.0
+    first = rejected
+    while rejected - accepted > _FINE:
+        middle = (accepted + rejected) / 2
         if evidence(strata, middle) >= math.log(1 / doubt):
-            gone = middle
+            rejected = middle
         else:
-            kept = middle
-    return first if gone == first else kept
+            accepted = middle
+    return first if rejected == first else accepted
 
 
 def evidence(strata: Sequence[Arms], bound: float) -> float:
@@ -94,8 +93,8 @@ def evidence(strata: Sequence[Arms], bound: float) -> float:
     bet, at most 0 on average while that is so."""
     both = [arms for arms in strata if arms.with_runs and arms.without_runs]
     drawn = _bet(both, [arms.propensity for arms in both], bound)
-    seen = _bet(both, [None if arms.propensity is None else arms.went_without for arms in both], bound)
-    return min(drawn, seen)
+    observed = _bet(both, [None if arms.propensity is None else arms.went_without for arms in both], bound)
+    return min(drawn, observed)
 
 
 def _bet(strata: Sequence[Arms], shares: Sequence[float | None], bound: float) -> float:
@@ -104,18 +103,18 @@ def _bet(strata: Sequence[Arms], shares: Sequence[float | None], bound: float) -
         return 0.0
     import numpy  # not before it is needed
 
-    told, untold = (pair[_worse(bound)] for pair in _pairs())
-    if not told.size:
+    with_shares, without_shares = (pair[_worse(bound)] for pair in _pairs())
+    if not with_shares.size:
         return 0.0
-    total = numpy.zeros(told.size)
+    total = numpy.zeros(with_shares.size)
     for arms, share in zip(strata, shares, strict=True):
         if share is None:
-            like_told, like_untold = _likeliest(arms, bound)
+            null_with, null_without = _likeliest(arms, bound)
         else:
-            like_untold = _nearest(told, untold, share, bound)
-            like_told = like_untold + bound
-        total += _likelier(told, like_told, arms.with_good, arms.with_runs)
-        total += _likelier(untold, like_untold, arms.without_good, arms.without_runs)
+            null_without = _nearest(with_shares, without_shares, share, bound)
+            null_with = null_without + bound
+        total += _likelier(with_shares, null_with, arms.with_good, arms.with_runs)
+        total += _likelier(without_shares, null_without, arms.without_good, arms.without_runs)
     top = float(total.max())
     weights = _weights()[_worse(bound)]
     return top + math.log(float((weights * numpy.exp(total - top)).sum() / weights.sum()))
@@ -135,73 +134,53 @@ def _weights() -> NDArray[Any]:
     """How likely each of the pairs is held to be."""
     import numpy
 
-    told, untold = _pairs()
-    found: NDArray[Any] = numpy.exp(-(((abs(told - untold) - _LIKELY) / _ABOUT) ** 2) / 2)
-    return found
+    with_shares, without_shares = _pairs()
+    weights: NDArray[Any] = numpy.exp(-(((abs(with_shares - without_shares) - _LIKELY) / _ABOUT) ** 2) / 2)
+    return weights
 
 
 @lru_cache(maxsize=4_096)
 def _worse(bound: float) -> NDArray[Any]:
     """Which of the pairs differ by less than `bound`."""
-    told, untold = _pairs()
-    found: NDArray[Any] = told - untold < bound - 1e-9
-    return found
+    with_shares, without_shares = _pairs()
+    worse: NDArray[Any] = with_shares - without_shares < bound - 1e-9
+    return worse
 
 
 def _likelier(share: NDArray[Any], other: NDArray[Any], good: int, runs: int) -> NDArray[Any]:
     """The logarithm of how many times likelier `good` of `runs` are with `share` than with the `other` one."""
     import numpy
 
-    found: NDArray[Any] = good * numpy.log(share / other) + (runs - good) * numpy.log((1 - share) / (1 - other))
-    return found
+    ratio: NDArray[Any] = good * numpy.log(share / other) + (runs - good) * numpy.log((1 - share) / (1 - other))
+    return ratio
 
 
 def _likeliest(arms: Arms, bound: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """Of all pairs that differ by `bound` or more, the one under which what was seen is likeliest."""
     import numpy
 
-    told, untold = numpy.array([arms.with_good / arms.with_runs]), numpy.array([arms.without_good / arms.without_runs])
-    if told[0] - untold[0] >= bound:
-        return numpy.clip(told, 1e-12, 1 - 1e-12), numpy.clip(untold, 1e-12, 1 - 1e-12)
-    nearest = _nearest(told, untold, arms.went_without, bound)
+    with_share, without_share = (
+        numpy.array([arms.with_good / arms.with_runs]),
+        numpy.array([arms.without_good / arms.without_runs]),
+    )
+    if with_share[0] - without_share[0] >= bound:
+        return numpy.clip(with_share, 1e-12, 1 - 1e-12), numpy.clip(without_share, 1e-12, 1 - 1e-12)
+    nearest = _nearest(with_share, without_share, arms.went_without, bound)
     return nearest + bound, nearest
 
 
-def _nearest(told: NDArray[Any], untold: NDArray[Any], share: float, bound: float) -> NDArray[Any]:
-    """The share without, of the pair that differs by `bound` and is nearest to `told` and `untold`: the least relative
+def _nearest(with_share: NDArray[Any], without_share: NDArray[Any], share: float, bound: float) -> NDArray[Any]:
+    """The share without, of the pair that differs by `bound` and is nearest to the given pair: the least relative
     entropy, with arms drawn by `share`. A root of a cubic equation (Miettinen and Nurminen, 1985)."""
     import numpy
 
-    good = share * untold + (1 - share) * told
+    good = share * without_share + (1 - share) * with_share
     square = (1 + share) * bound - 1 - good
-    linear = (share * bound - 1 - 2 * share * untold) * bound + good
-    constant = share * untold * bound * (1 - bound)
+    linear = (share * bound - 1 - 2 * share * without_share) * bound + good
+    constant = share * without_share * bound * (1 - bound)
     turn = square**3 / 27 - square * linear / 6 + constant / 2
     size = numpy.copysign(numpy.sqrt(numpy.maximum(square**2 / 9 - linear / 3, 1e-30)), turn)
     angle = (math.pi + numpy.arccos(numpy.clip(turn / size**3, -1, 1))) / 3
     root = 2 * size * numpy.cos(angle) - square / 3
-    found: NDArray[Any] = numpy.clip(root, max(0.0, -bound) + 1e-12, min(1.0, 1 - bound) - 1e-12)
-    return found
-
-
-Z_ONE_SIDED_95 = 1.645
-"""One-sided 95 % of the normal distribution."""
-
-
-def wilson_lower_bound(hits: int, of: int, z: float = Z_ONE_SIDED_95) -> float:
-    """One-sided lower bound, in [0, 1], of the true share after `hits` of `of`; 0 without cases.
-
-    With z = 1.645 it reaches 0.8 from 11 of 11, 19 of 20, 26 of 28 on.
-    """
-    if not 0 <= hits <= of:
-        raise ValueError(f"{hits} of {of} is not a share")
-    if hits == 0:
-        return 0.0  # exactly, where the formula leaves a rest of rounding
-    share = hits / of
-    spread = z * sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    return max(0.0, (share + z * z / (2 * of) - spread) / (1 + z * z / of))
-
-
-def wilson_upper_bound(hits: int, of: int, z: float = Z_ONE_SIDED_95) -> float:
-    """The same from above; 1 without cases."""
-    return 1.0 - wilson_lower_bound(of - hits, of, z)
+    nearest: NDArray[Any] = numpy.clip(root, max(0.0, -bound) + 1e-12, min(1.0, 1 - bound) - 1e-12)
+    return nearest

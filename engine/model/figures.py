@@ -180,7 +180,7 @@ class TrainingView:
     def swap(self) -> TrainingRunView | None:
         """The run whose model can be swapped in ("kept_old"), or taken out again ("adopted"); None for none."""
         ended = (run for run in self.runs if run.state in ("adopted", "kept_old") and run.model)
-        return max(ended, key=lambda one: one.updated_at, default=None)
+        return max(ended, key=lambda run: run.updated_at, default=None)
 
 
 @frozen

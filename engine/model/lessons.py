@@ -111,15 +111,15 @@ def sentences(text: str) -> list[str]:
 def distil(sentence: str) -> Rule:
     """The rule in a sentence: without what only leads up to it, and without its full stop. "Please make sure that docs
     end with a full stop." says "docs end with a full stop", of a kind of thing: docs."""
-    said = " ".join(sentence.split())
-    bare, before = said, ""
+    flat = " ".join(sentence.split())
+    bare, before = flat, ""
     while bare != before:
         before, bare = bare, _LEAD.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
-    bare = bare.rstrip(" .;!") or said
+    bare = bare.rstrip(" .;!") or flat
     first = bare.split(" ", 1)[0]
-    if first[1:].islower() and bare != said.rstrip(" .;!"):
+    if first[1:].islower() and bare != flat.rstrip(" .;!"):
         bare = bare[0].lower() + bare[1:]
-    return Rule(bare, *_generalises(said, bare))
+    return Rule(bare, *_generalises(flat, bare))
 
 
 def rules(text: str) -> list[Rule]:
@@ -136,10 +136,10 @@ def added(original: str, edited: str) -> list[str]:
 
 
 def _goes_on(sentence: str, before: list[list[str]]) -> str:
-    said = sentence.split()
-    for known in before:
-        rest = said[len(known) :]
-        if len(rest) > 1 and folded(" ".join(said[: len(known)])).split() == known:
+    words = sentence.split()
+    for former in before:
+        rest = words[len(former) :]
+        if len(rest) > 1 and folded(" ".join(words[: len(former)])).split() == former:
             return " ".join(rest)
     return sentence
 
@@ -151,8 +151,8 @@ def folded(text: str) -> str:
 
 def lesson_id(text: str) -> str:
     """The id of the lesson that a rule or a sentence says; little words, case and signs make no other."""
-    said = [word for word in folded(distil(text).text).split() if word not in _LITTLE]
-    return LESSON + hashlib.sha256(" ".join(said or [folded(text)]).encode(errors="replace")).hexdigest()[:12]
+    words = [word for word in folded(distil(text).text).split() if word not in _LITTLE]
+    return LESSON + hashlib.sha256(" ".join(words or [folded(text)]).encode(errors="replace")).hexdigest()[:12]
 
 
 def lessons_of(texts: Iterable[str]) -> frozenset[str]:
@@ -165,9 +165,9 @@ def without(text: str, lessons: frozenset[str]) -> str:
     if not lessons:
         return text
     parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
-    said = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    left = ((_unless(text, lessons), text, gap) for text, gap in said)
-    return "".join(kept + gap for kept, text, gap in left if kept or not text)
+    sentences_and_gaps = zip(parts[::2], [*parts[1::2], ""], strict=True)
+    cleaned = ((_unless(text, lessons), text, gap) for text, gap in sentences_and_gaps)
+    return "".join(remaining + gap for remaining, text, gap in cleaned if remaining or not text)
 
 
 def _unless(sentence: str, lessons: frozenset[str]) -> str:
@@ -199,15 +199,15 @@ def category(text: str, work: str = "") -> str:
     return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
 
 
-def _generalises(said: str, bare: str) -> tuple[bool, str]:
+def _generalises(flat: str, bare: str) -> tuple[bool, str]:
     if text := _ONE.search(bare):
         return False, f"about one thing: “{text[0]}”"
-    if every := _ALWAYS.search(said) or _EVERY.match(bare):
-        return True, f"about a kind of thing: “{every[0].strip()}”"
+    if word := _ALWAYS.search(flat) or _EVERY.match(bare):
+        return True, f"about a kind of thing: “{word[0].strip()}”"
     for pattern in (_KIND, _GENERIC):
-        if (found := pattern.match(bare)) is not None:
+        if (match := pattern.match(bare)) is not None:
             plural = "s" if pattern is _KIND else ""
-            return True, f"about a kind of thing: {found['kind']}{plural}"
+            return True, f"about a kind of thing: {match['kind']}{plural}"
     if _OURS.search(bare) or _WISH.search(bare):
         return True, "about how things are done here"
     if _CASE.search(bare) or _MANNER.match(bare):

@@ -68,20 +68,20 @@ _BEARER = re.compile(r"(\bauthorization\s*:\s*(?:bearer|basic|token)\s+)([^\s\"'
 _IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)")
 
 
-def redact(text: str, known: Iterable[str] = ()) -> str:
-    """`text` with `CUT` in place of each `known` secret and of what looks like one; it keeps its lines.
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` with `CUT` in place of each `secrets` secret and of what looks like one; it keeps its lines.
 
     A named value (`API_KEY=…`) is cut only when it has a digit: `password=getpassword()` and the like stay readable.
     """
-    return "\n".join(redact_lines(text.split("\n"), known))
+    return "\n".join(redact_lines(text.split("\n"), secrets))
 
 
-def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
+def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
     """`text`, unless something in it would be cut: what is asked for is kept, shown and sent as it was said.
 
     Raises `Refusal` `secret_in_text`.
     """
-    if redact(text, known) != text:
+    if redact(text, secrets) != text:
         raise Refusal(
             "secret_in_text",
             "this text contains a key or a password, and would be stored and sent to models",
@@ -90,9 +90,9 @@ def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
     return text
 
 
-def redact_lines(lines: Iterable[str], known: Iterable[str] = ()) -> list[str]:
+def redact_lines(lines: Iterable[str], secrets: Iterable[str] = ()) -> list[str]:
     """The same for lines that belong together: a private key goes over several. As many lines come back."""
-    values = tuple(known)
+    values = tuple(secrets)
     return Redactor(lambda: values).lines(lines)
 
 
@@ -102,14 +102,14 @@ class Redactor:
     `known` is asked anew for every piece: a key that is first used while a command runs is cut from then on.
     """
 
-    def __init__(self, known: Callable[[], Iterable[str]] = tuple) -> None:
-        self._known = known
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._known = secrets
         self._key = _PrivateKey()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """The next lines, clean; as many come back."""
         lines = list(lines)
-        values = sorted((one for one in self._known() if len(one) >= SHORTEST), key=len, reverse=True)
+        values = sorted((secret for secret in self._known() if len(secret) >= SHORTEST), key=len, reverse=True)
         if not self._key.open and _harmless("\n".join(lines), values):
             return lines
         return [CUT if self._key.has(line) else _line(line, values) for line in lines]
@@ -160,8 +160,8 @@ class _PrivateKey:
 
 def _width(line: str) -> int:
     """How many characters of base64 a line of a private key has; 0 for what looks like none."""
-    if found := _FULL.search(line):
-        return len(found[0])
+    if match := _FULL.search(line):
+        return len(match[0])
     alone = _KEY_LINE.fullmatch(line)
     return len(alone[1]) if alone else 0
 

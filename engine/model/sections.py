@@ -56,14 +56,14 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     A new section comes at the end, after an empty line; with an empty body none is made, and one that is there keeps
     its marks only. Line ends are those of the file.
     """
-    found = find_section(data, marks)
-    if not body and found is None:
+    span = find_section(data, marks)
+    if not body and span is None:
         return data
     newline = _newline(data)
     lines = [marks.opening, *(neutral(body, marks).split("\n") if body else ()), marks.closing]
     section = newline.join(line.encode(errors="replace") for line in lines)
-    if found is not None:
-        return data[: found[0]] + section + data[found[1] :]
+    if span is not None:
+        return data[: span[0]] + section + data[span[1] :]
     gap = b""
     if data:
         gap = newline if data.endswith((b"\n", b"\r")) else newline * 2
@@ -74,18 +74,18 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
 
 def read_section(data: bytes, marks: Marks) -> str:
     """What the section says, without its marks, lines separated by "\\n"; "" when there is none."""
-    found = find_section(data, marks)
-    if found is None:
+    span = find_section(data, marks)
+    if span is None:
         return ""
-    inner = data[found[0] + len(marks.opening.encode()) : found[1] - len(marks.closing.encode())]
+    inner = data[span[0] + len(marks.opening.encode()) : span[1] - len(marks.closing.encode())]
     return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
 
 
 def without_section(text: str, marks: Marks) -> str:
     """`text` without what the section says."""
     data = text.encode(errors="replace")
-    found = find_section(data, marks)
-    return text if found is None else (data[: found[0]] + data[found[1] :]).decode()
+    span = find_section(data, marks)
+    return text if span is None else (data[: span[0]] + data[span[1] :]).decode()
 
 
 def neutral(body: str, marks: Marks) -> str:

@@ -26,10 +26,10 @@ _ORDER = list(Trust)
 _NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
 
 
-def least(several: Iterable[Trust]) -> Trust:
+def least(trusts: Iterable[Trust]) -> Trust:
     """The label of what is made of several texts: that of the least trusted. Of nothing nobody can say where it is
     from: `QUOTED`."""
-    return max(several, key=_ORDER.index, default=Trust.QUOTED)
+    return max(trusts, key=_ORDER.index, default=Trust.QUOTED)
 
 
 def of_line(kind: str) -> Trust:

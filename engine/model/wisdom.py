@@ -158,8 +158,8 @@ class Guidance:
     @property
     def told(self) -> list[str]:
         """Each thing it is told, with the leader that says it: `cto, principles: Measure first.`"""
-        kept = [(hop.leader, item) for hop in self.hops for item in hop.kept]
-        return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in kept]
+        items = [(hop.leader, item) for hop in self.hops for item in hop.kept]
+        return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in items]
 
     @property
     def cut(self) -> int:
@@ -170,14 +170,14 @@ class Guidance:
     def provenance(self) -> Mapping[str, Any]:
         """For the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it carries;
         `guidance_items` lead to each thing that was said, and `guidance_wordings` tell how it was worded then."""
-        kept = [item for hop in self.hops for item in hop.kept]
+        items = [item for hop in self.hops for item in hop.kept]
         return {
             "leadership_chain": list(self.chain),
             "guidance_sources": [hop.leader for hop in self.hops if hop.kept],
-            "bubble_source_ids": list(dict.fromkeys(source.agent for item in kept for source in item.sources)),
+            "bubble_source_ids": list(dict.fromkeys(source.agent for item in items for source in item.sources)),
             "guidance_applied": bool(self.lines),
-            "guidance_items": [item.ref for item in kept],
-            "guidance_wordings": [item.wording for item in kept],
+            "guidance_items": [item.ref for item in items],
+            "guidance_wordings": [item.wording for item in items],
             "guidance_tokens": self.tokens,
         }
 

@@ -34,8 +34,8 @@ from engine.model import (
     Verdict,
     sanitise,
 )
-from engine.model.confidence_sequence import wilson_lower_bound
 from engine.model.secrets import refuse_secret
+from engine.model.wilson import wilson_lower_bound
 from engine.prediction.card_rows import Prediction, card_of, find
 from engine.prediction.card_store import CardStore, moved
 from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat

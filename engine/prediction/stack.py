@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from engine.config import Settings
 from engine.model import Card, Source, Tier
-from engine.model.confidence_sequence import wilson_lower_bound
+from engine.model.wilson import wilson_lower_bound
 from engine.prediction.kinds import is_ordered, kind_of
 from engine.prediction.twin import LIKE_APPROVED_FROM
 

@@ -52,7 +52,7 @@ def build(core: Engine) -> PredictorHook:
         twin=TwinModel(school.plan, school.provider, school.answer, school.adopt),
         budget=core.safety.costs,
         randomness=randomness,
-        held=lambda: core.safety.kill_switch.stopped() or "",
+        hold=lambda: core.safety.kill_switch.stopped() or "",
         stopped=core.safety.kill_switch.thrown,
     )
     core.insights = Figures(

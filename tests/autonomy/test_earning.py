@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.autonomy.acting import Earning, Record, earning
-from engine.model.confidence_sequence import wilson_lower_bound
+from engine.model.wilson import wilson_lower_bound
 
 
 def told(*records: Record, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import Band, CalibrationCheck
-from engine.model.confidence_sequence import wilson_lower_bound
+from engine.model.wilson import wilson_lower_bound
 from engine.prediction.twin import band_of, confidence_of, phase_of, urgency_of
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

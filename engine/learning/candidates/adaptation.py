@@ -142,7 +142,7 @@ class Adaptation:
     def _preview(self, row: CandidateRow) -> EffectPreview:
         """How things are done without a candidate's effect, and with it: a question to what is in force now."""
         candidate, healing = row.value, self._settings.current.validation
-        used = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
+        models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         others = [
             other.effect
             for other in self._trials.overlays.every()
@@ -150,7 +150,7 @@ class Adaptation:
             and other.candidate_id != candidate.id
             and other.applies(candidate.agent_id, candidate.run_kind, candidate.workspace)
         ]
-        model = used.present.model if used else "as configured"
+        model = models.present.model if models else "as configured"
         before, after = (
             preview_lines(
                 candidate.type,
@@ -167,7 +167,7 @@ class Adaptation:
     def fixes(self, workspace: str) -> list[KnownFix]:
         """Landed diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not
         those that were turned down or rolled back: as long as nobody did, a card may ask."""
-        found = []
+        scored = []
         for row in self._candidates.sound(*PROPOSED):
             candidate = row.value
             if (
@@ -179,8 +179,8 @@ class Adaptation:
             for record in self._records.by_id(candidate.drafted_from):
                 title = self._sources.title(record.session_id)
                 if title and "landed" in record.details:
-                    found.append((candidate.score, KnownFix(candidate.id, title, record.at, candidate.effect)))
-        return [fix for _, fix in sorted(found, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
+                    scored.append((candidate.score, KnownFix(candidate.id, title, record.at, candidate.effect)))
+        return [fix for _, fix in sorted(scored, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
 
     def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """What was reflected on, the newest first; of one of the 15 kinds. Raises `Refusal` `unknown_kind`."""
@@ -190,8 +190,8 @@ class Adaptation:
 
     def counts(self) -> Counts:
         """How many candidates and records there are."""
-        told = Counter(row.status for row in self._candidates.rows())
-        return Counts({status: told[status] for status in CandidateStatus}, self._records.last())
+        statuses = Counter(row.status for row in self._candidates.rows())
+        return Counts({status: statuses[status] for status in CandidateStatus}, self._records.last())
 
     def not_drafted(self) -> dict[str, str]:
         """Opportunities of the last round from which nothing could be drafted, by key, and why."""
@@ -235,10 +235,10 @@ class Adaptation:
         )
 
     def _change(self, candidate_id: str, change: Callable[[Transaction, CandidateRow], None]) -> Candidate:
-        wanted = self._candidates.get(candidate_id).id
+        row_id = self._candidates.get(candidate_id).id
 
         def work(tx: Transaction) -> Candidate:
-            row = table.row_of(tx, wanted)
+            row = table.row_of(tx, row_id)
             change(tx, row)
             return row.value
 
@@ -249,9 +249,9 @@ class Adaptation:
     def reflect(self) -> int:
         """Make records of what happened since the last time; how many. Housekeeping calls it: quick, and nothing where
         nothing happened."""
-        made = self._reflection.catch_up()
-        self._pending = self._pending or bool(made) or self._reflection.calls_waiting
-        return made
+        count = self._reflection.catch_up()
+        self._pending = self._pending or bool(count) or self._reflection.calls_waiting
+        return count
 
     def wanted(self) -> bool:
         """Whether `digest` has anything to do. Cheap."""
@@ -284,8 +284,8 @@ class Adaptation:
         """Why nothing is promoted by itself, in words; "" when it is (SPEC 5.6)."""
         if not self._by_itself():
             return "adaptation.mode is manual"
-        held = self._sources.held()
-        return held or ("" if self._sources.phase() else "in phase 0 nothing becomes active without your approval")
+        hold = self._sources.held()
+        return hold or ("" if self._sources.phase() else "in phase 0 nothing becomes active without your approval")
 
     def _by_itself(self) -> bool:
         return self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS
@@ -305,10 +305,10 @@ class Adaptation:
     def _draft(self) -> list[str]:
         """Draft the best opportunities there is no candidate of yet; their ids."""
         records = self._records.strong(OPPORTUNITY, self._clock.now() - LOOKED_BACK, MOST_RECORDS)
-        known = {row.dedupe_key for row in self._candidates.rows()}
+        keys = {row.dedupe_key for row in self._candidates.rows()}
         drafted: list[str] = []
         self._not_drafted = {}
-        for opportunity in opportunities(records, known, limit=MOST_TRIED):
+        for opportunity in opportunities(records, keys, limit=MOST_TRIED):
             if len(drafted) == TOP:
                 break
             try:
@@ -324,10 +324,10 @@ class Adaptation:
             return self._records.of_scope(opportunity.record.scope_type, opportunity.record.scope_id)
         agent = opportunity.record.scope_id if opportunity.record.scope_type == "agent" else ""
         kinds = (RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
-        every = [record for kind in kinds for record in self._records.newest(kind=kind)]
-        return [record for record in every if agent in ("", record.agent)]
+        records = [record for kind in kinds for record in self._records.newest(kind=kind)]
+        return [record for record in records if agent in ("", record.agent)]
 
-    def _store(self, opportunity: Opportunity, found: Draft) -> str:
+    def _store(self, opportunity: Opportunity, proposal: Draft) -> str:
         record, now = opportunity.record, self._clock.now()
         candidate = Candidate(
             id=self._randomness.new_id("cand"),
@@ -335,17 +335,17 @@ class Adaptation:
             scope_type=record.scope_type,
             scope_id=record.scope_id,
             source_label=record.source_label,
-            title=found.title,
+            title=proposal.title,
             status=CandidateStatus.DRAFTED,
             score=record.score,
-            effect=found.effect,
+            effect=proposal.effect,
             created_at=now,
             changed_at=now,
-            agent_id=found.agent_id,
-            run_kind=found.run_kind,
-            workspace=found.workspace,
+            agent_id=proposal.agent_id,
+            run_kind=proposal.run_kind,
+            workspace=proposal.workspace,
             drafted_from=(record.id,),
-            trust=found.trust,
+            trust=proposal.trust,
         )
         if other := self._elsewhere(candidate):
             raise NothingToDraft(f"{other} already proposes that")
@@ -378,9 +378,9 @@ class Adaptation:
         # A landing that was taken back bears nothing out.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
         promoted = row.since if candidate.status is CandidateStatus.PROMOTED else None
-        found = evaluate(candidate, drafted, records, promoted_at=promoted)
-        move = self._move(row, candidate, found, drafted, records)
-        same = (found.corroborated_by, found.against, found.score) == (
+        evaluation = evaluate(candidate, drafted, records, promoted_at=promoted)
+        move = self._move(row, candidate, evaluation, drafted, records)
+        same = (evaluation.corroborated_by, evaluation.against, evaluation.score) == (
             candidate.corroborated_by,
             candidate.against,
             candidate.score,
@@ -392,9 +392,9 @@ class Adaptation:
             present = table.row_of(tx, candidate.id)
             if present.status != row.status:  # somebody decided meanwhile
                 return
-            table.weigh(tx, present, found, move)
-            if move is CandidateMove.REOPEN and found.passed:
-                table.weigh(tx, present, found, CandidateMove.CORROBORATE)
+            table.weigh(tx, present, evaluation, move)
+            if move is CandidateMove.REOPEN and evaluation.passed:
+                table.weigh(tx, present, evaluation, CandidateMove.CORROBORATE)
 
         self._database.write(work)
 
@@ -402,14 +402,14 @@ class Adaptation:
         self,
         row: CandidateRow,
         candidate: Candidate,
-        found: Evaluation,
+        evaluation: Evaluation,
         drafted: Sequence[LearningRecord],
         records: Sequence[LearningRecord],
     ) -> CandidateMove | None:
         match candidate.status:
-            case CandidateStatus.DRAFTED if found.passed and not self._elsewhere(candidate):
+            case CandidateStatus.DRAFTED if evaluation.passed and not self._elsewhere(candidate):
                 return CandidateMove.CORROBORATE  # else it was asked, or decided, for another reason
-            case CandidateStatus.REVIEW if not found.passed:
+            case CandidateStatus.REVIEW if not evaluation.passed:
                 return CandidateMove.WEAKEN
             case CandidateStatus.REJECTED:
                 rejected = row.last(CandidateStatus.REJECTED)

@@ -104,10 +104,10 @@ class CandidateRow(SQLModel, table=True):
             if self.status not in (CandidateStatus.REJECTED, CandidateStatus.ROLLED_BACK):
                 raise
             effect = PromptFragment((refusal.message,))
-        told = {field.name: getattr(self, field.name) for field in fields(Candidate)}
-        told |= {name: tuple(told[name]) for name in _IDS}
-        told |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
-        return Candidate(**told | {"effect": effect})
+        values = {field.name: getattr(self, field.name) for field in fields(Candidate)}
+        values |= {name: tuple(values[name]) for name in _IDS}
+        values |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
+        return Candidate(**values | {"effect": effect})
 
     @property
     def overlay(self) -> Overlay:
@@ -159,10 +159,10 @@ class CandidateRow(SQLModel, table=True):
         """Where it stands on its way (SPEC 5.3, 9.5); `drafted` are the records that it was drafted from."""
         records = list(drafted)
         begun, last = _at(self.history[0]), self.history[-1]
-        said = f": {last['reason']}" if last["reason"] else ""
+        reason = f": {last['reason']}" if last["reason"] else ""
         first = records[0] if records else None
         own = max((record.score for record in records), default=0.0)
-        told = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
+        origin = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
         borne = next((step for step in reversed(self.history) if step["move"] == CandidateMove.CORROBORATE), None)
         status = CandidateStatus(self.status)
         review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
@@ -179,9 +179,9 @@ class CandidateRow(SQLModel, table=True):
             review = Station("review", _at(last), f"by {last['by']}", "done")
             name = "reject" if status is CandidateStatus.REJECTED else "promote"
             state = "done" if status is CandidateStatus.PROMOTED else "failed"
-            end = Station(name, _at(last), f"{_ENDS[status]}{said}", state)
+            end = Station(name, _at(last), f"{_ENDS[status]}{reason}", state)
         return (
-            Station("detect", max((record.at for record in records), default=None), told, "done"),
+            Station("detect", max((record.at for record in records), default=None), origin, "done"),
             Station(
                 "draft", begun, f"from {len(self.drafted_from)} record" + "s" * (len(self.drafted_from) != 1), "done"
             ),
@@ -233,17 +233,17 @@ class Candidates:
                 sound.append(row)
         return sound
 
-    def get(self, wanted: str) -> CandidateRow:
+    def get(self, candidate_id: str) -> CandidateRow:
         """One, by the beginning of its id. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         with self._database.read() as session:
-            row = load(session, CandidateRow, wanted)
-            ids = [] if row is not None else beginning(session, col(CandidateRow.id), wanted)
+            row = load(session, CandidateRow, candidate_id)
+            ids = [] if row is not None else beginning(session, col(CandidateRow.id), candidate_id)
             row = load(session, CandidateRow, ids[0]) if len(ids) == 1 else row
         if row is not None:
             return row
         if ids:
-            raise Refusal("ambiguous_id", f"{wanted} begins {len(ids)} candidates", "give more of its id")
-        raise _unknown(wanted)
+            raise Refusal("ambiguous_id", f"{candidate_id} begins {len(ids)} candidates", "give more of its id")
+        raise _unknown(candidate_id)
 
     def _read(self) -> list[CandidateRow]:
         with self._database.read() as session:
@@ -258,8 +258,8 @@ def row_of(tx: Transaction, candidate_id: str) -> CandidateRow:
     return row
 
 
-def _unknown(wanted: str) -> Refusal:
-    return Refusal("unknown_candidate", f"there is no candidate {wanted[:60]}", "clawpy candidates lists them")
+def _unknown(candidate_id: str) -> Refusal:
+    return Refusal("unknown_candidate", f"there is no candidate {candidate_id[:60]}", "clawpy candidates lists them")
 
 
 def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | None:
@@ -267,10 +267,10 @@ def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | No
     key = candidate.dedupe_key
     if tx.session.exec(select(CandidateRow.id).where(col(CandidateRow.dedupe_key) == key)).first():
         return None
-    told = {field.name: getattr(candidate, field.name) for field in fields(candidate)}
-    told |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
-    told |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
-    row = CandidateRow(**told | {name: list(told[name]) for name in _IDS})
+    values = {field.name: getattr(candidate, field.name) for field in fields(candidate)}
+    values |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
+    values |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
+    row = CandidateRow(**values | {name: list(values[name]) for name in _IDS})
     _step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(
         CandidateDrafted(
@@ -281,39 +281,42 @@ def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | No
     return row
 
 
-def weigh(tx: Transaction, row: CandidateRow, told: Evaluation, move: CandidateMove | None) -> None:
+def weigh(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
     """Keep what other records say of it; `move` is the step that follows of it, None for none."""
     following = CandidateStatus(row.status)
     if move is not None:
         following = candidate_after(row.id, following, move)
-    row.corroborated_by, row.against = list(told.corroborated_by), list(told.against)
+    row.corroborated_by, row.against = list(evaluation.corroborated_by), list(evaluation.against)
     if not following.decided:
-        row.score, row.reason, row.decided_by = told.score, told.reason, ""
+        row.score, row.reason, row.decided_by = evaluation.score, evaluation.reason, ""
     tx.session.add(row)
     if move is not None:
-        _step(tx, row, move.value, following, reason=told.reason)
+        _step(tx, row, move.value, following, reason=evaluation.reason)
         tx.record(
             CandidateWeighed(
-                subject=row.id, workspace=row.workspace, status=row.status, score=told.score,
-                corroborated_by=told.corroborated_by, against=told.against,
+                subject=row.id, workspace=row.workspace, status=row.status, score=evaluation.score,
+                corroborated_by=evaluation.corroborated_by, against=evaluation.against,
             )
         )  # fmt: skip
 
 
 def decide(
-    tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, reason: str, taken: Collection[str] = ()
+    tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, reason: str, flow_names: Collection[str] = ()
 ) -> None:
-    """Promote, reject or roll back; `taken` are names that no new flow may have. Raises what `candidate_after` raises,
-    and `Refusal` `bad_effect`, `already_in_force` (a flow that does what another does), before anything is changed."""
+    """Promote, reject or roll back; `flow_names` are taken, so a new flow gets another name.
+
+    Raises what `candidate_after` raises, and `Refusal` `bad_effect`, `already_in_force` (another flow does the same),
+    before anything is changed.
+    """
     following = candidate_after(row.id, CandidateStatus(row.status), move)
-    _step(tx, row, move.value, following, by=by, reason=reason, taken=taken)
+    _step(tx, row, move.value, following, by=by, reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = by, reason
     tx.record(
         _FACTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
     )
 
 
-def undo(tx: Transaction, row: CandidateRow, taken: Collection[str] = ()) -> None:
+def undo(tx: Transaction, row: CandidateRow, flow_names: Collection[str] = ()) -> None:
     """Take the operator's decision back, if it was the last that happened to it: it stands as before. Raises `Refusal`
     `nothing_to_undo`, and what `decide` raises where it comes in force again."""
     *earlier, last = row.history
@@ -324,8 +327,16 @@ def undo(tx: Transaction, row: CandidateRow, taken: Collection[str] = ()) -> Non
             f"see clawpy candidates show {row.id}",
         )
     before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
-    told = f"undone: {last['move']}{why}"
-    _step(tx, row, CandidateMove.UNDO, CandidateStatus(before["status"]), by="operator", reason=told, taken=taken)
+    reason = f"undone: {last['move']}{why}"
+    _step(
+        tx,
+        row,
+        CandidateMove.UNDO,
+        CandidateStatus(before["status"]),
+        by="operator",
+        reason=reason,
+        flow_names=flow_names,
+    )
     row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(
         CandidateDecisionUndone(
@@ -342,10 +353,10 @@ def _step(
     *,
     by: str = "",
     reason: str = "",
-    taken: Collection[str] = (),
+    flow_names: Collection[str] = (),
 ) -> None:
     if status is CandidateStatus.PROMOTED:
-        row.effect = _ready(tx, row, taken).to_json()
+        row.effect = _ready(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status.value, tx.now
     row.history = [
@@ -364,13 +375,13 @@ def _step(
     tx.session.add(row)
 
 
-def _ready(tx: Transaction, row: CandidateRow, taken: Collection[str]) -> Effect:
+def _ready(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
     """The effect as it comes in force. A flow gets a name that never meant other commands: a permit for it stays one
     for just these."""
     effect = checked(effect_from_json(row.effect))
     if not isinstance(effect, FlowOffload):
         return effect
-    names, commands = set(taken), list(effect.commands)
+    names, commands = set(flow_names), list(effect.commands)
     for other in tx.session.exec(select(CandidateRow).where(col(CandidateRow.type) == effect.kind.value)):
         name, same = str(other.effect.get("name", "")), other.effect.get("commands") == commands
         in_force = other.status == CandidateStatus.PROMOTED
@@ -398,23 +409,23 @@ class CandidateTexts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, query: Wanted, /) -> Iterator[tuple[str, str]]:
         """The candidates whose effect holds it: id and the texts that would go."""
         with self._database.read() as session:
-            for row, _, text in _holding(session, wanted):
+            for row, _, text in _holding(session, query):
                 yield row.id, text
 
-    def erase(self, wanted: Wanted, /) -> int:
+    def erase(self, query: Wanted, /) -> int:
         """Take it out; how many candidates. Prompts are made without it from now on."""
 
         def work(tx: Transaction) -> int:
-            found = list(_holding(tx.session, wanted))
-            for row, less, _ in found:
+            holding = list(_holding(tx.session, query))
+            for row, less, _ in holding:
                 row.effect = {} if less is None else less.to_json()
                 tx.session.add(row)
                 if row.status in _OPEN and not _works(less):
                     decide(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
-            return len(found)
+            return len(holding)
 
         return self._database.write(work)
 
@@ -426,7 +437,7 @@ def _works(effect: Effect | None) -> bool:
         return False
 
 
-def _holding(session: Session, wanted: Wanted) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
+def _holding(session: Session, query: Wanted) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
     """The candidates that hold it, each with its effect without it, None for one that nobody can read, and what would
     go."""
     for row in session.exec(select(CandidateRow)):
@@ -434,10 +445,10 @@ def _holding(session: Session, wanted: Wanted) -> Iterator[tuple[CandidateRow, E
             effect = effect_from_json(row.effect)
         except Refusal:  # all of it goes
             text = str(list(row.effect.values()))
-            if wanted.holds(text):
+            if query.holds(text):
                 yield row, None, text
             continue
-        less = rewritten(effect, lambda text: "" if wanted.holds(text) else text)
+        less = rewritten(effect, lambda text: "" if query.holds(text) else text)
         if less != effect:
-            left = set(says(less))
-            yield row, less, " · ".join(text for text in says(effect) if text not in left)
+            remaining = set(says(less))
+            yield row, less, " · ".join(text for text in says(effect) if text not in remaining)

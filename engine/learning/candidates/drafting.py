@@ -77,24 +77,23 @@ def ended(session_id: str, sources: Sources) -> str:
     return session_id
 
 
-def draft(opportunity: Opportunity, known: Sequence[LearningRecord], sources: Sources) -> Draft:
-    """What an opportunity would change. `known` are the records of its scope, the newest first. Secrets and what looks
-    like one are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` does of an effect that cannot be in
-    force."""
-    found = DRAFTERS[opportunity.type](opportunity.record, known, sources)
-    cut = tuple(sources.secrets())
-    effect = rewritten(found.effect, lambda text: redact(text, cut))
+def draft(opportunity: Opportunity, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """The change that an opportunity suggests. `records` are those of its scope, newest first. Secrets, and what looks
+    like one, are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` raises for an unusable effect."""
+    proposal = DRAFTERS[opportunity.type](opportunity.record, records, sources)
+    secrets = tuple(sources.secrets())
+    effect = rewritten(proposal.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
-    return replace(found, effect=checked(effect), title=redact(found.title, cut))
+    return replace(proposal, effect=checked(effect), title=redact(proposal.title, secrets))
 
 
 # -- a repair that worked
 
 
-def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _fix(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     test = str(record.details["test"])
-    heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _heal_of(test, known)
+    heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _heal_of(test, records)
     if heal is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = ended(heal.session_id, sources)
@@ -117,11 +116,11 @@ def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sourc
     )
 
 
-def _heal_of(test: str, known: Sequence[LearningRecord]) -> LearningRecord | None:
+def _heal_of(test: str, records: Sequence[LearningRecord]) -> LearningRecord | None:
     return next(
         (
             record
-            for record in known
+            for record in records
             if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test
         ),
         None,
@@ -131,30 +130,30 @@ def _heal_of(test: str, known: Sequence[LearningRecord]) -> LearningRecord | Non
 # -- a cheaper model
 
 
-def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
-    used = sources.models(record.agent)
-    if used is None:
+def _route(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+    models = sources.models(record.agent)
+    if models is None:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
-    if not used.present.price:
-        raise NothingToDraft(f"{used.present.model} costs nothing")
-    fitting = [model for model in used.others if model.price <= LEAST_CHEAPER * used.present.price]
-    if not fitting:
-        raise NothingToDraft(f"no configured model is cheaper than {used.present.model}")
+    if not models.present.price:
+        raise NothingToDraft(f"{models.present.model} costs nothing")
+    cheaper = [model for model in models.others if model.price <= LEAST_CHEAPER * models.present.price]
+    if not cheaper:
+        raise NothingToDraft(f"no configured model is cheaper than {models.present.model}")
     # The dearest of the cheaper ones: the least step down that helps.
-    chosen = max(fitting, key=lambda model: (model.price, model.model))
-    saved = 1 - chosen.price / used.present.price
-    told = record.details
+    chosen = max(cheaper, key=lambda model: (model.price, model.model))
+    saved = 1 - chosen.price / models.present.price
+    details = record.details
     match record.kind:
         case RecordKind.BUDGET_INCIDENT:
-            spent, budget = dollars(told["spent"]), dollars(told["budget"])
-            why = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {told['day']}"
+            spent, budget = dollars(details["spent"]), dollars(details["budget"])
+            why = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {details['day']}"
         case RecordKind.TASK_CONFLICT:
-            why = f"the work of {record.agent} conflicted with other work in {', '.join(told['conflicting'][:3])}"
+            why = f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
         case _:
-            why = f"{record.agent} does good work: {told['leader']} adopted its finding {told['pattern']}"
-    words = f"{why}; {chosen.model} costs {saved:.0%} less than {used.present.model}"
+            why = f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
+    words = f"{why}; {chosen.model} costs {saved:.0%} less than {models.present.model}"
     return Draft(
-        RoutingHint(chosen.model, used.channel, used.median_prompt, words),
+        RoutingHint(chosen.model, models.channel, models.median_prompt, words),
         f"Give shorter tasks of {record.agent} to {chosen.model}",
         agent_id=record.agent,
         run_kind="task",
@@ -166,19 +165,21 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sou
 # -- tighter bounds
 
 
-def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _tighten(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     """Tries that never helped: fewer than were made in vain, no fewer than ever healed anything."""
     agent = record.scope_id if record.scope_type == "agent" else ""
-    vain = [item for item in known if item.kind is RecordKind.REPEATED_RETRY and item.session_id != record.session_id]
+    vain = [item for item in records if item.kind is RecordKind.REPEATED_RETRY and item.session_id != record.session_id]
     if record.kind is RecordKind.REPEATED_RETRY:
         vain = [record]
     if not vain:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
-    heals = [record for record in known if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in record.details]
+    heals = [
+        record for record in records if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in record.details
+    ]
     needed = max((int(record.details["attempts"]) - 1 for record in heals), default=1)
-    made = min(max(int(record.details["attempts"]) - 1 for record in vain), sources.tries())
-    if needed >= made:
-        raise NothingToDraft(f"a repair took {needed} attempts and a failure {made}: no limit separates them")
+    attempts = min(max(int(record.details["attempts"]) - 1 for record in vain), sources.tries())
+    if needed >= attempts:
+        raise NothingToDraft(f"a repair took {needed} attempts and a failure {attempts}: no limit separates them")
     spent = max(int(record.details["cost"]) for record in vain)
     dearest = max((int(record.details["cost"]) for record in heals), default=0)
     cost = max(LEAST_COST, round(COST_ROOM * dearest)) if heals else None
@@ -187,7 +188,7 @@ def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: S
     capped = f", for at most ${dollars(cost):.2f}" if cost is not None else ""
     return Draft(
         PolicyTweak(needed, cost),
-        f"Try a repair at most {_times(needed)}{capped}: attempt {made} changed nothing"
+        f"Try a repair at most {_times(needed)}{capped}: attempt {attempts} changed nothing"
         + (f" for {agent}" if agent else ""),
         agent_id=agent,
         trust=Trust.MEASURED,
@@ -201,8 +202,8 @@ def _times(number: int) -> str:
 # -- a fragment of the prompt
 
 
-def _fragment(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
-    lines, title, trust = SAY[record.kind](record, known, sources)
+def _fragment(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+    lines, title, trust = SAY[record.kind](record, records, sources)
     lines = [line for line in dict.fromkeys(map(flat, lines)) if line][:MOST_LINES]
     if not lines:
         raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
@@ -214,7 +215,7 @@ def _fragment(record: LearningRecord, known: Sequence[LearningRecord], sources: 
 # -- a flow without a model
 
 
-def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _flow(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     calls = tuple(map(str, record.details["calls"]))
     sessions = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
     run = transcripts.commands_run(sessions, calls)
@@ -240,70 +241,72 @@ FragmentDraft = tuple[list[str], str, Trust]
 """The lines, what the candidate is called, and whose words the lines are."""
 
 
-def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    told = record.details
-    if "added" in told:
-        rule = distil(told["added"])
-        met = sum(item.source_label == record.source_label for item in known)
+def _say_approval(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+    details = record.details
+    if "added" in details:
+        rule = distil(details["added"])
+        met = sum(item.source_label == record.source_label for item in records)
         if not rule.general and met < DISTINCT:
-            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(told['added'], 60)}")
+            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(details['added'], 60)}")
         return [rule.text], f"Tell {record.agent} what you keep adding: {quoted(rule.text)}", Trust.OPERATOR
-    if "text" not in told:
+    if "text" not in details:
         raise NothingToDraft("you approved the proposal unchanged, so nothing needs to change")
-    title = f"Add a fact that you kept to every prompt: {quoted(told['text'], 60)}"
-    return [str(told["text"])], title, Trust(told.get("trust", Trust.QUOTED))
+    title = f"Add a fact that you kept to every prompt: {quoted(details['text'], 60)}"
+    return [str(details["text"])], title, Trust(details.get("trust", Trust.QUOTED))
 
 
-def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    told = record.details
-    tool, message = str(told["tool"]), str(told["message"])
+def _say_error(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+    details = record.details
+    tool, message = str(details["tool"]), str(details["message"])
     cause = message.partition(": ")[2] or message
     line = f"A call of {tool} failed: {quoted(cause)}."
     session = ended(record.session_id, sources)
     instead = transcripts.after_error(sources.transcript(session), tool, message)
-    learnt = list(sources.corrections(session))
-    if not instead and not learnt:
+    corrections = list(sources.corrections(session))
+    if not instead and not corrections:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
     if instead:
         line += f" What worked then: {', '.join(f'`{flat(call)}`' for call in instead)}."
-    return [line, *learnt], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
+    return [line, *corrections], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
 
 
-def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    told = record.details
-    if "candidate_id" in told:
+def _say_noisy(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+    details = record.details
+    if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
-    text, trust = sources.saying(str(told["ref"]))
+    text, trust = sources.saying(str(details["ref"]))
     if not text:
-        raise NothingToDraft(f"{told['ref']} is no longer in use")
+        raise NothingToDraft(f"{details['ref']} is no longer in use")
     line = (
-        f"{told['leader']} says {quoted(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
-        f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
-        "count."
+        f"{details['leader']} says {quoted(text)}. Of {details['told']} sessions with it {details['told_bad']} ended "
+        f"badly, of {details['untold']} without it {details['untold_bad']}: where it and the task disagree, the task "
+        "and its tests count."
     )
-    return [line], f"Weaken advice from {told['leader']}: {quoted(text, 60)}", trust
+    return [line], f"Weaken advice from {details['leader']}: {quoted(text, 60)}", trust
 
 
-def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    told = record.details
-    text, trust = sources.saying(str(told["ref"]))
+def _say_stale(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+    details = record.details
+    text, trust = sources.saying(str(details["ref"]))
     if not text:
-        raise NothingToDraft(f"{told['ref']} is no longer in use")
-    why = [f"it is {count(told['days'], 'day')} old, where {told['most']} are the rule"] if told["most"] else []
-    why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
+        raise NothingToDraft(f"{details['ref']} is no longer in use")
+    why = (
+        [f"it is {count(details['days'], 'day')} old, where {details['most']} are the rule"] if details["most"] else []
+    )
+    why += [f"files that it names are gone: {', '.join(map(str, details['gone'][:5]))}"] if details["gone"] else []
     past = " and ".join(why)
-    line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
-    return [line], f"Mark advice from {told['leader']} as possibly out of date: {quoted(text, 60)}", trust
+    line = f"{details['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
+    return [line], f"Mark advice from {details['leader']} as possibly out of date: {quoted(text, 60)}", trust
 
 
-def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _say_recalled(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     text, trust = sources.memory(str(record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
     return [text], f"Always show {record.agent} what it recalls repeatedly: {quoted(text, 60)}", trust
 
 
-def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _say_nothing(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     raise NothingToDraft(f"{record.kind} records a success, so nothing needs to change")
 
 

@@ -61,23 +61,23 @@ def words(command: str) -> list[str]:
     """A command of a flow as a program and its arguments: no shell reads it. Raises `Refusal` `bad_effect`."""
     try:
         tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
-        found = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError as error:
         raise _bad(f"{command[:80]!r} is not a command: {error}") from error
-    if not found or found[0].startswith("-"):
+    if not arguments or arguments[0].startswith("-"):
         raise _bad(f"{command[:80]!r} is not a command")
     if any(token and set(token) <= set("();<>|&") for token in tokens):
         raise _bad(f"{command[:80]!r} needs a shell")
-    return found
+    return arguments
 
 
 def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(line for text in texts if (line := _line(text)))
-    if not found:
+    lines = tuple(line for text in texts if (line := _line(text)))
+    if not lines:
         raise _bad(f"{name} says nothing")
-    if len(found) > MOST_LINES:
-        raise _bad(f"{name} has {len(found)} lines, at most {MOST_LINES}")
-    return found
+    if len(lines) > MOST_LINES:
+        raise _bad(f"{name} has {len(lines)} lines, at most {MOST_LINES}")
+    return lines
 
 
 def _line(text: str) -> str:
@@ -93,10 +93,10 @@ def _bad(fault: str) -> Refusal:
 
 def free_name(name: str, taken: Collection[str]) -> str:
     """The name of a flow, with a number where it is taken; at most 40 letters."""
-    found, number = name, 2
-    while found in taken:
-        found, number = f"{name[:36].rstrip('_')}_{number}", number + 1
-    return found
+    candidate, number = name, 2
+    while candidate in taken:
+        candidate, number = f"{name[:36].rstrip('_')}_{number}", number + 1
+    return candidate
 
 
 def says(effect: Effect) -> tuple[str, ...]:
@@ -111,20 +111,20 @@ def rewritten(effect: Effect, change: Callable[[str], str]) -> Effect:
     """The effect with each of its texts as `change` makes it, without those that it empties. A diff, or a flow of which
     one command would be another, goes whole: what is left would do something else."""
 
-    def kept(lines: tuple[str, ...]) -> tuple[str, ...]:
+    def change_all(lines: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(line for text in lines if (line := change(text)))
 
     match effect:
         case PromptFragment():
-            return PromptFragment(kept(effect.guidance))
+            return PromptFragment(change_all(effect.guidance))
         case FixTemplate():
             patch = effect.patch if change(effect.patch) == effect.patch else ""
-            failing, repairs, causes = map(kept, (effect.failing, effect.repairs, effect.causes))
+            failing, repairs, causes = map(change_all, (effect.failing, effect.repairs, effect.causes))
             return replace(effect, failing=failing, repairs=repairs, causes=causes, patch=patch)
         case RoutingHint():
             return replace(effect, why=change(effect.why))
         case FlowOffload():
-            whole = kept(effect.commands) == effect.commands
+            whole = change_all(effect.commands) == effect.commands
             return FlowOffload(effect.name, change(effect.title) or effect.name, effect.commands if whole else ())
     return effect
 
@@ -135,7 +135,7 @@ def preview_lines(
     """What these effects of a type do, the oldest first, as lines that a screen can compare. Without them the model is
     `model`, the bounds of healing are `tries` and `cost` in micro-dollars, and there are `flows`."""
     lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
-    taken = set(flows)
+    names = set(flows)
     for effect in effects:
         match effect:
             case PromptFragment():
@@ -152,8 +152,8 @@ def preview_lines(
                 tries = min(tries, tries if effect.tries is None else effect.tries)
                 cost = min(cost, cost if effect.cost is None else effect.cost)
             case FlowOffload():
-                name = free_name(effect.name, taken)
-                taken.add(name)
+                name = free_name(effect.name, names)
+                names.add(name)
                 lines.append(f"flow: {name} ({effect.title})")
                 lines += [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
     if type is CandidateType.POLICY_TWEAK:

@@ -84,12 +84,12 @@ def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
 
 def opportunities(
     records: Iterable[LearningRecord],
-    known: Collection[str] = (),
+    known_keys: Collection[str] = (),
     *,
     limit: int = TOP,
     least: float = OPPORTUNITY,
 ) -> list[Opportunity]:
-    """The best `limit` opportunities: of records from `least` points on, one for each key that is not `known`.
+    """The best `limit` opportunities: of records from `least` points on, one for each key that is not `known_keys`.
 
     Of several records of a key it is the one with the highest score, then the newest; the others are held out, to bear
     it out or not. Keys come by score, then the newest first.
@@ -100,7 +100,7 @@ def opportunities(
             continue
         for type in types_of(record.kind):
             opportunity = Opportunity(type, record)
-            if opportunity.key in known:
+            if opportunity.key in known_keys:
                 continue
             former = best.get(opportunity.key)
             if former is None or _rank(opportunity) > _rank(former):
@@ -151,7 +151,7 @@ def matching(
 ) -> list[LearningRecord]:
     """Records of the candidate's label and scope that it was not drafted from: of each session the weightiest, and none
     of a session that it was drafted from. In the order of `records`."""
-    used = {record.session_id for record in drafted if record.session_id}
+    sessions = {record.session_id for record in drafted if record.session_id}
     own = set(candidate.drafted_from)
     best: dict[str, LearningRecord] = {}
     for record in records:
@@ -160,7 +160,7 @@ def matching(
             candidate.scope_type,
             candidate.scope_id,
         )
-        if not alike or record.id in own or (record.session_id and record.session_id in used):
+        if not alike or record.id in own or (record.session_id and record.session_id in sessions):
             continue
         unit = record.session_id or record.id
         if unit not in best or record.score > best[unit].score:
@@ -177,21 +177,21 @@ def evaluate(
 ) -> Evaluation:
     """What the `records` of a candidate's scope say of it, `drafted` being those it was made of. `promoted_at`: since
     when its effect is in force."""
-    found = matching(candidate, drafted, records)
+    supporting = matching(candidate, drafted, records)
     score = corroborated_score(
-        max((record.score for record in drafted), default=0.0), [record.score for record in found]
+        max((record.score for record in drafted), default=0.0), [record.score for record in supporting]
     )
     begin = min((record.at for record in drafted), default=candidate.created_at)
     against = [record for record in records if record.id not in candidate.drafted_from]
     against = [record for record in against if speaks_against(candidate, record, begin, promoted_at)]
-    if found:
-        others = "1 other record supports" if len(found) == 1 else f"{len(found)} other records support"
+    if supporting:
+        others = "1 other record supports" if len(supporting) == 1 else f"{len(supporting)} other records support"
         words = f"{others} it: {score:.0f} of 100"
     else:
         words = f"no other record supports it yet: {score:.0f} of 100"
     if against:
         words += f"; {len(against)} against it"
-    return Evaluation(score, tuple(record.id for record in found), tuple(record.id for record in against), words)
+    return Evaluation(score, tuple(record.id for record in supporting), tuple(record.id for record in against), words)
 
 
 def speaks_against(
@@ -203,15 +203,15 @@ def speaks_against(
     A cheaper model: work that stays red with the present one, since the evidence began. A fragment: guidance to the
     same agent that went with worse work. A flow: a command of it that could not run.
     """
-    told, effect = record.details, candidate.effect
+    details, effect = record.details, candidate.effect
     if candidate.agent_id and record.agent != candidate.agent_id:
         return False
     match effect:
         case FixTemplate():
-            red = record.kind is RecordKind.FAILED_TDD and told.get("test") in effect.failing
+            red = record.kind is RecordKind.FAILED_TDD and details.get("test") in effect.failing
             return red and promoted_at is not None and record.at > promoted_at
-        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in told:
-            tries, cost = int(told.get("attempts", 1)) - 1, int(told.get("cost", 0))
+        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in details:
+            tries, cost = int(details.get("attempts", 1)) - 1, int(details.get("cost", 0))
             return (effect.tries is not None and tries > effect.tries) or (
                 effect.cost is not None and cost > effect.cost
             )
@@ -220,10 +220,10 @@ def speaks_against(
         case PromptFragment():
             noisy = record.kind is RecordKind.GUIDANCE_NOISY and record.source_label != candidate.source_label
             return noisy and record.at >= begin
-        case FlowOffload() if record.kind is RecordKind.AGENT_ERROR and told.get("tool") == "exec":
-            said = str(told.get("message", ""))
+        case FlowOffload() if record.kind is RecordKind.AGENT_ERROR and details.get("tool") == "exec":
+            message = str(details.get("message", ""))
             return record.at >= begin and any(
-                said.startswith(f"exec:{' '.join(command.split()[:2])}") for command in effect.commands
+                message.startswith(f"exec:{' '.join(command.split()[:2])}") for command in effect.commands
             )
     return False
 
@@ -234,8 +234,8 @@ def outweighs(
     """Whether what came after a rejection is enough to ask again: at least as many new records bear the candidate out
     as the operator had before him then, drafts included, no fewer than three, and they pass by themselves."""
     new = [record for record in matching(candidate, drafted, records) if record.at > rejected_at]
-    had = len(candidate.drafted_from) + len(candidate.corroborated_by)
-    enough = len(new) >= max(NEW_AGAIN, had)
+    before = len(candidate.drafted_from) + len(candidate.corroborated_by)
+    enough = len(new) >= max(NEW_AGAIN, before)
     return enough and corroborated_score(0.0, [record.score for record in new]) >= PASS
 
 

@@ -52,19 +52,19 @@ class LearnedGuidance:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when there is nothing to say. Its provenance names every fragment that
         fits, the withheld ones too; the notes say what had no room, and how many a trial left out."""
-        found = self._overlays.get_prompt_fragments(
+        overlays = self._overlays.get_prompt_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
-        if not found:
+        if not overlays:
             return Contribution(None)
-        fitting, cut = self._fit(found)
+        fitting, cut = self._fit(overlays)
         drawn = self._trials.draw(fitting, request.session_id)
         lines = [line for draw in drawn if not draw.withheld for line in fragment_lines(draw.overlay)]
-        spared = sum(draw.withheld for draw in drawn)
-        notes = [f"learned guidance: {len(cut)} of {len(found)} fragments had no room"] if cut else []
+        withheld = sum(draw.withheld for draw in drawn)
+        notes = [f"learned guidance: {len(cut)} of {len(overlays)} fragments had no room"] if cut else []
         notes += (
-            [f"learned guidance: {spared} of {len(drawn)} left out by chance, to measure what it does"]
-            if spared
+            [f"learned guidance: {withheld} of {len(drawn)} left out by chance, to measure what it does"]
+            if withheld
             else []
         )
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
@@ -73,32 +73,32 @@ class LearnedGuidance:
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons that fragments of this request say, the withheld ones too: no other block says them, or what a
         trial leaves out would be told all the same."""
-        found = self._overlays.get_prompt_fragments(
+        overlays = self._overlays.get_prompt_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
-        said = (
-            overlay.effect.guidance for overlay in self._fit(found)[0] if isinstance(overlay.effect, PromptFragment)
+        texts = (
+            overlay.effect.guidance for overlay in self._fit(overlays)[0] if isinstance(overlay.effect, PromptFragment)
         )
-        return lessons_of(text for texts in said for text in texts)
+        return lessons_of(text for lines in texts for text in lines)
 
-    def _fit(self, found: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
+    def _fit(self, overlays: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
         """Those that fit the budget, the oldest first, and those that do not."""
         budget = self._settings.current.adaptation.fragment_tokens
-        left = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
-        kept: list[Overlay] = []
+        room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
+        fits: list[Overlay] = []
         cut: list[Overlay] = []
-        for overlay in sorted(found, key=self._worth, reverse=True):
+        for overlay in sorted(overlays, key=self._worth, reverse=True):
             tokens = sum(self._count(line.text) for line in fragment_lines(overlay))
-            (kept if tokens <= left else cut).append(overlay)
-            left -= tokens if tokens <= left else 0
-        fitting = {item.id for item in kept}
-        return [item for item in found if item.id in fitting], cut
+            (fits if tokens <= room else cut).append(overlay)
+            room -= tokens if tokens <= room else 0
+        fitting = {item.id for item in fits}
+        return [item for item in overlays if item.id in fitting], cut
 
     def _worth(self, overlay: Overlay) -> tuple[float, float]:
         """What helps more comes first, then what is newer. Only a verdict counts: a lift by chance says nothing."""
         lift = self._trials.lifts().get(overlay.id)
-        known = lift.difference if lift is not None and lift.verdict in (HELPS, HARMS) else 0.0
-        return known, overlay.since.timestamp()
+        difference = lift.difference if lift is not None and lift.verdict in (HELPS, HARMS) else 0.0
+        return difference, overlay.since.timestamp()
 
 
 def fragment_lines(overlay: Overlay) -> list[PromptLine]:

@@ -65,31 +65,33 @@ def _of_tests(
 
 
 def _healing(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    mended = fact.kind == "ValidationHealed"
+    payload = fact.payload
+    healed = fact.kind == "ValidationHealed"
     weigh, kind = weighing.failed_tdd, RecordKind.FAILED_TDD
-    if mended:
+    if healed:
         weigh, kind = weighing.successful_heal, RecordKind.SUCCESSFUL_HEAL
-    tests = list(map(str, told["failing"]))
-    details = {name: told[name] for name in ("attempts", "cost")} | ({} if mended else {"gave_up": told["reason"]})
-    about = {"agent": str(told["agent"]), "session_id": fact.subject, "details": details}
-    yield from _of_tests(fact, kind, weigh(told["attempts"], told["cost"], len(tests)), tests, **about)
+    tests = list(map(str, payload["failing"]))
+    details = {name: payload[name] for name in ("attempts", "cost")} | (
+        {} if healed else {"gave_up": payload["reason"]}
+    )
+    about = {"agent": str(payload["agent"]), "session_id": fact.subject, "details": details}
+    yield from _of_tests(fact, kind, weigh(payload["attempts"], payload["cost"], len(tests)), tests, **about)
 
 
 def _retried(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    weight = weighing.repeated_retry(told["attempts"], told["cost"])
+    payload = fact.payload
+    weight = weighing.repeated_retry(payload["attempts"], payload["cost"])
     yield _of_agent(
-        RecordKind.REPEATED_RETRY, told["agent"], weight, fact.subject, _some(told, "attempts", "cost", "failing")
+        RecordKind.REPEATED_RETRY, payload["agent"], weight, fact.subject, _some(payload, "attempts", "cost", "failing")
     )
 
 
 def _overlapped(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    weight = weighing.task_conflict(len(told["files"]), len(told["conflicting"]))
-    details = _some(told, "files", "conflicting", "other")
-    details |= {"change_set": fact.subject, "other_session": told["other_session_id"]}
-    yield _of_agent(RecordKind.TASK_CONFLICT, told["agent"], weight, told["session_id"], details)
+    payload = fact.payload
+    weight = weighing.task_conflict(len(payload["files"]), len(payload["conflicting"]))
+    details = _some(payload, "files", "conflicting", "other")
+    details |= {"change_set": fact.subject, "other_session": payload["other_session_id"]}
+    yield _of_agent(RecordKind.TASK_CONFLICT, payload["agent"], weight, payload["session_id"], details)
 
 
 def _over_budget(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
@@ -97,8 +99,8 @@ def _over_budget(fact: LedgerEntry, sources: Sources, before: Before) -> Iterato
     spent, budget, day = fact.payload["spent"], fact.payload["budget"], sources.day(fact.at)
     details = {"spent": spent, "budget": budget, "day": day}
     weight = weighing.budget_incident(spent, budget)
-    found = _of_agent(RecordKind.BUDGET_INCIDENT, fact.subject, weight, "", details, f"{fact.subject}/{day}")
-    yield replace(found, whole_key=True)
+    record = _of_agent(RecordKind.BUDGET_INCIDENT, fact.subject, weight, "", details, f"{fact.subject}/{day}")
+    yield replace(record, whole_key=True)
 
 
 def _approved(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
@@ -109,12 +111,12 @@ def _approved(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[N
     if edit is None:
         yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved unchanged"), by=by)
         return
-    for number, said in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
+    for number, sentence in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
         yield NewRecord(
             RecordKind.HUMAN_APPROVAL,
-            f"human_approval/edited:{edit.channel}:{slug(distil(said).text)}",
+            f"human_approval/edited:{edit.channel}:{slug(distil(sentence).text)}",
             ("agent", edit.agent),
-            weighing.edited_approval(difference(edit.original, edit.edited), len(said.split())),
+            weighing.edited_approval(difference(edit.original, edit.edited), len(sentence.split())),
             key=f"edit {number}",
             agent=edit.agent,
             session_id=edit.session,
@@ -122,7 +124,7 @@ def _approved(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[N
                 "card": fact.subject,
                 "original": edit.original[:500],
                 "edited": edit.edited[:500],
-                "added": said[:300],
+                "added": sentence[:300],
                 "kind": edit.kind,
                 "channel": edit.channel,
                 "by": by,
@@ -131,14 +133,14 @@ def _approved(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[N
 
 
 def _permitted(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    if not PermissionAnswer(told["answer"]).allows or told.get("by"):  # `by`: an earlier answer that counts again
+    payload = fact.payload
+    if not PermissionAnswer(payload["answer"]).allows or payload.get("by"):  # `by`: an earlier answer that counts again
         return
-    lasts = told["answer"] == PermissionAnswer.ALLOW_SESSION
+    lasts = payload["answer"] == PermissionAnswer.ALLOW_SESSION
     points = weighing.LASTING_PERMISSION if lasts else weighing.PERMISSION
     words = "a tool was allowed for the whole session" if lasts else "a tool was allowed once"
-    found = _approval(fact, f"permission:{told['tool']}", weighing.approval(points, words), tool=told["tool"])
-    yield replace(found, session_id=told["session_id"])
+    record = _approval(fact, f"permission:{payload['tool']}", weighing.approval(points, words), tool=payload["tool"])
+    yield replace(record, session_id=payload["session_id"])
 
 
 def _landed(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
@@ -156,24 +158,24 @@ def _taken(fact: LedgerEntry, sources: Sources, files: int) -> Iterator[NewRecor
     session_id = fact.payload["session_id"]
     approval = _approval(fact, "change_set", weighing.landed(files), files=files)
     yield replace(approval, session_id=session_id, key=fact.subject, whole_key=True)
-    mended = sources.mended(session_id)
-    if mended is not None:
-        causes = sorted({cause for cause in mended.tests.values() if cause})
-        details = {"causes": causes, "project": mended.project, "landed": fact.subject, "cost": mended.cost}
-        about = {"agent": mended.agent, "session_id": session_id, "details": details}
-        weight = weighing.successful_heal(1, mended.cost, len(mended.tests))
-        for found in _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(mended.tests), **about):
-            yield replace(found, key=f"{fact.subject}/{found.key}", whole_key=True)
+    repair = sources.mended(session_id)
+    if repair is not None:
+        causes = sorted({cause for cause in repair.tests.values() if cause})
+        details = {"causes": causes, "project": repair.project, "landed": fact.subject, "cost": repair.cost}
+        about = {"agent": repair.agent, "session_id": session_id, "details": details}
+        weight = weighing.successful_heal(1, repair.cost, len(repair.tests))
+        for record in _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(repair.tests), **about):
+            yield replace(record, key=f"{fact.subject}/{record.key}", whole_key=True)
 
 
 def _kept(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    kept = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
-    if kept is None or not kept.fact:
+    para_fact = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
+    if para_fact is None or not para_fact.fact:
         return
-    what = f"fact:{slug(kept.category) or 'other'}"
+    what = f"fact:{slug(para_fact.category) or 'other'}"
     number = before(f"human_approval/{what}", ("workspace", fact.workspace))
-    details = {"kept": fact.subject, "text": kept.fact, "trust": kept.trust.value}
-    yield _approval(fact, what, weighing.kept_fact(kept.trust, number, quoted(kept.fact, 120)), **details)
+    details = {"kept": fact.subject, "text": para_fact.fact, "trust": para_fact.trust.value}
+    yield _approval(fact, what, weighing.kept_fact(para_fact.trust, number, quoted(para_fact.fact, 120)), **details)
 
 
 def _approval(fact: LedgerEntry, what: str, weight: Weight, **details: Any) -> NewRecord:
@@ -187,38 +189,38 @@ def _erred(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewR
     label = f"agent_error/{tool}/{signature}"
     weight = weighing.agent_error(points, words, explained=explained, before=before(label, ("agent", agent)))
     details = {"tool": tool, "message": message}
-    found = _of_agent(RecordKind.AGENT_ERROR, agent, weight, fact.subject, details, f"{tool}/{message}")
-    yield replace(found, label=label)
+    record = _of_agent(RecordKind.AGENT_ERROR, agent, weight, fact.subject, details, f"{tool}/{message}")
+    yield replace(record, label=label)
 
 
 def _flushed(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = (fact.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
-    for bubble, pattern, agent, confidence, importance in zip(*told, strict=True):
+    columns = (fact.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
+    for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
         weight = weighing.successful_bubble(confidence, importance)
         details = {"bubble": bubble, "leader": fact.subject, "pattern": pattern}
         yield _of_agent(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
 
 
 def _guided(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    weight = weighing.guidance_applied(len(told["items"]), len(told["sources"]))
-    details = _some(told, "call", "sources", "items")
-    yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, told["session_id"], details)
+    payload = fact.payload
+    weight = weighing.guidance_applied(len(payload["items"]), len(payload["sources"]))
+    details = _some(payload, "call", "sources", "items")
+    yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, payload["session_id"], details)
 
 
 def _noisy(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     """Of guidance, and of what was promoted: that is rolled back, and weighs against the like of it."""
-    told = fact.payload
+    payload = fact.payload
     promoted = fact.kind == "OverlayFoundHarmful"
-    weight = weighing.guidance_noisy(max(0.0, -told.get("high", 0.0)) if promoted else told["harm"])
-    found = _of_agent(RecordKind.GUIDANCE_NOISY, told["agent"], weight, "", {"ref": fact.subject, **told})
-    yield replace(found, label="guidance_noisy/overlay") if promoted else found
+    weight = weighing.guidance_noisy(max(0.0, -payload.get("high", 0.0)) if promoted else payload["harm"])
+    record = _of_agent(RecordKind.GUIDANCE_NOISY, payload["agent"], weight, "", {"ref": fact.subject, **payload})
+    yield replace(record, label="guidance_noisy/overlay") if promoted else record
 
 
 def _stale(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    weight = weighing.stale_guidance(told["days"], told["most"], len(told["gone"]), told["told"])
-    scope, details = ("leader", told["leader"]), {"ref": fact.subject, **told}
+    payload = fact.payload
+    weight = weighing.stale_guidance(payload["days"], payload["most"], len(payload["gone"]), payload["told"])
+    scope, details = ("leader", payload["leader"]), {"ref": fact.subject, **payload}
     yield NewRecord(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, weight, details=details)
 
 
@@ -234,13 +236,15 @@ def _not_shared(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator
 
 
 def _recalled(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
-    told = fact.payload
-    for memory, origin in zip(told["memories"], told["origins"], strict=False):
+    payload = fact.payload
+    for memory, origin in zip(payload["memories"], payload["origins"], strict=False):
         label = f"cloud_memory_recall_hit/{memory}"
         weight = weighing.recall_hit(before(label, ("agent", fact.subject)))
         details = {"memory": memory, "origin": origin}
-        found = _of_agent(RecordKind.CLOUD_MEMORY_RECALL_HIT, fact.subject, weight, told["session_id"], details, memory)
-        yield replace(found, label=label)
+        record = _of_agent(
+            RecordKind.CLOUD_MEMORY_RECALL_HIT, fact.subject, weight, payload["session_id"], details, memory
+        )
+        yield replace(record, label=label)
 
 
 def _of_agent(
@@ -249,8 +253,8 @@ def _of_agent(
     return NewRecord(kind, kind.value, ("agent", agent), weight, key, agent, session_id, details=details)
 
 
-def _some(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: list(told[name]) if isinstance(told[name], (list, tuple)) else told[name] for name in names}
+def _some(payload: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: list(payload[name]) if isinstance(payload[name], (list, tuple)) else payload[name] for name in names}
 
 
 READERS: Mapping[str, Callable[[LedgerEntry, Sources, Before], Iterator[NewRecord]]] = {
@@ -323,7 +327,7 @@ class Reflection:
             return self._made
 
     def _take(self, facts: Sequence[LedgerEntry]) -> None:
-        here: Counter[tuple[str, Scope]] = Counter()  # what is not written yet
+        unwritten: Counter[tuple[str, Scope]] = Counter()  # what is not written yet
         records = []
         for fact in facts:
             if fact.kind == CALLS:
@@ -331,15 +335,15 @@ class Reflection:
                 continue
 
             def before(label: str, scope: Scope, fact: LedgerEntry = fact) -> int:
-                return self._records.before(label, *scope, fact.id) + here[label, scope]
+                return self._records.before(label, *scope, fact.id) + unwritten[label, scope]
 
             try:
-                found = list(READERS[fact.kind](fact, self._sources, before))
+                new = list(READERS[fact.kind](fact, self._sources, before))
             except (KeyError, TypeError, ValueError):  # of a version that said less: passed over, not in the way
                 log.warning("fact %d, a %s, says too little to learn from", fact.id, fact.kind, exc_info=True)
                 continue
-            here.update((each.label, each.scope) for each in found)
-            records += [_record(fact, each) for each in found]
+            unwritten.update((each.label, each.scope) for each in new)
+            records += [_record(fact, each) for each in new]
         self._store(records)
 
     def _take_calls(self, facts: Sequence[LedgerEntry]) -> None:
@@ -362,8 +366,8 @@ class Reflection:
 
     def _runs(self, last: LedgerEntry, agent: str) -> list[LedgerEntry]:
         """The calls of the agent's sessions of late up to this one, oldest first."""
-        told = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
-        return [fact for fact in told if fact.id <= last.id and fact.payload.get("agent") == agent][-MOST_RUNS:]
+        facts = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
+        return [fact for fact in facts if fact.id <= last.id and fact.payload.get("agent") == agent][-MOST_RUNS:]
 
     def _store(self, records: Sequence[LearningRecord]) -> None:
         if records:
@@ -395,20 +399,20 @@ def _concerns(fact: LedgerEntry) -> bool:
     return fact.kind in READERS or fact.kind == CALLS
 
 
-def _record(fact: LedgerEntry, found: NewRecord) -> LearningRecord:
-    own = (found.kind.value, found.key) if found.whole_key else (fact.id, found.kind.value, found.key)
+def _record(fact: LedgerEntry, new: NewRecord) -> LearningRecord:
+    key = (new.kind.value, new.key) if new.whole_key else (fact.id, new.kind.value, new.key)
     return LearningRecord(
-        id=record_id(*own),
+        id=record_id(*key),
         at=fact.at,
-        kind=found.kind,
-        source_label=found.label,
-        scope_type=found.scope[0],
-        scope_id=found.scope[1],
-        score=found.weight.score,
-        reason=found.weight.reason,
+        kind=new.kind,
+        source_label=new.label,
+        scope_type=new.scope[0],
+        scope_id=new.scope[1],
+        score=new.weight.score,
+        reason=new.weight.reason,
         workspace=fact.workspace,
-        agent=found.agent,
-        session_id=found.session_id,
+        agent=new.agent,
+        session_id=new.session_id,
         fact=fact.id,
-        details=found.details,
+        details=new.details,
     )

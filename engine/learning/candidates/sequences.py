@@ -54,25 +54,27 @@ class FoundSequence:
 def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
     """The sequences of commands in `runs` (the calls of one session each, in order), the surest first. What is no
     command parts them: no flow could take it, so nothing would come of a sequence that has it."""
-    seen = _Seen(
+    calls = _Seen(
         [
             [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
             for number, run in enumerate(runs)
         ]
     )
-    found: list[FoundSequence] = []
+    sequences: list[FoundSequence] = []
     for length in range(LONGEST, SHORTEST - 1, -1):
         # An overlap is given to the one that is surer of its place; of equals, to what comes first.
-        said = {gram: places for gram, places in seen.promising(length).items() if seen.surprises(gram, places)}
-        for gram in sorted(said, key=lambda gram: (-len(said[gram]), seen.first(said[gram]), gram)):
-            places = seen.free(gram, said[gram])
-            if len(places) < LEAST_RUNS or not seen.surprises(gram, places):
+        surprising = {gram: places for gram, places in calls.promising(length).items() if calls.surprises(gram, places)}
+        for gram in sorted(surprising, key=lambda gram: (-len(surprising[gram]), calls.first(surprising[gram]), gram)):
+            places = calls.free(gram, surprising[gram])
+            if len(places) < LEAST_RUNS or not calls.surprises(gram, places):
                 continue
-            expected, z = seen.score(gram, len(places))
+            expected, z = calls.score(gram, len(places))
             if z >= LEAST_Z:
-                found.append(FoundSequence(gram, sum(map(len, places.values())), expected, z, tuple(sorted(places))))
-                seen.take(length, places)
-    return sorted(found, key=lambda sequence: (-sequence.z, sequence.calls))
+                sequences.append(
+                    FoundSequence(gram, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
+                )
+                calls.take(length, places)
+    return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
 class _Seen:
@@ -82,8 +84,8 @@ class _Seen:
         self._runs = [tuple(run) for run in runs]
         self._made: list[Mapping[str, int]] = [Counter(run) for run in self._runs]
         self._who: dict[str, set[int]] = defaultdict(set)
-        for number, made in enumerate(self._made):
-            for call in made:
+        for number, counts in enumerate(self._made):
+            for call in counts:
                 self._who[call].add(number)
         # Only what so many runs call can be of a sequence; which calls those are says nothing of their order.
         self._words = sum(len(who) >= LEAST_RUNS for who in self._who.values())
@@ -94,13 +96,13 @@ class _Seen:
     def places(self, length: int) -> dict[Gram, Places]:
         """Everything of a length, and where it stands; of what overlaps itself the first."""
         if length not in self._places:
-            found: dict[Gram, Places] = {}
+            by_gram: dict[Gram, Places] = {}
             for number, run in enumerate(self._runs):
                 for start in range(len(run) - length + 1):
-                    starts = found.setdefault(run[start : start + length], {}).setdefault(number, [])
+                    starts = by_gram.setdefault(run[start : start + length], {}).setdefault(number, [])
                     if not starts or start >= starts[-1] + length:
                         starts.append(start)
-            self._places[length] = found
+            self._places[length] = by_gram
         return self._places[length]
 
     def promising(self, length: int) -> dict[Gram, Places]:
@@ -138,11 +140,11 @@ class _Seen:
 
     def free(self, gram: Gram, places: Places) -> Places:
         """Its places of which nothing is taken by a sequence found before."""
-        left = {
+        free = {
             number: [at for at in starts if self._taken[number].isdisjoint(range(at, at + len(gram)))]
             for number, starts in places.items()
         }
-        return {number: starts for number, starts in left.items() if starts}
+        return {number: starts for number, starts in free.items() if starts}
 
     def take(self, length: int, places: Places) -> None:
         """These places belong to a sequence now."""
@@ -159,12 +161,12 @@ class _Seen:
         return self._chances[key]
 
     def _once(self, key: Gram, number: int) -> float:
-        made, calls = self._made[number], len(self._runs[number])
+        counts, calls = self._made[number], len(self._runs[number])
         if calls < len(key):
             return 0.0
         share, used = 1.0, Counter[str]()
         for place, call in enumerate(key):
-            share *= max(0, made[call] - used[call]) / (calls - place)
+            share *= max(0, counts[call] - used[call]) / (calls - place)
             used[call] += 1
         return -math.expm1((calls - len(key) + 1) * math.log1p(-share)) if share < 1 else 1.0
 
@@ -173,10 +175,10 @@ class _Seen:
         the other calls of the run."""
         expected = 0.0
         for number, starts in self.places(len(part))[part].items():
-            made, left = self._made[number], len(self._runs[number]) - len(part)
+            counts, remaining = self._made[number], len(self._runs[number]) - len(part)
             share, used = 1.0, Counter(part)
             for place, call in enumerate(rest):
-                share *= max(0, made[call] - used[call]) / (left - place) if left > place else 0.0
+                share *= max(0, counts[call] - used[call]) / (remaining - place) if remaining > place else 0.0
                 used[call] += 1
             expected += 1 - (1 - share) ** len(starts)
         return expected

@@ -41,33 +41,33 @@ def healing(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str],
     last time, and what the `patch` changed; where there is none, the files that the session `changed`. Where the agent
     said nothing the `summary` stands for it."""
     begin = max((number for number, line in enumerate(lines) if _handed_back(line)), default=-1)
-    said = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
-    changes = changes_of(patch) or [f"it changed {path}" for path in (changed if said else ())]
-    return (*_told(said[-1] if said else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
+    messages = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
+    changes = changes_of(patch) or [f"it changed {path}" for path in (changed if messages else ())]
+    return (*_told(messages[-1] if messages else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
 
 
 def changes_of(patch: str) -> list[str]:
     """What a diff of git changes, file by file, in words: its lines where they are few."""
-    told = []
+    changes = []
     for section in re.split(r"(?m)^(?=diff --git )", patch)[1:]:
         head, _, body = section.partition("\n@@")
         names = [line[4:].partition("/")[2] for line in head.splitlines() if line.startswith(("--- a/", "+++ b/"))]
         if not names:
             continue
         hunks = body.splitlines()
-        gone, come = (
+        removed, added = (
             [line[1:].strip() for line in hunks if line.startswith(sign) and line[1:].strip()] for sign in "-+"
         )
-        was, now = (_cut(" / ".join(several)) for several in (gone, come))
+        before, after = (_cut(" / ".join(lines)) for lines in (removed, added))
         if "\n--- /dev/null" in head:
-            told.append(f"it wrote {names[-1]}")
-        elif not (gone or come) or len(gone) + len(come) > MOST_CHANGED:
-            told.append(f"it changed {names[-1]}")
-        elif was and now:
-            told.append(f"in {names[-1]} it replaced `{was}` by `{now}`")
+            changes.append(f"it wrote {names[-1]}")
+        elif not (removed or added) or len(removed) + len(added) > MOST_CHANGED:
+            changes.append(f"it changed {names[-1]}")
+        elif before and after:
+            changes.append(f"in {names[-1]} it replaced `{before}` by `{after}`")
         else:
-            told.append(f"in {names[-1]} it {'added' if now else 'took out'} `{now or was}`")
-    return told
+            changes.append(f"in {names[-1]} it {'added' if after else 'took out'} `{after or before}`")
+    return changes
 
 
 def after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
@@ -87,12 +87,12 @@ def commands_run(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequenc
     """For calls such as `exec:git status` that follow each other the commands that most of these sessions ran for them,
     word for word; () when none tells of all of them as commands that run without a shell."""
     wanted = [call.partition(":")[2].split() for call in calls]
-    seen: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
-        used = [_command(line) for line in lines if line.kind == "tool"]
-        runs = (tuple(used[at : at + len(wanted)]) for at in range(len(used) - len(wanted) + 1))
-        seen.update({run for run in runs if all(map(_begins, run, wanted))})
-    return min(seen, key=lambda run: (-seen[run], sum(map(len, run)), run), default=())
+        commands = [_command(line) for line in lines if line.kind == "tool"]
+        runs = (tuple(commands[at : at + len(wanted)]) for at in range(len(commands) - len(wanted) + 1))
+        counts.update({run for run in runs if all(map(_begins, run, wanted))})
+    return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
 
 
 def _handed_back(line: TranscriptLine) -> bool:
@@ -140,10 +140,10 @@ def _program(word: str) -> str:
 
 def _told(text: str) -> tuple[str, ...]:
     """The beginning of a text, whole sentences where one ends in time."""
-    flat = " ".join(text.split())
-    if len(flat) <= MOST_SAID:
-        return (flat,) if flat else ()
-    head = flat[:MOST_SAID]
+    line = " ".join(text.split())
+    if len(line) <= MOST_SAID:
+        return (line,) if line else ()
+    head = line[:MOST_SAID]
     end = max(head.rfind(". "), head.rfind("! "), head.rfind("? "))
     return (head[: end + 1] if end > MOST_SAID // 3 else f"{head.rstrip()}…",)
 
@@ -157,7 +157,7 @@ def flat(text: Any) -> str:
     return " ".join(str(text).split())
 
 
-def quoted(text: Any, most: int = QUOTED) -> str:
+def quoted(text: Any, max_length: int = QUOTED) -> str:
     """A text in one line and in quotes, at most so many characters of it."""
-    said = flat(text).strip(".")
-    return f"“{said if len(said) <= most else said[: most - 1] + '…'}”"
+    line = flat(text).strip(".")
+    return f"“{line if len(line) <= max_length else line[: max_length - 1] + '…'}”"

@@ -68,8 +68,8 @@ class Overlays:
 
     def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
         """Bounds of the validation loop for an agent's work in a workspace; all of them hold."""
-        found = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
-        return [overlay.effect for overlay in found if isinstance(overlay.effect, PolicyTweak)]
+        overlays = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
+        return [overlay.effect for overlay in overlays if isinstance(overlay.effect, PolicyTweak)]
 
     def flows(self) -> Sequence[Overlay]:
         """Every flow in force, the oldest first."""
@@ -89,13 +89,13 @@ class Overlays:
         return self._known.get("", self._read)
 
     def _read(self) -> list[Overlay]:
-        found = []
+        overlays = []
         for row in self._candidates.rows(CandidateStatus.PROMOTED):
             try:
-                found.append(row.overlay)
+                overlays.append(row.overlay)
             except Refusal as refusal:  # damaged, or emptied by forgetting: it takes no other with it, and no prompt
                 log.warning("candidate %s is active and left out: %s", row.id, refusal)
-        return sorted(found, key=lambda overlay: (overlay.since, overlay.id))
+        return sorted(overlays, key=lambda overlay: (overlay.since, overlay.id))
 
 
 DOUBT = 0.1
@@ -151,10 +151,10 @@ def _difference(strata: Sequence[Arms]) -> float:
     a little to 0 while there are few runs."""
     total, weight = 0.0, 0.0
     for arms in strata:
-        told = (arms.with_good + 1) / (arms.with_runs + 2)
-        untold = (arms.without_good + 1) / (arms.without_runs + 2)
-        says = 1 / (1 / (arms.with_runs + 2) + 1 / (arms.without_runs + 2))
-        total, weight = total + says * (told - untold), weight + says
+        with_share = (arms.with_good + 1) / (arms.with_runs + 2)
+        without_share = (arms.without_good + 1) / (arms.without_runs + 2)
+        precision = 1 / (1 / (arms.with_runs + 2) + 1 / (arms.without_runs + 2))
+        total, weight = total + precision * (with_share - without_share), weight + precision
     return total / weight if weight else 0.0
 
 
@@ -223,10 +223,12 @@ class Trials(FollowedSessions[OverlayRun]):
         share = self._settings.current.adaptation.withheld if run_id else 0.0
         return [Drawn(overlay, bool(run_id) and withheld(run_id, overlay.id, share), share) for overlay in overlays]
 
-    def applied(self, tx: Transaction, told: Mapping[str, Any], *, session_id: str, agent: str, workspace: str) -> None:
+    def applied(
+        self, tx: Transaction, provenance: Mapping[str, Any], *, session_id: str, agent: str, workspace: str
+    ) -> None:
         """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
         written down stays as it is, however many prompts it makes."""
-        for overlay in told.get(PROVENANCE, ()):
+        for overlay in provenance.get(PROVENANCE, ()):
             if tx.session.get(OverlayRun, (overlay["id"], session_id)) is None:
                 tx.session.add(
                     OverlayRun(
@@ -244,19 +246,19 @@ class Trials(FollowedSessions[OverlayRun]):
         """What mended the like before, for the tests that are red now: those learnt last first, each once. A share of
         runs goes without by way of a trial. Not inside a transaction."""
         red = set(broken)
-        known = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
+        newest_first = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
         drawn = self.draw(
             [
                 overlay
-                for overlay in known
+                for overlay in newest_first
                 if isinstance(overlay.effect, FixTemplate) and red & {*overlay.effect.failing}
             ],
             session_id,
         )
         if drawn and session_id:
-            told = {PROVENANCE: [draw.told() for draw in drawn]}
+            provenance = {PROVENANCE: [draw.told() for draw in drawn]}
             where = {"session_id": session_id, "agent": agent, "workspace": workspace}
-            self._database.write(lambda tx: self.applied(tx, told, **where))
+            self._database.write(lambda tx: self.applied(tx, provenance, **where))
         carried = (draw.overlay.effect for draw in drawn if not draw.withheld)
         lines = (line for overlay in carried if isinstance(overlay, FixTemplate) for line in overlay.repairs)
         return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
@@ -267,15 +269,15 @@ class Trials(FollowedSessions[OverlayRun]):
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """What is in force and does harm: to be rolled back. The surest harm first."""
-        known = self.lifts()
-        found = [(overlay, known[overlay.id]) for overlay in self.overlays.every() if overlay.id in known]
-        return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
+        lifts = self.lifts()
+        measured = [(overlay, lifts[overlay.id]) for overlay in self.overlays.every() if overlay.id in lifts]
+        return sorted((pair for pair in measured if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
 
     def moved(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
         """Tell once of an overlay that does harm."""
-        for overlay_id, found in _lifts(tx.session, {row.overlay_id for row in rows}).items():
+        for overlay_id, measured in _lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
-            if row is None or row.told_at is not None or found.verdict != HARMS:
+            if row is None or row.told_at is not None or measured.verdict != HARMS:
                 continue
             if row.status != CandidateStatus.PROMOTED or overlay_id != f"{row.id}.{row.term}":
                 continue
@@ -288,7 +290,7 @@ class Trials(FollowedSessions[OverlayRun]):
                     candidate_id=row.id,
                     type=row.type,
                     agent=row.agent_id,
-                    **{name: round(getattr(found, name), 4) for name in _MEASURED},
+                    **{name: round(getattr(measured, name), 4) for name in _MEASURED},
                 )
             )
 
@@ -310,4 +312,4 @@ def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str,
     strata: dict[str, list[Arms]] = {}
     for overlay_id, *counted in session.execute(statement):
         strata.setdefault(overlay_id, []).append(Arms(*counted))
-    return {overlay_id: lift(overlay_id, several) for overlay_id, several in strata.items()}
+    return {overlay_id: lift(overlay_id, arms_of_overlay) for overlay_id, arms_of_overlay in strata.items()}

@@ -37,8 +37,8 @@ class Weight:
 def weight(*parts: tuple[float, str]) -> Weight:
     """The sum of `parts`, at most 100 and at least 0, rounded to tenths; parts that add nothing are not named."""
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
-    said = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
-    return Weight(total, said.removeprefix("+"))
+    reason = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
+    return Weight(total, reason.removeprefix("+"))
 
 
 def share(amount: float, full: float) -> float:
@@ -48,10 +48,10 @@ def share(amount: float, full: float) -> float:
 
 def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
     """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red."""
-    again = max(0, attempts - 1)
+    retries = max(0, attempts - 1)
     return weight(
         (45.0, "tests still failed"),
-        (10.0 * min(3, again), f"{count(again, 'attempt')} to fix them"),
+        (10.0 * min(3, retries), f"{count(retries, 'attempt')} to fix them"),
         (15.0 * share(cost, FULL_COST), _spent(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
@@ -175,15 +175,18 @@ def guidance_noisy(harm: float) -> Weight:
     )
 
 
-def stale_guidance(days: int, most: int, gone: int, told: int) -> Weight:
+def stale_guidance(days: int, most: int, missing_files: int, sessions: int) -> Weight:
     """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
     are gone and 2 for each, 2 for each session that carried it up to 20."""
     past = max(0, days - most) if most else 0
     return weight(
         (40.0, "it is past its age limit"),
         (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old; the limit is {most}"),
-        (15.0 * (gone > 0) + 2.0 * min(FULL_BREADTH, gone), f"{count(gone, 'file')} it names no longer exist"),
-        (2.0 * min(10, told), f"{count(told, 'session')} used it recently"),
+        (
+            15.0 * (missing_files > 0) + 2.0 * min(FULL_BREADTH, missing_files),
+            f"{count(missing_files, 'file')} it names no longer exist",
+        ),
+        (2.0 * min(10, sessions), f"{count(sessions, 'session')} used it recently"),
     )
 
 

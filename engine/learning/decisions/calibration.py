@@ -117,21 +117,25 @@ class Calibration:
 
     def _bend(self, x: float, yes: bool, weight: float) -> None:
         a, b, c = self._spread
-        up, along = a + b * x, b + c * x
-        unsure = up + along * x
+        offset_spread, slope_spread = a + b * x, b + c * x
+        variance = offset_spread + slope_spread * x
         about = self._line[0] + self._line[1] * x
         step = 0.0
         for _ in range(20):
-            expected = squash(about + unsure * step)
-            wrong = weight * (yes - expected) - step
-            step += wrong / (1 + weight * expected * (1 - expected) * unsure)
-            if abs(wrong) < 1e-10:
+            expected = squash(about + variance * step)
+            error = weight * (yes - expected) - step
+            step += error / (1 + weight * expected * (1 - expected) * variance)
+            if abs(error) < 1e-10:
                 break
-        expected = squash(about + unsure * step)
-        told = weight * expected * (1 - expected)
-        fall = told / (1 + told * unsure)
-        self._line = [self._line[0] + up * step, self._line[1] + along * step]
-        self._spread = [a - fall * up * up, b - fall * up * along, c - fall * along * along]
+        expected = squash(about + variance * step)
+        information = weight * expected * (1 - expected)
+        shrinkage = information / (1 + information * variance)
+        self._line = [self._line[0] + offset_spread * step, self._line[1] + slope_spread * step]
+        self._spread = [
+            a - shrinkage * offset_spread * offset_spread,
+            b - shrinkage * offset_spread * slope_spread,
+            c - shrinkage * slope_spread * slope_spread,
+        ]
 
 
 @dataclass(slots=True)
@@ -177,27 +181,27 @@ class KindCalibration:
 
     def apply(self, kind: str, score: float) -> float:
         """The calibrated score of a card of this kind, in (0, 1)."""
-        known = self._kinds.get(kind, _Kind())
-        rate, move = self._place(known, score)
-        most = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * known.weight / (known.weight + MIXED)
+        record = self._kinds.get(kind, _Kind())
+        rate, move = self._place(record, score)
+        limit = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * record.weight / (record.weight + MIXED)
         value = squash(logit(rate) + max(self._steep[0], 0.0) * move)
-        return min(max(value, rate - most, 0.001), rate + most, 0.999)
+        return min(max(value, rate - limit, 0.001), rate + limit, 0.999)
 
     def learn(self, kind: str, score: float, yes: bool, weight: float = 1.0) -> float:
         """Take in how a score came out, `weight` in (0, 1]; returns what it was calibrated to before."""
         before = self.apply(kind, score)
         self.held.append((before, yes))
-        known = self._kinds.setdefault(kind, _Kind())
-        if known.decided:
-            self._bend(*self._place(known, score), yes, weight)
-        if known.decided < FIRST:
+        record = self._kinds.setdefault(kind, _Kind())
+        if record.decided:
+            self._bend(*self._place(record, score), yes, weight)
+        if record.decided < FIRST:
             self._first = [self._first[0] + weight * yes, self._first[1] + weight]
         fade = math.exp(-weight / FADE)
-        known.approved = known.approved * fade + weight * yes
-        known.dismissed = known.dismissed * fade + weight * (not yes)
-        known.scores = known.scores * fade + weight * score
-        known.decided += 1
-        known.ever_approved += yes
+        record.approved = record.approved * fade + weight * yes
+        record.dismissed = record.dismissed * fade + weight * (not yes)
+        record.scores = record.scores * fade + weight * score
+        record.decided += 1
+        record.ever_approved += yes
         fade = math.exp(-weight / FADE_OF_ALL)
         self._mean = [self._mean[0] * fade + weight * score, self._mean[1] * fade + weight]
         return before

@@ -126,10 +126,10 @@ def curate_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
     Returns how many are new."""
     new = 0
     for context, chosen, rejected in sides:
-        known = select(DpoPair.id).where(
+        same = select(DpoPair.id).where(
             DpoPair.context == context, DpoPair.chosen == chosen, DpoPair.rejected == rejected
         )
-        if tx.session.exec(known).first() is not None:
+        if tx.session.exec(same).first() is not None:
             continue
         tx.insert(
             DpoPair(
@@ -316,8 +316,8 @@ class Decisions:
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
-        said = [DecisionSignal(row.signal) for row in found(session, Decision, _OF_CARD, {"card": prediction_id})]
-        return next((signal for signal in said if signal is not DecisionSignal.ORIGINAL), None)
+        signals = [DecisionSignal(row.signal) for row in found(session, Decision, _OF_CARD, {"card": prediction_id})]
+        return next((signal for signal in signals if signal is not DecisionSignal.ORIGINAL), None)
 
     def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """Standing signals with ids above `id`, oldest first, of more than `limit` the newest: what a Twin learns."""
@@ -326,13 +326,13 @@ class Decisions:
 
     def total(self, session: Session) -> int:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return self._totals.seen(session, "", lambda seen: int(ask(seen, _TOTAL).scalar()))
+        return self._totals.seen(session, "", lambda current: int(ask(current, _TOTAL).scalar()))
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """How many of a person's latest decisions in a row were dismissals (SPEC 3.6); of those with ids above `after`
         when only these are to count."""
         values = {"after": after}
-        return self._totals.seen(session, after, lambda seen: int(ask(seen, _REJECTED_IN_A_ROW, values).scalar()))
+        return self._totals.seen(session, after, lambda current: int(ask(current, _REJECTED_IN_A_ROW, values).scalar()))
 
     def newest(self, session: Session) -> int:
         """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
@@ -344,7 +344,9 @@ class Decisions:
         An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
         have run by itself was not what he wanted.
         """
-        counts = self._like.seen(session, "", lambda seen: {tuple(row[:3]): tuple(row[3:]) for row in ask(seen, _LIKE)})
+        counts = self._like.seen(
+            session, "", lambda current: {tuple(row[:3]): tuple(row[3:]) for row in ask(current, _LIKE)}
+        )
         return counts.get((kind, channel, workspace), (0, 0))
 
     def approvals(self, session: Session) -> list[tuple[str, str, str, int, int]]:

@@ -88,11 +88,11 @@ class Exporter:
 
     def recover(self) -> int:
         """Finish what a crash interrupted; returns how many batches."""
-        left = intents.unfinished(self._database, KIND)
-        for intent in left:
+        unfinished = intents.unfinished(self._database, KIND)
+        for intent in unfinished:
             assert intent.id is not None
             self._bring_out(intent.id, intent.payload)
-        return len(left)
+        return len(unfinished)
 
     def due(self, now: datetime) -> bool:
         """Whether the daily batch is to be made: a day since the last, and enough new pairs."""
@@ -135,11 +135,11 @@ class Exporter:
         if shape is Shape.PLAIN:
             return Exported(self.file, _beside(self.file), self._count(), new)
         with self._database.read() as session:
-            found = self._redacted(stored_pairs(session, exported=True))
+            pairs = self._redacted(stored_pairs(session, exported=True))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
-        write_atomic(file, _lines(preference_line(pair, shape) for pair in found))
-        write_atomic(_beside(file), _lines(weight_line(pair) for pair in found))
-        return Exported(file, _beside(file), len(found), new)
+        write_atomic(file, _lines(preference_line(pair, shape) for pair in pairs))
+        write_atomic(_beside(file), _lines(weight_line(pair) for pair in pairs))
+        return Exported(file, _beside(file), len(pairs), new)
 
     def conversations(self) -> Exported:
         """What was wanted and said so far as conversations to learn from, as a file that is written anew.
@@ -147,13 +147,13 @@ class Exporter:
         What a situation came to: cards that the operator approved, or did himself; and what he said to agents.
         Raises `Refusal` `no_conversations` when there is nothing yet.
         """
-        found = self.exchanges()
-        if not found:
+        exchanges = self.exchanges()
+        if not exchanges:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
-        write_atomic(file, _lines(exchange_line(exchange) for exchange in found))
-        return Exported(file, None, len(found), max(0, len(found) - before))
+        write_atomic(file, _lines(exchange_line(exchange) for exchange in exchanges))
+        return Exported(file, None, len(exchanges), max(0, len(exchanges) - before))
 
     def every_pair(self) -> list[Preference]:
         """Every pair as it may leave this machine, the oldest first."""
@@ -162,15 +162,17 @@ class Exporter:
 
     def exchanges(self) -> list[Exchange]:
         """The examples of `conversations`, the oldest first, none twice."""
-        known = tuple(self._secrets())
+        secrets = tuple(self._secrets())
         with self._database.read() as session:
-            wanted = [Exchange(redact(situation, known), redact(said, known)) for situation, said in _wanted(session)]
-        talked = [
-            Exchange(redact(pair, known), redact(other, known), OPERATOR) for pair, other in self._conversations()
+            approved = [
+                Exchange(redact(situation, secrets), redact(reply, secrets)) for situation, reply in _wanted(session)
+            ]
+        spoken = [
+            Exchange(redact(pair, secrets), redact(other, secrets), OPERATOR) for pair, other in self._conversations()
         ]
         return list(
             dict.fromkeys(
-                exchange for exchange in (*wanted, *talked) if exchange.situation.strip() and exchange.answer.strip()
+                exchange for exchange in (*approved, *spoken) if exchange.situation.strip() and exchange.answer.strip()
             )
         )
 
@@ -184,9 +186,9 @@ class Exporter:
         return self._database.write(lambda tx: curate_pairs(tx, sides))
 
     def _bring_out(self, intent: int, payload: dict[str, Any]) -> Exported:
-        wanted = set(payload["pairs"])
+        pair_ids = set(payload["pairs"])
         with self._database.read() as session:
-            rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(wanted)).order_by(col(DpoPair.id))))
+            rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
         batch = self._redacted(rows)
         cards = {card for row in rows for card in (row.chosen_prediction_id, row.rejected_prediction_id)}
         plain = _lines(preference_line(pair, Shape.PLAIN) for pair in batch)
@@ -194,7 +196,9 @@ class Exporter:
         _append_once(_beside(self.file), payload["weights_offset"], _lines(weight_line(pair) for pair in batch))
 
         def done(tx: Transaction) -> None:
-            tx.session.execute(sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(wanted)).values(exported_at=tx.now))
+            tx.session.execute(
+                sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(pair_ids)).values(exported_at=tx.now)
+            )
             tx.session.execute(sqlalchemy.update(CARDS).where(CARDS.c.id.in_(cards)).values(dpo_exported=True))
             state.put(tx, LAST, tx.now.isoformat())
             intents.finish(tx, intent)
@@ -204,13 +208,13 @@ class Exporter:
         return Exported(self.file, _beside(self.file), _count_lines(self.file), len(batch))
 
     def _redacted(self, rows: Iterable[DpoPair]) -> list[Preference]:
-        known = tuple(self._secrets())
+        secrets = tuple(self._secrets())
         return [
             replace(
                 pair,
-                context=redact(pair.context, known),
-                chosen=redact(pair.chosen, known),
-                rejected=redact(pair.rejected, known),
+                context=redact(pair.context, secrets),
+                chosen=redact(pair.chosen, secrets),
+                rejected=redact(pair.rejected, secrets),
             )
             for pair in (row.preference for row in rows)
         ]

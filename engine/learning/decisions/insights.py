@@ -36,8 +36,8 @@ from engine.model import (
     TrainingView,
     part_of_day,
 )
-from engine.model.confidence_sequence import wilson_lower_bound, wilson_upper_bound
 from engine.model.text import count
+from engine.model.wilson import wilson_lower_bound, wilson_upper_bound
 from engine.storage.database import Database
 from engine.storage.types import UtcDateTime
 
@@ -91,38 +91,38 @@ class Decided:
 
 def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
     """What these cards, the oldest first, come to; hours and parts of the day are those of `zone`, else of UTC."""
-    made = [card for card in cards if not card.own]
-    persons = by_person(made)
+    predictions = [card for card in cards if not card.own]
+    persons = by_person(predictions)
     approved = [card for card in persons if card.word == APPROVED]
     rejected = [card for card in persons if card.word == REJECTED]
-    auto = [card for card in made if card.itself and card.word in (APPROVED, DISCARDED)]
+    auto = [card for card in predictions if card.itself and card.word in (APPROVED, DISCARDED)]
     undone = sum(card.undone for card in auto)
 
     def local(card: Decided) -> datetime:
         return card.at if zone is None else local_time(card.at, zone)
 
     return Metrics(
-        total=len(made),
+        total=len(predictions),
         approved=len(approved),
         rejected=len(rejected),
         discarded=sum(card.word == DISCARDED for card in persons),
-        expired=sum(card.word == EXPIRED for card in made),
-        withdrawn=sum(card.word == WITHDRAWN for card in made),
-        cannot_run=sum(card.word == CANNOT_RUN for card in made),
-        undecided=sum(not card.word for card in made),
-        own=len(cards) - len(made),
+        expired=sum(card.word == EXPIRED for card in predictions),
+        withdrawn=sum(card.word == WITHDRAWN for card in predictions),
+        cannot_run=sum(card.word == CANNOT_RUN for card in predictions),
+        undecided=sum(not card.word for card in predictions),
+        own=len(cards) - len(predictions),
         auto_executed=len(auto),
         auto_undone=undone,
         approval_rate=_share(len(approved), len(persons)),
         auto_success_rate=_share(len(auto) - undone, len(auto)),
-        confidence=_mean(made),
+        confidence=_mean(predictions),
         approved_confidence=_mean(approved),
         rejected_confidence=_mean(rejected),
         calibration=tuple(bucket(low, high, persons) for low, high in BUCKETS),
         trend=_trend(persons),
         sources=_most_first(_groups(cards, lambda card: card.source)),
         channels=_most_first(_groups(cards, lambda card: card.channel)),
-        kinds=_most_first(_groups(made, lambda card: card.kind)),
+        kinds=_most_first(_groups(predictions, lambda card: card.kind)),
         parts=_in_order(
             _groups(persons, lambda card: part_of_day(local(card)).value), [card.value for card in PartOfDay]
         ),
@@ -213,15 +213,17 @@ def _trend(persons: Sequence[Decided]) -> str:
 
 
 def _groups(cards: Iterable[Decided], by: Callable[[Decided], str]) -> list[Group]:
-    found: dict[str, list[Decided]] = {}
+    by_name: dict[str, list[Decided]] = {}
     for card in cards:
-        found.setdefault(by(card), []).append(card)
+        by_name.setdefault(by(card), []).append(card)
     groups = []
-    for name, these in found.items():
-        persons = [card for card in these if not card.itself]
+    for name, members in by_name.items():
+        persons = [card for card in members if not card.itself]
         approved = sum(card.word == APPROVED for card in persons)
         rejected = sum(card.word in (REJECTED, DISCARDED) for card in persons)
-        groups.append(Group(name, len(these), approved, rejected, _share(approved, approved + rejected), _cost(these)))
+        groups.append(
+            Group(name, len(members), approved, rejected, _share(approved, approved + rejected), _cost(members))
+        )
     return groups
 
 
@@ -328,27 +330,27 @@ def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinf
         .where(COSTS.c.prediction_id == CARDS.c.id, COSTS.c.state == "settled")
         .scalar_subquery()
     )
-    wanted = sqlalchemy.select(
+    query = sqlalchemy.select(
         CARDS.c.source, CARDS.c.target_channel, CARDS.c.confidence, CARDS.c.status, CARDS.c.outcome,
         CARDS.c.decided_by, CARDS.c.id.in_(taken_back), AT, spent, CARDS.c.kind,
         CARDS.c.discarded_at.is_not(None),
     ).order_by(AT)  # fmt: skip
     if since is not None:
-        wanted = wanted.where(since <= AT)
+        query = query.where(since <= AT)
     if workspace:
-        wanted = wanted.where(CARDS.c.workspace == workspace)
+        query = query.where(CARDS.c.workspace == workspace)
     itself = DecidedBy.AUTONOMY.value
-    found = []
-    for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(wanted):
+    cards = []
+    for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(query):
         word = DISCARDED if discarded else _word(status, outcome)
         when, stated = local_time(at, zone), confidence != COLD_START
-        found.append(Decided(source, channel, confidence, word, by == itself, bool(undone), when, cost, kind, stated))
-    return found
+        cards.append(Decided(source, channel, confidence, word, by == itself, bool(undone), when, cost, kind, stated))
+    return cards
 
 
 def _newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     """(kind, approved) of the newest decisions of a person, the oldest first."""
-    wanted = (
+    query = (
         sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
         .where(
             CARDS.c.status.in_(("confirmed", "executed", "rejected")),
@@ -360,8 +362,8 @@ def _newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
         .limit(NEWEST + BEFORE)
     )
     if workspace:
-        wanted = wanted.where(CARDS.c.workspace == workspace)
-    rows = session.execute(wanted).all()
+        query = query.where(CARDS.c.workspace == workspace)
+    rows = session.execute(query).all()
     return [(kind, status != "rejected") for kind, status in reversed(rows)]
 
 

@@ -47,19 +47,19 @@ class Belief:
     def learn(self, features: Array, yes: bool, weight: float = 1.0) -> None:
         """One case; `weight` in (0, 1] is how loudly it speaks."""
         towards = self.covariance @ features
-        unsure, about, target = float(features @ towards), float(self.mean @ features), float(yes)
+        variance, about, target = float(features @ towards), float(self.mean @ features), float(yes)
         step = 0.0
         for _ in range(20):  # Newton on the one number that says how far to go; it is concave, so this ends
-            expected = squash(about + unsure * step)
-            wrong = weight * (target - expected) - step
-            slope = 1 + weight * expected * (1 - expected) * unsure
-            step += wrong / slope
-            if abs(wrong) < 1e-10:
+            expected = squash(about + variance * step)
+            error = weight * (target - expected) - step
+            slope = 1 + weight * expected * (1 - expected) * variance
+            step += error / slope
+            if abs(error) < 1e-10:
                 break
-        expected = squash(about + unsure * step)
+        expected = squash(about + variance * step)
         self.mean += towards * step
-        told = weight * expected * (1 - expected)
-        self.covariance -= numpy.outer(towards, towards) * (told / (1 + told * unsure))
+        information = weight * expected * (1 - expected)
+        self.covariance -= numpy.outer(towards, towards) * (information / (1 + information * variance))
 
 
 INDIFFERENT = 0.5
@@ -119,28 +119,28 @@ def shrunk(chosen: float, decided: float, prior: float, strength: float = STRENG
     return (prior * strength + chosen) / (strength + decided)
 
 
-def levels(asked: Asked) -> tuple[Key, ...]:
+def levels(item: Asked) -> tuple[Key, ...]:
     """From the general to the particular: everything, the kind, on this channel, in this workspace."""
-    kind, channel = asked.kind, asked.channel
-    return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, asked.workspace)
+    kind, channel = item.kind, item.channel
+    return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, item.workspace)
 
 
-def times(asked: Asked) -> tuple[Key, ...]:
+def times(item: Asked) -> tuple[Key, ...]:
     """The kind in this part of the day, on such days of the week, at this hour."""
-    part = ("part", asked.kind, asked.part.value)
-    week = ("week", asked.kind, asked.part.value, "1" if asked.weekend else "0")
-    return (part, week) if asked.hour is None else (part, week, ("hour", *week[1:], str(asked.hour)))
+    part = ("part", item.kind, item.part.value)
+    week = ("week", item.kind, item.part.value, "1" if item.weekend else "0")
+    return (part, week) if item.hour is None else (part, week, ("hour", *week[1:], str(item.hour)))
 
 
-def places(asked: Asked) -> tuple[Key, ...]:
+def places(item: Asked) -> tuple[Key, ...]:
     """Whatever kind: this workspace, this channel."""
-    return ("any kind", asked.workspace), ("any kind on", asked.channel)
+    return ("any kind", item.workspace), ("any kind on", item.channel)
 
 
-def subjects(asked: Asked) -> tuple[Key, ...]:
+def subjects(item: Asked) -> tuple[Key, ...]:
     """The words of the prompt, whatever kind says them: a mark of each, so that what is learnt stays small and holds no
     word that somebody wants forgotten (SPEC 4.10)."""
-    return tuple(("word", str(mark)) for mark in sorted({crc32(word.encode()) % WORDS for word in asked.words}))
+    return tuple(("word", str(mark)) for mark in sorted({crc32(word.encode()) % WORDS for word in item.words}))
 
 
 class Habits:
@@ -158,18 +158,18 @@ class Habits:
         if decision.chosen and decision.weight >= SAID and decision.waited_hours is not None:
             self.waited.setdefault(decision.kind, deque(maxlen=USUAL_OF)).append(decision.waited_hours)
 
-    def time(self, asked: Asked) -> float:
+    def time(self, item: Asked) -> float:
         """How much of the like was approved in this part of the day and week, and at this hour, in [0, 1]."""
-        return self.down((*levels(asked)[:2], *times(asked)))[-1][0]
+        return self.down((*levels(item)[:2], *times(item)))[-1][0]
 
     def down(self, keys: Iterable[Key], expected: float = INDIFFERENT) -> list[tuple[float, float]]:
         """For each level the share altogether and the share lately, each shrunk towards the level above."""
-        found = []
+        shares = []
         for key in keys:
             share = self.shares.get(key, Share())
             expected = shrunk(share.chosen, share.decided, expected)
-            found.append((expected, shrunk(share.chosen_lately, share.decided_lately, expected, 2.0)))
-        return found
+            shares.append((expected, shrunk(share.chosen_lately, share.decided_lately, expected, 2.0)))
+        return shares
 
     def usual(self, kind: str) -> timedelta | None:
         """How long this kind of card usually waits before the operator approves it; None while too little is known."""
@@ -181,20 +181,20 @@ class Habits:
         best = max(registered, key=lambda channel: (self._said(("channel", kind, channel))[0], channel), default=None)
         if best is None:
             return None
-        approved, said = self._said(("channel", kind, best))
-        return best if approved >= CHANNEL_FROM and 2 * approved > said else None
+        approved, decided = self._said(("channel", kind, best))
+        return best if approved >= CHANNEL_FROM and 2 * approved > decided else None
 
-    def words(self, asked: Asked) -> tuple[str, ...]:
+    def words(self, item: Asked) -> tuple[str, ...]:
         """Why, in one line: the closest level on which the operator has said something."""
-        kind, channel = asked.kind, asked.channel
+        kind, channel = item.kind, item.channel
         for key, where in (
-            (("in time", kind, channel, asked.part.value), f" {_WHEN[asked.part]}"),
+            (("in time", kind, channel, item.part.value), f" {_WHEN[item.part]}"),
             (("channel", kind, channel), ""),
             (("kind", kind), " on any channel"),
         ):
-            approved, said = self._said(key)
-            if said:
-                return (f"you approved {approved} of {said} like this{where}",)
+            approved, decided = self._said(key)
+            if decided:
+                return (f"you approved {approved} of {decided} like this{where}",)
         return ("you have not decided on anything like this yet",)
 
     def _said(self, key: Key) -> tuple[int, int]:
@@ -242,29 +242,33 @@ def look(prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequenc
     and each of the earlier; while any is missing, words stand in for all of them.
     """
     earlier = earlier[-EARLIER_MOST:]
-    said, now, before = _words(prompt), _words(latest), [_words(line) for line in earlier]
-    given = [] if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
-    known = [vector for vector in given if vector is not None]
-    if len(known) == 2 + len(earlier):
-        every, low, wide = numpy.stack(known), 0.35, 0.18
+    words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
+    candidates = [] if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
+    available = [vector for vector in candidates if vector is not None]
+    if len(available) == 2 + len(earlier):
+        rows, low, wide = numpy.stack(available), 0.35, 0.18
     else:
-        every, low, wide = numpy.stack([hashed(words) for words in (said, now, *before)]), 0.1, 0.15
-    near = every[1:] @ every[0]
-    old = frozenset().union(*before)
+        rows, low, wide = (
+            numpy.stack([hashed(part) for part in (words, latest_words, *earlier_words)]),
+            0.1,
+            0.15,
+        )
+    near = rows[1:] @ rows[0]
+    old = frozenset().union(*earlier_words)
     order = [float(near[0]), *map(float, near[:0:-1])]  # the newest first
-    mean = every[2:].mean(axis=0) if before else every[1]
+    mean = rows[2:].mean(axis=0) if earlier_words else rows[1]
     length = float(numpy.sqrt((mean * mean).sum()))
     numbers = (
         (order[0] - low) / wide,
-        (float(mean @ every[0]) / length - low if length else 0.0) / wide,
+        (float(mean @ rows[0]) / length - low if length else 0.0) / wide,
         (max(order) - low) / wide,
         order.index(max(order)) / len(order) * 2 - 0.5,
-        (_share(said, now) - 0.15) / 0.15,
-        (_share(said, old | now) - 0.3) / 0.2,
+        (_share(words, latest_words) - 0.15) / 0.15,
+        (_share(words, old | latest_words) - 0.3) / 0.2,
         (math.log1p(len(prompt)) - 4.2) / 0.5,
         (math.log1p(len(latest)) - 4.4) / 0.5,
         (math.log1p(len(earlier)) - 2.0),
-        _share(now, now - old) * 2 - 1,
+        _share(latest_words, latest_words - old) * 2 - 1,
     )
     first = vectors[0] if vectors else None
     return Seen(tuple(min(max(number, -3.0), 3.0) for number in numbers), b"" if first is None else small(first))
@@ -279,9 +283,9 @@ def _words(text: str) -> frozenset[str]:
     return prompt_words(text) - STOP
 
 
-def _share(some: frozenset[str], of: frozenset[str]) -> float:
-    """Which share of `some` is also in the other."""
-    return len(some & of) / len(some) if some else 0.0
+def _share(words: frozenset[str], others: frozenset[str]) -> float:
+    """Which share of `words` is also in the other."""
+    return len(words & others) / len(words) if words else 0.0
 
 
 AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4
@@ -341,9 +345,9 @@ class Neighbours:
         return numpy.clip(near, 0.0, 1.0)
 
 
-def _marks(asked: Asked) -> Any:
+def _marks(item: Asked) -> Any:
     return numpy.array(
-        [crc32(name.encode()) for name in (asked.kind, asked.channel, asked.workspace, asked.flow)], numpy.int64
+        [crc32(name.encode()) for name in (item.kind, item.channel, item.workspace, item.flow)], numpy.int64
     )
 
 

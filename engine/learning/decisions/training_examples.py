@@ -54,12 +54,12 @@ def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preferenc
 def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
     """How far answers (`prompt → channel`, None for none) agree with the pairs they were given for."""
     points = 0.0
-    for pair, said in zip(pairs, answers, strict=True):
-        if said is not None:
-            nearer = likeness(said, pair.chosen) - likeness(said, pair.rejected)
+    for pair, answer in zip(pairs, answers, strict=True):
+        if answer is not None:
+            nearer = likeness(answer, pair.chosen) - likeness(answer, pair.rejected)
             points += 0.5 if nearer == 0 else float(nearer > 0)
-    asked = len(pairs)
-    return Agreement(points / asked if asked else 0.0, asked, sum(said is None for said in answers))
+    total = len(pairs)
+    return Agreement(points / total if total else 0.0, total, sum(answer is None for answer in answers))
 
 
 def likeness(text: str, other: str) -> float:
@@ -117,21 +117,21 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
 
     Raises `Refusal` `few_pairs`.
     """
-    every, exchanges = exporter.every_pair(), exporter.exchanges()
+    pairs, exchanges = exporter.every_pair(), exporter.exchanges()
     if first and len(exchanges) >= EXAMPLES_FROM:
         method, lines = SFT, [exchange_line(change) for change in exchanges if not held_back(change.situation)]
-        kept, pairs_to = len(exchanges) - len(lines), 0
+        held_back_count, pairs_to = len(exchanges) - len(lines), 0
     else:
-        if len(every) < FIRST_FROM:
-            words = f"{count(len(every), 'pair')}; training on pairs starts at {FIRST_FROM}"
+        if len(pairs) < FIRST_FROM:
+            words = f"{count(len(pairs), 'pair')}; training on pairs starts at {FIRST_FROM}"
             fix = f"or approve {EXAMPLES_FROM} cards for a first run on conversations" if first else MORE_PAIRS
             raise Refusal("few_pairs", words, fix)
-        taken, left = split(every)
+        taken, held = split(pairs)
         method, lines = DPO, [preference_line(pair, Shape.OPENAI) for pair in _each_once(taken)]
-        kept, pairs_to = len(left), max(pair.id for pair in every)
-    return Batch(method, len(lines), "".join(f"{line}\n" for line in lines).encode(), pairs_to, kept)
+        held_back_count, pairs_to = len(held), max(pair.id for pair in pairs)
+    return Batch(method, len(lines), "".join(f"{line}\n" for line in lines).encode(), pairs_to, held_back_count)
 
 
-def _each_once(found: Sequence[Preference]) -> list[Preference]:
+def _each_once(pairs: Sequence[Preference]) -> list[Preference]:
     """Pairs that say the same are trained on once."""
-    return [*{(pair.context, pair.chosen, pair.rejected): pair for pair in found}.values()]
+    return [*{(pair.context, pair.chosen, pair.rejected): pair for pair in pairs}.values()]

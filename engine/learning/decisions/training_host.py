@@ -40,8 +40,8 @@ class Api:
     _listed: Mapping[str, str] = {}
 
     def uploaded(self, request: Request) -> Reply:
-        found = self._every(self._files.list(**self._listed))
-        return {"file": next((file.id for file in found if file.filename == request["name"]), "")}
+        files = self._every(self._files.list(**self._listed))
+        return {"file": next((file.id for file in files if file.filename == request["name"]), "")}
 
     def started(self, request: Request) -> Reply:
         jobs = self._every(self._jobs.list())

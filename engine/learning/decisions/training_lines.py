@@ -89,11 +89,11 @@ def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
         metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
         return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
-    asked = _asked(pair.context, INSTRUCTION_OF_PAIRS)
+    messages = _asked(pair.context, INSTRUCTION_OF_PAIRS)
     chosen, rejected = [_said(pair.chosen)], [_said(pair.rejected)]
     if shape is Shape.TRL:
-        return {"prompt": asked, "chosen": chosen, "rejected": rejected}
-    return {"input": {"messages": asked}, "preferred_output": chosen, "non_preferred_output": rejected}
+        return {"prompt": messages, "chosen": chosen, "rejected": rejected}
+    return {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
 
 
 def _asked(situation: str, system: str) -> list[dict[str, str]]:
@@ -131,7 +131,7 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
     Providers' own checks accept any JSON lines and fail hours later: this is ours.
     """
     faults: list[str] = []
-    seen: dict[tuple[str, str, str], int] = {}
+    first_lines: dict[tuple[str, str, str], int] = {}
     count = 0
     for number, line in enumerate(lines, 1):
         count = number
@@ -139,7 +139,7 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
             if len(line) > LONGEST:
                 raise ValueError(f"longer than {LONGEST} characters")
             content = read_preference(line)
-            if (first := seen.setdefault(content, number)) != number:
+            if (first := first_lines.setdefault(content, number)) != number:
                 raise ValueError(f"has the same content as line {first}")
         except ValueError as error:
             faults.append(f"line {number}: {error}")
@@ -151,10 +151,10 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
 
 def _object(line: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"no JSON: {error}") from error
-    return _mapping(found, "the line")
+    return _mapping(document, "the line")
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:
@@ -172,13 +172,13 @@ def _text(value: object, what: str) -> str:
 def _messages(value: object, what: str) -> list[tuple[str, str]]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise ValueError(f"{what} is not a list of messages")
-    found = []
+    messages = []
     for pair in value:
         message = _mapping(pair, "a message")
         if message.get("role") not in ("system", "user", "assistant"):
             raise ValueError(f"a message has the role {message.get('role')!r}")
-        found.append((message["role"], _text(message.get("content"), f"the content of a {message['role']} message")))
-    return found
+        messages.append((message["role"], _text(message.get("content"), f"the content of a {message['role']} message")))
+    return messages
 
 
 def _situation(value: object) -> str:

@@ -69,13 +69,13 @@ class Provider:
 
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
         """Start a job on a file: `method` sft or dpo, from `model` or from the outcome of the job `checkpoint`."""
-        asked: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
-        return _job(self._call("start", suffix=suffix, epochs=EPOCHS[method], **asked))
+        fields: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
+        return _job(self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
 
     def started(self, file: str) -> Job | None:
         """The job that was started on a file, None when none was."""
-        found = self._call("started", file=file)
-        return _job(found) if found["job"] else None
+        reply = self._call("started", file=file)
+        return _job(reply) if reply["job"] else None
 
     def job(self, job: str) -> Job:
         """How a job stands."""

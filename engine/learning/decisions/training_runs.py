@@ -166,10 +166,10 @@ class Training:
         twin: TwinModel,
         budget: BudgetReservation,
         randomness: Randomness,
-        held: Callable[[], str] = str,
+        hold: Callable[[], str] = str,
         stopped: Callable[[], str] = str,
     ) -> None:
-        """`held()` says why nothing that costs may begin now (SPEC 3.7), "" when it may; `stopped()` why what costs is
+        """`hold()` says why nothing that costs may begin now (SPEC 3.7), "" when it may; `stopped()` why what costs is
         to end as well."""
         self._database = database
         self._folder = folder
@@ -177,7 +177,7 @@ class Training:
         self._twin = twin
         self._budget = budget
         self._randomness = randomness
-        self._held = held
+        self._hold = hold
         self._stopped = stopped
         self._stepping = threading.Lock()
         self._cancelling = threading.Event()
@@ -241,7 +241,7 @@ class Training:
         run_id = self._randomness.new_id("train")
         self._file(run_id).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(self._file(run_id), batch.data)
-        mine = adopted is not None and adopted.provider == plan.provider
+        same_provider = adopted is not None and adopted.provider == plan.provider
 
         def work(tx: Transaction) -> TrainingRun:
             if (active := newest(tx.session, _ACTIVE)) is not None:
@@ -252,7 +252,7 @@ class Training:
                 method=batch.method,
                 provider=plan.provider,
                 base_model=plan.base_model,
-                checkpoint=adopted.job_id if mine and adopted else "",
+                checkpoint=adopted.job_id if same_provider and adopted else "",
                 records=batch.records,
                 pairs_to=batch.pairs_to,
                 former_model=plan.current_model,
@@ -290,10 +290,10 @@ class Training:
 
     def _ready(self) -> tuple[Plan, Batch, TrainingRun | None]:
         """What the next run would be made of, and the last one whose model was taken."""
-        if held := self._held():
-            raise Refusal("held", f"no training can start: {held}", "clawpy resume")
+        if hold := self._hold():
+            raise Refusal("held", f"no training can start: {hold}", "clawpy resume")
         plan, missing = self._twin.plan(), list[Refusal]()
-        adopted, kept = (self._newest(TrainingRun.state == state) for state in (ADOPTED, KEPT_OLD))
+        adopted, declined = (self._newest(TrainingRun.state == state) for state in (ADOPTED, KEPT_OLD))
         try:
             self._twin.api().close()  # a missing key is said before anything is prepared
         except Refusal as refusal:
@@ -303,7 +303,7 @@ class Training:
             missing.append(Refusal("no_base_model", words, "clawpy config set training.baseModel MODEL"))
         batch = None
         try:
-            batch = batch_of(self._exporter, first=adopted is None and kept is None)
+            batch = batch_of(self._exporter, first=adopted is None and declined is None)
         except Refusal as refusal:
             missing.append(refusal)
         if batch is None or missing:
@@ -321,8 +321,8 @@ class Training:
             if run is None:
                 return None
             stop = self._stopped() if run.state in (UPLOADED, STARTED) and run.cost_entry is not None else ""
-            if not stop and run.state != STARTED and (held := self._held()):  # looking how a job stands costs nothing
-                return self._move(run.id, run.state, note=held)
+            if not stop and run.state != STARTED and (hold := self._hold()):  # looking how a job stands costs nothing
+                return self._move(run.id, run.state, note=hold)
             try:
                 with closing(self._twin.api()) as api:
                     if stop:
@@ -410,31 +410,31 @@ class Training:
     @staticmethod
     def _cancelled(run: TrainingRun, api: Provider) -> Job | None:
         """End the job, also one whose start a crash cut off before it was noted; what it cost, where that is told."""
-        job = run.job_id or (found.id if (found := api.started(run.file_id)) else "")
+        job = run.job_id or (started.id if (started := api.started(run.file_id)) else "")
         if not job:
             return None
         api.cancel(job)
         return _priced(api.job(job))
 
     def _measure(self, run: TrainingRun, api: Provider) -> None:
-        kept = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
-        if len(kept) < MEASURED_LEAST:
-            few = f"only {count(len(kept), 'pair')} of the {MEASURED_LEAST} needed to measure it"
+        pairs = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
+        if len(pairs) < MEASURED_LEAST:
+            few = f"only {count(len(pairs), 'pair')} of the {MEASURED_LEAST} needed to measure it"
             words = f"{few}; to use it anyway: clawpy train adopt"
-            self._move(run.id, KEPT_OLD, note=words, held_back=len(kept))
+            self._move(run.id, KEPT_OLD, note=words, held_back=len(pairs))
             return
-        made = f"{run.provider}:{run.model}"
-        new = self._agreement(made, kept)
+        model = f"{run.provider}:{run.model}"
+        new = self._agreement(model, pairs)
         former = self._twin.plan().current_model
-        old = self._agreement(former, kept) if former else COIN
+        old = self._agreement(former, pairs) if former else COIN
         better = no_worse(new, old)
         words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
             f"{former} with {old.share:.0%}" if former else "a coin toss with half"
         )
         if better:
-            self._twin.adopt(made)
+            self._twin.adopt(model)
         self._move(
-            run.id, ADOPTED if better else KEPT_OLD, note=words, held_back=len(kept), agreement=new.share,
+            run.id, ADOPTED if better else KEPT_OLD, note=words, held_back=len(pairs), agreement=new.share,
             former_agreement=old.share, former_model=former,
         )  # fmt: skip
 
@@ -458,14 +458,14 @@ class Training:
 
     # -- within
 
-    def _agreement(self, model: str, kept: Sequence[Preference]) -> Agreement:
+    def _agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
         """How far a model agrees with the operator. Raises `TrainingFault`; what it answered until then is kept."""
-        for situation in dict.fromkeys(pair.context for pair in kept):
+        for situation in dict.fromkeys(pair.context for pair in pairs):
             if self._cancelling.is_set():
                 raise TrainingFault("it is being cancelled", passing=True)
             if (model, situation) not in self._answers:
                 self._answers[model, situation] = self._twin.answer(model, situation)
-        return agreement(kept, [self._answers[model, pair.context] for pair in kept])
+        return agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
 
     def _newest(self, *where: ColumnElement[bool] | bool, begun: bool = False) -> TrainingRun | None:
         with self._database.read() as session:

@@ -130,8 +130,8 @@ class Chain:
         """The gates of the projects whose sessions taught something since the last time: once for many sessions."""
         with self._turn:
             with self._database.read() as session:
-                wanted = list(state.get(session, WANTED, ()))
-            for key in wanted:
+                project_keys = list(state.get(session, WANTED, ()))
+            for key in project_keys:
                 try:
                     self.project(Scope(key))
                 except Exception as error:  # whatever it is: it is told of, and tried again with the next fact
@@ -166,9 +166,11 @@ class Chain:
     def project(self, scope: Scope) -> None:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
         with self._lock:
-            there = self._files.entries(scope, below=False)
-            below = [entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT]
-            plan = to_project(below, there, scope, self._vectors, self._clock.now())
+            project_entries = self._files.entries(scope, below=False)
+            session_entries = [
+                entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT
+            ]
+            plan = to_project(session_entries, project_entries, scope, self._vectors, self._clock.now())
             self._carry_out(plan, "recurrence")
             for item in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
                 self.offer_up(item)
@@ -218,17 +220,17 @@ class Chain:
     def compact(self, scope: Scope) -> None:
         """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
         with self._lock:
-            found = folded_together(self._files.entries(scope, below=False), self._vectors)
-            if not found:
+            clusters = folded_together(self._files.entries(scope, below=False), self._vectors)
+            if not clusters:
                 return
-            pairs = [(member, cluster.members[0]) for cluster in found for member in cluster.members[1:]]
-            told = LearningsCompacted(
+            pairs = [(member, cluster.members[0]) for cluster in clusters for member in cluster.members[1:]]
+            event = LearningsCompacted(
                 subject=scope.folder,
-                workspace=found[0].centre.workspace if scope.project else "",
+                workspace=clusters[0].centre.workspace if scope.project else "",
                 folded=tuple(entry.id for entry, _ in pairs),
                 into=tuple(centre.id for _, centre in pairs),
             )
-            self._files.apply([change for cluster in found for change in folding(cluster)], [told])
+            self._files.apply([change for cluster in clusters for change in folding(cluster)], [event])
 
     def _ended(self, scope: Scope, *, ask: bool) -> None:
         with self._database.read() as session:
@@ -283,18 +285,18 @@ class Chain:
             judged[entry.id] = NO_JUDGE
             return
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
-        told = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
+        event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
         with self._files.alone():  # what is forgotten after this is erased from the ledger after this
             if forgotten([*texts_of(entry), verdict.reason]):
                 return
-            self._database.write(lambda tx: tx.record(told))
+            self._database.write(lambda tx: tx.record(event))
         judged[entry.id] = f"{word}: {verdict.reason}"
         if verdict.holds is True:
             self._rise(entry)
 
     def _rising(self, entry: LearningEntry) -> Plan:
-        there = self._files.entries(GLOBAL, below=False)
-        return to_global(entry, there, GLOBAL, self._vectors, self._clock.now())
+        global_entries = self._files.entries(GLOBAL, below=False)
+        return to_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
     def _rise(self, entry: LearningEntry) -> None:
         with self._lock:  # the entry as it is now: a judge takes time
@@ -312,20 +314,20 @@ def report_of(
     before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], faults: Sequence[str]
 ) -> ChainReport:
     """What became of the entries of a home. Pure."""
-    known = {entry.id: entry for entry in before}
-    new = [entry for entry in after if entry.id not in known]
+    former = {entry.id: entry for entry in before}
+    new = [entry for entry in after if entry.id not in former]
     up = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    again = [entry for entry in after if entry.id in known and entry.scope in up]
+    known_entries = [entry for entry in after if entry.id in former and entry.scope in up]
     return ChainReport(
         extracted=Counter(entry.session_id for entry in new if entry.scope not in up),
         promoted=tuple(entry.id for entry in new if entry.scope in up),
         reinforced=tuple(
-            entry.id for entry in again if entry.reinforcement_count > known[entry.id].reinforcement_count
+            entry.id for entry in known_entries if entry.reinforcement_count > former[entry.id].reinforcement_count
         ),
         compacted=tuple(
             entry.id
             for entry in after
-            if entry.status is LearningStatus.COMPACTED and (entry.id not in known or known[entry.id].active)
+            if entry.status is LearningStatus.COMPACTED and (entry.id not in former or former[entry.id].active)
         ),
         judged=judged,
         faults=tuple(faults),

@@ -217,19 +217,19 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
         key = str(wrong["loc"][0])
         was = f"{key} is {str(written[key])[:60]!r}"
         raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
-    said, kind = part.text, place.kind
+    text, kind = part.text, place.kind
     # Who wrote it by hand did not say whose words it is: the operator's, unless it names a session that it is from.
     quoted = place.session or front.session_id or front.promoted_from
-    found: dict[str, Any] = dict(front) | {
+    values: dict[str, Any] = dict(front) | {
         "domain": front.domain or domain_of(kind),
-        "title": front.title or title_of(said),
-        "lesson": front.lesson or lesson_id(said),
+        "title": front.title or title_of(text),
+        "lesson": front.lesson or lesson_id(text),
         "session_id": front.session_id or place.session,
         "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
         "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),
     }
     return LearningEntry(
-        id=part.id, scope=place.scope, scope_id=place.scope_id, kind=kind, text=said, path=place.path, **found
+        id=part.id, scope=place.scope, scope_id=place.scope_id, kind=kind, text=text, path=place.path, **values
     )
 
 
@@ -256,9 +256,9 @@ def entry_id(
 ) -> str:
     """An id that follows from what an entry says and where, so that who finds it twice writes it once. A quote
     that says the same is another entry."""
-    said = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or folded(text)}"
-    said += "\nquoted" if trust is Trust.QUOTED else ""
-    return "lrn_" + hashlib.sha256(said.encode(errors="replace")).hexdigest()[:16]
+    identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or folded(text)}"
+    identity += "\nquoted" if trust is Trust.QUOTED else ""
+    return "lrn_" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:16]
 
 
 def risen(

@@ -69,9 +69,9 @@ class Extraction:
             record = self._begun(session_id)
             if record is None:
                 return []
-            known = self._files.entries(Scope(project_key(record.view.workspace)))
-            feared = risks(record, [entry for entry in known if entry.session_id != session_id])
-            return self._write(record, feared, record.view.started_at or record.view.created_at, forgotten)
+            entries = self._files.entries(Scope(project_key(record.view.workspace)))
+            findings = risks(record, [entry for entry in entries if entry.session_id != session_id])
+            return self._write(record, findings, record.view.started_at or record.view.created_at, forgotten)
 
     def in_flight(self, session_id: str) -> list[LearningEntry]:
         """A milestone of a session: write what was assumed up to now."""
@@ -79,9 +79,9 @@ class Extraction:
             record = self._begun(session_id)
             if record is None:
                 return []
-            assumed = assumptions(self._sessions.lines(session_id), tuple(self._sessions.secrets()))
+            findings = assumptions(self._sessions.lines(session_id), tuple(self._sessions.secrets()))
             at = record.view.ended_at or record.view.started_at or record.view.created_at
-            return self._write(record, assumed, at, forgotten)
+            return self._write(record, findings, at, forgotten)
 
     def late(self, fact: LedgerEntry) -> list[LearningEntry]:
         """What became of a session's changes after it was over: the operator's last word on them holds."""
@@ -89,10 +89,10 @@ class Extraction:
             record = self._sessions.begun(str(fact.payload.get("session_id", "")))
             if record is None:
                 return []
-            every = of_fact(fact, record)
+            findings = of_fact(fact, record)
             with self._files.alone():
-                self._again(record, {entry.about for entry in every}, fact)
-            return self._write(record, every, fact.at, forgotten)
+                self._again(record, {entry.about for entry in findings}, fact)
+            return self._write(record, findings, fact.at, forgotten)
 
     def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
         """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. What
@@ -103,56 +103,62 @@ class Extraction:
             if record is None or record.view.result is Result.CANNOT_RUN:
                 return [], ""
             lines = list(self._sessions.lines(session_id)) if record.view.flow is None else []
-            every = [*found(record), *assumptions(lines, tuple(self._sessions.secrets()))]
+            findings = [*found(record), *assumptions(lines, tuple(self._sessions.secrets()))]
             by, fault = "rules", ""
             if ask and record.view.flow is None:
                 try:
-                    claimed = extract(self._model, record, lines)
+                    claims = extract(self._model, record, lines)
                 except NoAnswer as error:
                     fault = f"no model said what {session_id} taught, the rules did: {error}"
                     log.warning("%s", fault)
                 else:
-                    if claimed is not None:
-                        every += claimed
+                    if claims is not None:
+                        findings += claims
                         by = "rules and model"
             at = record.view.ended_at or record.view.created_at
-            return self._write(record, every, at, forgotten, by=by), fault
+            return self._write(record, findings, at, forgotten, by=by), fault
 
     def _begun(self, session_id: str) -> SessionRecord | None:
         record = self._sessions.begun(session_id)
         return None if record is None or record.view.flow is not None else record
 
     def _write(
-        self, record: SessionRecord, every: Sequence[Finding], at: datetime, forgotten: Forgotten, *, by: str = "rules"
+        self,
+        record: SessionRecord,
+        findings: Sequence[Finding],
+        at: datetime,
+        forgotten: Forgotten,
+        *,
+        by: str = "rules",
     ) -> list[LearningEntry]:
-        said = [without_secrets(entry, tuple(self._sessions.secrets())) for entry in every]
+        clean = [without_secrets(entry, tuple(self._sessions.secrets())) for entry in findings]
         with self._files.alone():
-            new = self._write_alone(record, said, at, forgotten, by) if said else []
-            self._mark(record, said)
+            new = self._write_alone(record, clean, at, forgotten, by) if clean else []
+            self._mark(record, clean)
             return new
 
     def _write_alone(
-        self, record: SessionRecord, every: Sequence[Finding], at: datetime, forgotten: Forgotten, by: str
+        self, record: SessionRecord, findings: Sequence[Finding], at: datetime, forgotten: Forgotten, by: str
     ) -> list[LearningEntry]:
         view = record.view
         session = Scope(project_key(view.workspace), view.id)
         team = replace(session, team=record.leader)
-        known = {entry.id for entry in self._files.entries(session)}
+        ids = {entry.id for entry in self._files.entries(session)}
         new: list[LearningEntry] = []
         facts: list[Event] = []
-        for finding in every:
+        for finding in findings:
             own = finding.about.startswith(RISK) or finding.phase == IN_FLIGHT or finding.kind is LearningKind.PROXY
             entry = made(finding, session if own else team, record, at)
-            if entry.id in known or forgotten(texts_of(entry)):
+            if entry.id in ids or forgotten(texts_of(entry)):
                 continue
-            known.add(entry.id)
+            ids.add(entry.id)
             new.append(entry)
             if finding.general and not own:
                 self._offer(entry)
             if not own and record.leader and entry.confidence >= ESTABLISHED:
                 above = risen(entry, session, [EntrySource(entry.id, entry.session_id)], at)
-                if above.id not in known:
-                    known.add(above.id)
+                if above.id not in ids:
+                    ids.add(above.id)
                     new.append(above)
                     facts.append(
                         LearningPromoted(
@@ -166,8 +172,10 @@ class Extraction:
                     )
         if new:
             phases = tuple(dict.fromkeys(entry.phase for entry in new))
-            told = LearningsExtracted(subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by)
-            self._files.apply([added(entry) for entry in new], [told, *facts])
+            event = LearningsExtracted(
+                subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
+            )
+            self._files.apply([added(entry) for entry in new], [event, *facts])
         return new
 
     def _again(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
@@ -177,22 +185,22 @@ class Extraction:
         if fact.kind in TAKEN:
             for entry in entries:
                 if entry.active and entry.about.startswith(UNDONE):
-                    known = Provenance.of(self._files.entries())
-                    changes, told, _ = retraction(entry, known, TAKEN_AFTER_ALL, fact.at)
-                    self._files.apply(changes, [told])
+                    provenance = Provenance.of(self._files.entries())
+                    changes, event, _ = retraction(entry, provenance, TAKEN_AFTER_ALL, fact.at)
+                    self._files.apply(changes, [event])
             return
         holds = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
-        back = [entry for entry in entries if entry.about in about and entry.retired_because == TAKEN_AFTER_ALL]
-        self._files.apply([Change(entry.path, entry.id, holds) for entry in back])
+        restored = [entry for entry in entries if entry.about in about and entry.retired_because == TAKEN_AFTER_ALL]
+        self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
 
-    def _mark(self, record: SessionRecord, every: Sequence[Finding]) -> None:
+    def _mark(self, record: SessionRecord, findings: Sequence[Finding]) -> None:
         """What was feared and happened says so, once."""
         session = record.view.id
-        feared = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
+        entries = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
         happened = [
             entry
-            for entry in feared
-            if entry.phase == PROSPECTIVE and session not in entry.reinforced_by and came_true(entry, every)
+            for entry in entries
+            if entry.phase == PROSPECTIVE and session not in entry.reinforced_by and came_true(entry, findings)
         ]
         self._files.apply(
             [
@@ -210,9 +218,9 @@ class Extraction:
         )
 
 
-def without_secrets(finding: Finding, known: Iterable[str]) -> Finding:
+def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
     """What was found without what is, or looks like, a secret (SPEC 11.1)."""
-    text, about, title = (redact(said, known) for said in (finding.text, finding.about, finding.title))
+    text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
     return replace(finding, text=text, about=about, title=title)
 
 

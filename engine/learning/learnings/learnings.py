@@ -115,14 +115,14 @@ class Learnings:
 
     def scopes(self) -> list[ScopeState]:
         """Every scope that has pages: global, then projects, each before its sessions, each before its teams."""
-        found: dict[Scope, list[LearningEntry]] = {}
+        entries: dict[Scope, list[LearningEntry]] = {}
         faults: dict[Scope, list[str]] = {}
         for read in self.files.pages():
             scope = scope_at(read.path)
-            found.setdefault(scope, []).extend(read.entries)
+            entries.setdefault(scope, []).extend(read.entries)
             faults.setdefault(scope, []).extend(read.faults)
-        order = sorted(found, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
-        return [_state(scope, found[scope], faults[scope]) for scope in order]
+        order = sorted(entries, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
+        return [_state(scope, entries[scope], faults[scope]) for scope in order]
 
     def entries(
         self,
@@ -139,42 +139,42 @@ class Learnings:
         Raises `Refusal` `bad_scope` for a scope or a kind that there is not.
         """
         level, sort = _named(LearningScope, scope, "scope"), _named(LearningKind, kind, "kind")
-        wanted = words.casefold().split()
+        terms = words.casefold().split()
         within = Scope(project_key(workspace), session) if workspace else None
-        found = [
+        matching = [
             entry
             for entry in self.files.entries(within)
             if (level is None or entry.scope is level)
             and (sort is None or entry.kind is sort)
             and (not session or entry.session_id == session)
-            and all(word in f"{entry.title}\n{entry.text}".casefold() for word in wanted)
+            and all(word in f"{entry.title}\n{entry.text}".casefold() for word in terms)
         ]
-        return sorted(found, key=_newest)[:limit]
+        return sorted(matching, key=_newest)[:limit]
 
     def view(self, id: str) -> LearningView:
         """An entry, by its id, the beginning of it or its lesson, with its provenance both ways. Raises `Refusal`
         `unknown_learning`, `ambiguous_id`."""
-        known = Provenance.of(self.files.entries())
-        entry = _find(known, id)
-        sources, gone = known.sources(entry)
+        provenance = Provenance.of(self.files.entries())
+        entry = _find(provenance, id)
+        sources, missing = provenance.sources(entry)
         reached, prompts = prompts_with(self._database, entry.id)
         return LearningView(
             entry,
             promoted_from=tuple(sources),
-            promoted_to=tuple(known.descendants(entry.id)),
+            promoted_to=tuple(provenance.descendants(entry.id)),
             reached=reached,
             prompts=prompts,
-            sessions=known.sessions(entry),
-            gone=tuple(gone),
+            sessions=provenance.sessions(entry),
+            gone=tuple(missing),
         )
 
     def waiting(self) -> list[Waiting]:
         """What waits for the operator's word: quotes that recur, and entries whose source was retracted."""
-        changes, found = self._reviews
+        changes, entries = self._reviews
         if changes != self.files.changes:
             changes = self.files.changes
-            found = [entry for entry in self.files.entries() if entry.review and entry.active]
-            self._reviews = changes, found
+            entries = [entry for entry in self.files.entries() if entry.review and entry.active]
+            self._reviews = changes, entries
         now = self._clock.now()
         return [
             Waiting(
@@ -184,7 +184,7 @@ class Learnings:
                 entry.review_since or now,
                 text=entry.text,
             )
-            for entry in found
+            for entry in entries
         ]
 
     # -- the operator's word
@@ -196,14 +196,14 @@ class Learnings:
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
         with self._chain.alone():
-            known = Provenance.of(self.files.entries())
-            entry = _find(known, id)
+            provenance = Provenance.of(self.files.entries())
+            entry = _find(provenance, id)
             if not entry.active:
                 raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
-            changes, told, report = retraction(entry, known, sanitise(reason), self._clock.now())
-            self.files.apply(changes, [told])
+            changes, event, report = retraction(entry, provenance, sanitise(reason), self._clock.now())
+            self.files.apply(changes, [event])
         mark_retracted(self._database, entry.lesson, holds=False)
-        self._sessions.retracted(entry.lesson, told.reason)
+        self._sessions.retracted(entry.lesson, event.reason)
         return report
 
     def retracted(self) -> frozenset[str]:
@@ -220,12 +220,12 @@ class Learnings:
             fields: dict[str, Value] = {"review": "", "review_since": ""}
             if entry.trust is Trust.QUOTED:
                 fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
-            told = LearningKept(subject=entry.id, workspace=entry.workspace)
-            self.files.apply([Change(entry.path, entry.id, fields)], [told])
+            event = LearningKept(subject=entry.id, workspace=entry.workspace)
+            self.files.apply([Change(entry.path, entry.id, fields)], [event])
             mark_retracted(self._database, entry.lesson, holds=True)
-            kept = self._entry(entry.id)
-            self._chain.offer_up(kept)
-            return kept
+            approved = self._entry(entry.id)
+            self._chain.offer_up(approved)
+            return approved
 
     def promote(self, id: str) -> LearningEntry:
         """A project's entry holds in all of them, at the operator's word (SPEC 6.4): the global entry that it became,
@@ -250,18 +250,18 @@ def _asks(entry: LearningEntry) -> str:
     return "is it still valid?" if entry.may_guide else "use it as guidance?"
 
 
-def _find(known: Provenance, id: str) -> LearningEntry:
-    wanted = id.strip()
-    if wanted in known.entries:
-        return known.entries[wanted]
-    if of_lesson := [entry for entry in known.entries.values() if entry.lesson == wanted]:
-        return max(of_lesson, key=lambda entry: (entry.active, list(LearningScope).index(entry.scope), entry.id))
-    found = [name for name in known.entries if wanted and name.startswith((wanted, f"lrn_{wanted}"))]
-    if len(found) == 1:
-        return known.entries[found[0]]
-    shown = sanitise(wanted)[:60]
-    if found:
-        raise Refusal("ambiguous_id", f"{len(found)} learnings begin with {shown}", "give more of the id")
+def _find(provenance: Provenance, id: str) -> LearningEntry:
+    name = id.strip()
+    if name in provenance.entries:
+        return provenance.entries[name]
+    if with_lesson := [entry for entry in provenance.entries.values() if entry.lesson == name]:
+        return max(with_lesson, key=lambda entry: (entry.active, list(LearningScope).index(entry.scope), entry.id))
+    matching = [id for id in provenance.entries if name and id.startswith((name, f"lrn_{name}"))]
+    if len(matching) == 1:
+        return provenance.entries[matching[0]]
+    shown = sanitise(name)[:60]
+    if matching:
+        raise Refusal("ambiguous_id", f"{len(matching)} learnings begin with {shown}", "give more of the id")
     raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
 
 
@@ -296,5 +296,5 @@ def _named(kind: type[Named], name: str, what: str) -> Named | None:
     try:
         return kind(name)
     except ValueError:
-        names = ", ".join(known.value for known in kind)
+        names = ", ".join(member.value for member in kind)
         raise Refusal("bad_scope", f"there is no {what} {sanitise(name)[:40]!r}", f"one of {names}") from None

@@ -34,7 +34,7 @@ def written(value: Value) -> str:
         return value
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # half a character is none
-    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def read(lines: Sequence[str]) -> Value:
@@ -57,10 +57,10 @@ def _yaml(text: str) -> Value:
     try:
         value = yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
     except (yaml.YAMLError, ValueError, RecursionError):
-        said = " ".join(_COMMENT.sub("", line).strip() for line in text.split("\n")).strip()
-        if said[:1] in tuple("\"'[{|>&*!%@`-"):
-            raise ValueError(f"{said[:60]!r} cannot be read") from None
-        return said
+        plain = " ".join(_COMMENT.sub("", line).strip() for line in text.split("\n")).strip()
+        if plain[:1] in tuple("\"'[{|>&*!%@`-"):
+            raise ValueError(f"{plain[:60]!r} cannot be read") from None
+        return plain
     return "" if value is None else value
 
 
@@ -104,8 +104,8 @@ class Part:
     @property
     def text(self) -> str:
         """What it says."""
-        said = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
-        return sanitise("\n".join(text[1:] if _ESCAPED.match(text) else text for text in said)).strip("\n")
+        lines = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
+        return sanitise("\n".join(text[1:] if _ESCAPED.match(text) else text for text in lines)).strip("\n")
 
     def value(self, key: str) -> Value:
         """The value of a key, "" where it has none. Raises ValueError that says in which line what is wrong."""
@@ -126,8 +126,8 @@ class Part:
             self.fault = f"line {self.line}: the front matter has no closing {MARK}"
         for at in range(1, self.closing):
             line = self.lines[at].rstrip("\r\n").lstrip("\ufeff")
-            if found := KEY.match(line):
-                key = found[1]
+            if match := KEY.match(line):
+                key = match[1]
                 self.fields.setdefault(key, (at, at + 1))
             elif line.strip() and line[:1] not in (("#", " ", "\t", "-") if key else ("#",)):
                 self.fault = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
@@ -138,8 +138,8 @@ class Part:
         except ValueError as error:
             self.fault = str(error)
         if self.id and not _ID.fullmatch(self.id):
-            said = sanitise(self.id)[:60]
-            self.fault = f"line {self.line}: {said!r} is not an id: use letters and digits, with _ . : - between them"
+            shown = sanitise(self.id)[:60]
+            self.fault = f"line {self.line}: {shown!r} is not an id: use letters and digits, with _ . : - between them"
 
 
 class Page:
@@ -202,8 +202,8 @@ class Page:
         self.parts.append(part)
 
     def _text_lines(self, text: str) -> list[str]:
-        said = clean_text(text).split("\n") if clean_text(text) else []
-        return [self.newline, *(("\\" if _TO_ESCAPE.match(line) else "") + line + self.newline for line in said)]
+        lines = clean_text(text).split("\n") if clean_text(text) else []
+        return [self.newline, *(("\\" if _TO_ESCAPE.match(line) else "") + line + self.newline for line in lines)]
 
 
 def clean_text(text: str) -> str:
@@ -222,17 +222,17 @@ def _parts(lines: list[str], path: str) -> list[Part]:
             at = max(at, closing)
         at += 1
     parts = [Part(1, lines[: starts[0] if starts else len(lines)])]
-    known: set[str] = set()
+    ids: set[str] = set()
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
         part = Part(start + 1, lines[start:end])
         part.look()
         if not part.id and not part.fault:
             # The same words in another scope are another entry: three sessions that say so recur.
-            said = f"{path}\n{part.text}".encode(errors="replace")
-            part.id = f"lrn_{hashlib.sha256(said).hexdigest()[:12]}"
-        if not part.fault and part.id in known:
+            identity = f"{path}\n{part.text}".encode(errors="replace")
+            part.id = f"lrn_{hashlib.sha256(identity).hexdigest()[:12]}"
+        if not part.fault and part.id in ids:
             part.fault = f"line {part.line}: {part.id[:80]} appears twice"
-        known.add(part.id)
+        ids.add(part.id)
         parts.append(part)
     return [part for part in parts if part.lines]
 

@@ -48,24 +48,24 @@ class Plan:
 
     def changes(self, now: datetime) -> list[Change]:
         """As changes of files."""
-        found = [added(entry) for entry in self.promoted]
+        changes = [added(entry) for entry in self.promoted]
         for entry, sessions in self.reinforced:
-            said = [*entry.reinforced_by, *sessions]
+            sessions_so_far = [*entry.reinforced_by, *sessions]
             fields: dict[str, Value] = {
                 "reinforcement_count": entry.reinforcement_count + len(sessions),
                 "last_reinforced": stamp(now),
-                "reinforced_by": said,
+                "reinforced_by": sessions_so_far,
             }
-            everyone = len(set(said) | {source.session for source in entry.promoted_from})
-            if entry.confidence < REPEATED and everyone >= ENOUGH:
-                score = confidence(Basis.SINGLE, everyone)
+            session_count = len(set(sessions_so_far) | {source.session for source in entry.promoted_from})
+            if entry.confidence < REPEATED and session_count >= ENOUGH:
+                score = confidence(Basis.SINGLE, session_count)
                 fields |= {"confidence": score.value, "reasons": [*entry.reasons, *score.reasons]}
-            found.append(Change(entry.path, entry.id, fields))
-        return found
+            changes.append(Change(entry.path, entry.id, fields))
+        return changes
 
     def facts(self, by: str) -> list[Event]:
         """What becomes true with it."""
-        told: list[Event] = [
+        events: list[Event] = [
             LearningPromoted(
                 subject=entry.id,
                 workspace=entry.workspace,
@@ -76,7 +76,7 @@ class Plan:
             )
             for entry in self.promoted
         ]
-        return told + [
+        return events + [
             LearningReinforced(subject=entry.id, workspace=entry.workspace, sessions=sessions)
             for entry, sessions in self.reinforced
         ]
@@ -94,33 +94,39 @@ def promotable(entry: LearningEntry) -> bool:
 
 
 def to_project(
-    below: Iterable[LearningEntry], there: Iterable[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
+    entries: Iterable[LearningEntry],
+    project_entries: Iterable[LearningEntry],
+    scope: Scope,
+    vectors: Vectors,
+    now: datetime,
 ) -> Plan:
-    """Session → project: `below` are the entries of its sessions and teams, `there` those of the project."""
-    every = list(below)
-    pool = [entry for entry in every if promotable(entry) and entry.session_id and not of_own_tools(entry)]
-    standing = [entry for entry in there if entry.kind is not LearningKind.PROXY]
-    used = {source.entry for entry in standing for source in entry.promoted_from}
-    had = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
-    free = [entry for entry in pool if entry.id not in had and entry.id not in used]
+    """Session → project: `entries` are those of its sessions and teams."""
+    lower = list(entries)
+    pool = [entry for entry in lower if promotable(entry) and entry.session_id and not of_own_tools(entry)]
+    standing = [entry for entry in project_entries if entry.kind is not LearningKind.PROXY]
+    sources = {source.entry for entry in standing for source in entry.promoted_from}
+    matched = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
+    free = [entry for entry in pool if entry.id not in matched and entry.id not in sources]
     # The same words as two types are one entry: the first is promoted, and what says the other reinforces it.
-    risen_now = [_promoted(cluster, scope, now) for cluster in clusters(free, vectors)]
-    known = {entry.id: entry for entry in reversed([*standing, *risen_now])}
-    new = [entry for entry in risen_now if known[entry.id] is entry]
-    works = {entry.session_id: entry.work for entry in every}
+    promoted = [_promoted(cluster, scope, now) for cluster in clusters(free, vectors)]
+    first_by_id = {entry.id: entry for entry in reversed([*standing, *promoted])}
+    new = [entry for entry in promoted if first_by_id[entry.id] is entry]
+    works = {entry.session_id: entry.work for entry in lower}
     return Plan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
 
 
 def to_global(
-    entry: LearningEntry, there: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
+    entry: LearningEntry, global_entries: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
 ) -> Plan:
     """Project → global, of an entry that was judged to hold beyond its project."""
     sessions = tuple(sorted(({source.session for source in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
-    had = _matched([entry], [entry for entry in there if entry.kind is not LearningKind.PROXY], vectors).get(entry.id)
-    if had is not None:
-        ours = {source.session for source in had.promoted_from} | set(had.reinforced_by)
-        more = tuple(session for session in sessions if session not in ours)
-        return Plan(reinforced=((had, more),) if more and had.active and not had.review else ())
+    existing = _matched(
+        [entry], [entry for entry in global_entries if entry.kind is not LearningKind.PROXY], vectors
+    ).get(entry.id)
+    if existing is not None:
+        existing_sessions = {source.session for source in existing.promoted_from} | set(existing.reinforced_by)
+        more = tuple(session for session in sessions if session not in existing_sessions)
+        return Plan(reinforced=((existing, more),) if more and existing.active and not existing.review else ())
     above = risen(
         entry,
         scope,
@@ -129,7 +135,7 @@ def to_global(
         created_at=now,
         reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
     )
-    return Plan(() if any(entry.id == above.id for entry in there) else (above,))
+    return Plan(() if any(entry.id == above.id for entry in global_entries) else (above,))
 
 
 def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
@@ -211,35 +217,37 @@ def _matched(
 ) -> dict[str, LearningEntry]:
     """By the id of an entry, the one of the scope that says the same: the same lesson, however the operator may have
     worded it since, or what is the same by meaning."""
-    known = [entry for entry in standing if entry.status is not LearningStatus.COMPACTED]
+    candidates = [entry for entry in standing if entry.status is not LearningStatus.COMPACTED]
     lessons = {
         (entry.lesson, entry.trust is Trust.QUOTED): entry
-        for entry in reversed(known)
+        for entry in reversed(candidates)
         if entry.lesson and not entry.about
     }
-    said = {entry.id: lessons.get((entry.lesson, entry.trust is Trust.QUOTED)) for entry in pool if not entry.about}
-    found = {id: entry for id, entry in said.items() if entry is not None}
-    return found | matches([entry for entry in pool if entry.id not in found], known, vectors)
+    by_lesson = {
+        entry.id: lessons.get((entry.lesson, entry.trust is Trust.QUOTED)) for entry in pool if not entry.about
+    }
+    matched = {id: entry for id, entry in by_lesson.items() if entry is not None}
+    return matched | matches([entry for entry in pool if entry.id not in matched], candidates, vectors)
 
 
 def _reinforced(
     pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors, works: Mapping[str, str]
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
-    said: dict[str, set[str]] = defaultdict(set)
+    sessions: dict[str, set[str]] = defaultdict(set)
     work = {entry.id: entry.work for entry in pool}
     for id, entry in _matched(pool, standing, vectors).items():
-        said[entry.id].add(work[id])
-    found = []
+        sessions[entry.id].add(work[id])
+    reinforced = []
     for entry in sorted(standing, key=lambda entry: entry.id):
         if not entry.active or entry.review:
             continue
         counted = {works.get(source.session, source.session) for source in entry.promoted_from} | set(
             entry.reinforced_by
         )
-        new = tuple(sorted(said.get(entry.id, set()) - counted))
+        new = tuple(sorted(sessions.get(entry.id, set()) - counted))
         if new:
-            found.append((entry, new))
-    return tuple(found)
+            reinforced.append((entry, new))
+    return tuple(reinforced)
 
 
 @dataclass(slots=True)
@@ -270,33 +278,33 @@ class Provenance:
 
     def sessions(self, entry: LearningEntry) -> tuple[str, ...]:
         """The sessions that an entry is owed to, sorted."""
-        every = [entry, *self.sources(entry)[0]]
-        named = {entry.session_id for entry in every} | {
-            source.session for entry in every for source in entry.promoted_from
+        entries = [entry, *self.sources(entry)[0]]
+        named = {entry.session_id for entry in entries} | {
+            source.session for entry in entries for source in entry.promoted_from
         }
         return tuple(sorted(named - {""}))
 
     def _walk(self, start: str, step: Callable[[str], Iterable[str]]) -> tuple[list[LearningEntry], list[str]]:
-        found: dict[str, LearningEntry] = {}
-        gone: dict[str, None] = {}
-        reach = [start]
-        while reach:
-            names = dict.fromkeys(name for id in reach for name in step(id))
-            reach = [name for name in names if name in self.entries and name not in found and name != start]
-            gone |= dict.fromkeys(name for name in names if name not in self.entries)
-            found |= {name: self.entries[name] for name in reach}
-        return list(found.values()), list(gone)
+        reached: dict[str, LearningEntry] = {}
+        missing: dict[str, None] = {}
+        frontier = [start]
+        while frontier:
+            names = dict.fromkeys(name for id in frontier for name in step(id))
+            frontier = [name for name in names if name in self.entries and name not in reached and name != start]
+            missing |= dict.fromkeys(name for name in names if name not in self.entries)
+            reached |= {name: self.entries[name] for name in frontier}
+        return list(reached.values()), list(missing)
 
 
 def retraction(
-    entry: LearningEntry, known: Provenance, reason: str, now: datetime
+    entry: LearningEntry, provenance: Provenance, reason: str, now: datetime
 ) -> tuple[list[Change], LearningRetracted, RetractReport]:
     """What retracting an entry changes: it is retired, and with the entry of a session the same words of its team;
     whatever was promoted from it, or says the same in another project, waits for the operator's word, and guides nobody
     meanwhile."""
     same = [
         source
-        for source in known.sources(entry)[0]
+        for source in provenance.sources(entry)[0]
         if entry.scope is LearningScope.SESSION
         and source.active
         and source.session_id == entry.session_id
@@ -304,9 +312,11 @@ def retraction(
     ]
     retired = [entry, *same]
     names = {entry.id for entry in retired}
-    after = {entry.id: entry for gone in retired for entry in known.descendants(gone.id)}
+    after = {entry.id: entry for retired_entry in retired for entry in provenance.descendants(retired_entry.id)}
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    after |= {item.id: item for item in known.entries.values() if item.lesson == entry.lesson and item.scope in high}
+    after |= {
+        item.id: item for item in provenance.entries.values() if item.lesson == entry.lesson and item.scope in high
+    }
     queued = [entry for entry in after.values() if entry.active and entry.id not in names]
     because = reason.strip() or "you retracted it"
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
@@ -317,6 +327,8 @@ def retraction(
         for entry in queued
         if not entry.review
     ]
-    sessions, ids = known.sessions(entry), tuple(entry.id for entry in queued)
-    told = LearningRetracted(subject=entry.id, workspace=entry.workspace, reason=because, queued=ids, sessions=sessions)
-    return changes, told, RetractReport(tuple(entry.id for entry in retired), ids, sessions)
+    sessions, ids = provenance.sessions(entry), tuple(entry.id for entry in queued)
+    event = LearningRetracted(
+        subject=entry.id, workspace=entry.workspace, reason=because, queued=ids, sessions=sessions
+    )
+    return changes, event, RetractReport(tuple(entry.id for entry in retired), ids, sessions)

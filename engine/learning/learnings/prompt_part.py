@@ -72,12 +72,12 @@ class LearntPart:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when there is nothing to say. Its provenance names what is said; the
         notes say what had no room."""
-        found, used, lines = self._told(request, self._nearer(request))
-        cut = len(found) - len(used)
-        notes = (f"learnings: {cut} of {len(found)} had no room",) if cut else ()
-        if not used:
+        entries, chosen, lines = self._told(request, self._nearer(request))
+        cut = len(entries) - len(chosen)
+        notes = (f"learnings: {cut} of {len(entries)} had no room",) if cut else ()
+        if not chosen:
             return Contribution(None, notes=notes)
-        return Contribution(PromptPart(BLOCK, tuple(lines)), {PROVENANCE: [entry.id for entry in used]}, notes)
+        return Contribution(PromptPart(BLOCK, tuple(lines)), {PROVENANCE: [entry.id for entry in chosen]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """What this part and those nearer to the agent say."""
@@ -89,52 +89,52 @@ class LearntPart:
     ) -> tuple[list[LearningEntry], list[LearningEntry], list[PromptLine]]:
         """What holds here and no nearer block says, what of it has room, and its lines."""
         budget = self._settings.current.memory.learnings_tokens
-        found = [entry for entry in self._holding(request.workspace) if entry.lesson not in nearer] if budget else []
-        return found, *(self._fit(in_order(found, request.task), budget) if found else ([], []))
+        entries = [entry for entry in self._holding(request.workspace) if entry.lesson not in nearer] if budget else []
+        return entries, *(self._fit(in_order(entries, request.task), budget) if entries else ([], []))
 
     def _holding(self, workspace: str) -> list[LearningEntry]:
         """What holds in a workspace: of its project, and of all."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
-        found = [
+        entries = [
             item for item in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(item) and item.may_guide
         ]
-        written = _written(workspace) if found else ""
-        once: dict[str, LearningEntry] = {}
-        for entry in found:
+        written = _written(workspace) if entries else ""
+        by_lesson: dict[str, LearningEntry] = {}
+        for entry in entries:
             if not written or folded(entry.text) not in written:
-                once.setdefault(entry.lesson, entry)
-        return list(once.values())
+                by_lesson.setdefault(entry.lesson, entry)
+        return list(by_lesson.values())
 
-    def _fit(self, found: Sequence[LearningEntry], budget: int) -> tuple[list[LearningEntry], list[PromptLine]]:
-        left = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
-        used: list[LearningEntry] = []
+    def _fit(self, entries: Sequence[LearningEntry], budget: int) -> tuple[list[LearningEntry], list[PromptLine]]:
+        room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
+        chosen: list[LearningEntry] = []
         lines: list[PromptLine] = [*_HEAD]
-        missed = 0
-        for entry in found:
-            told = entry_lines(entry)
-            tokens = sum(self._count(line.text) for line in told)
-            if tokens <= left:
-                used.append(entry)
-                lines += told
-                left -= tokens
+        misses = 0
+        for entry in entries:
+            entry_text = entry_lines(entry)
+            tokens = sum(self._count(line.text) for line in entry_text)
+            if tokens <= room:
+                chosen.append(entry)
+                lines += entry_text
+                room -= tokens
             else:
-                missed += 1
-                if missed == MOST_MISSED:  # to try hundreds of them takes longer than it is worth
+                misses += 1
+                if misses == MOST_MISSED:  # to try hundreds of them takes longer than it is worth
                     break
-        return used, [*lines, _END]
+        return chosen, [*lines, _END]
 
 
-def in_order(found: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
+def in_order(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
     """What concerns the task first, then what is surest and weighs most. Pure."""
-    wanted, named = prompt_words(task), names(task)
+    task_words, task_names = prompt_words(task), names(task)
 
     def rank(entry: LearningEntry) -> tuple[float, float, str]:
         words = prompt_words(entry.text)
-        near = len(wanted & words) / len(words) if words else 0.0
-        fits = (1.0 if named & names(entry.text) else 0.0) + near
+        near = len(task_words & words) / len(words) if words else 0.0
+        fits = (1.0 if task_names & names(entry.text) else 0.0) + near
         return -round(fits, 2), -(entry.confidence * entry.importance), entry.id
 
-    return sorted(found, key=rank)
+    return sorted(entries, key=rank)
 
 
 def entry_lines(entry: LearningEntry) -> list[PromptLine]:

@@ -152,12 +152,12 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
     """The learnings of an answer. Raises ValueError, in words, for one that is not what was asked for. Pure."""
     try:
         document: Any = json.loads(_unfenced(text))
-        listed = document["learnings"]
-        if not isinstance(listed, list):
+        claims = document["learnings"]
+        if not isinstance(claims, list):
             raise TypeError("`learnings` is not a list")
-        found = [_claim(claim, touched) for claim in listed[:MOST]]
+        findings = [_claim(claim, touched) for claim in claims[:MOST]]
         rule = str(document.get("rule") or "")
-        return found if edit is None or not rule else [*found, *_distilled(rule, edit)]
+        return findings if edit is None or not rule else [*findings, *_distilled(rule, edit)]
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the answer is not a JSON object that can be used: {error}") from None
     except (KeyError, TypeError) as error:
@@ -167,19 +167,19 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
 def _distilled(rule: str, edit: Correction) -> list[Finding]:
     """The rule that a model finds in the operator's correction: a shorter form of one sentence, else nothing, and the
     operator's own words stay."""
-    said = " ".join(sanitise(rule).split())[:LONGEST]
-    if not any(_shortens(_words(said), _words(own)) for own in added(edit.original, edit.edited)):
+    short = " ".join(sanitise(rule).split())[:LONGEST]
+    if not any(_shortens(_words(short), _words(sentence)) for sentence in added(edit.original, edit.edited)):
         return []
-    return [corrected(Rule(said.rstrip("."), True, "about a kind of thing, according to the model"), edit)]
+    return [corrected(Rule(short.rstrip("."), True, "about a kind of thing, according to the model"), edit)]
 
 
-def _shortens(said: str, own: str) -> bool:
-    """Whether `said` is `own` with words left out: the same words in the same order, and all that deny or limit. What
+def _shortens(short: str, full: str) -> bool:
+    """Whether `short` is `full` with words left out: the same words in the same order, and all that deny or limit. What
     a "not" denies follows it, so of a sentence with such a word only the ends may be left out."""
-    if limits := _LIMITS.findall(own):
-        return _LIMITS.findall(said) == limits and f" {said} " in f" {own} "
-    rest = iter(own.split())
-    return bool(said) and all(text in rest for text in said.split())
+    if limits := _LIMITS.findall(full):
+        return _LIMITS.findall(short) == limits and f" {short} " in f" {full} "
+    rest = iter(full.split())
+    return bool(short) and all(text in rest for text in short.split())
 
 
 def _words(text: str) -> str:
@@ -205,10 +205,10 @@ def told(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
         parts.append(f"Its last words: {view.summary[:1_500]}")
     text = "\n".join(parts)[:MOST_OF_A_SESSION]
     room = MOST_OF_A_SESSION - len(text)
-    said = [f"{line.kind}: {line.text[:300]}" for line in lines if line.kind in ("say", "reply", "ask", "error")]
-    while said and sum(map(len, said)) + len(said) > room:
-        said.pop(0)
-    return sanitise("\n".join([text, *said]))
+    lines_said = [f"{line.kind}: {line.text[:300]}" for line in lines if line.kind in ("say", "reply", "ask", "error")]
+    while lines_said and sum(map(len, lines_said)) + len(lines_said) > room:
+        lines_said.pop(0)
+    return sanitise("\n".join([text, *lines_said]))
 
 
 def _claim(claim: Any, touched: Touched) -> Finding:
@@ -233,8 +233,8 @@ def _word(claim: Any, name: str) -> str:
 
 
 def _facts(payload: Any) -> str:
-    told = {key: value for key, value in payload.items() if value not in ("", (), [], None)}
-    return json.dumps(told, ensure_ascii=False, default=str)[:300]
+    fields = {key: value for key, value in payload.items() if value not in ("", (), [], None)}
+    return json.dumps(fields, ensure_ascii=False, default=str)[:300]
 
 
 def _unfenced(text: str) -> str:

@@ -131,12 +131,12 @@ def names(text: str) -> frozenset[str]:
 def sides(text: str) -> tuple[int, ...]:
     """On which side of each pair of opposites a text is: 1 or -1, 0 for neither or both. Two that are on different
     sides of any are not the same."""
-    found: dict[int, set[int]] = {}
+    sides_by_axis: dict[int, set[int]] = {}
     for word in re.findall(r"[a-z-]+", text.casefold()):
         if word in _SIDES:
             axis, side = _SIDES[word]
-            found.setdefault(axis, set()).add(side)
-    return tuple(sum(found.get(axis, ())) for axis in range(AXES))
+            sides_by_axis.setdefault(axis, set()).add(side)
+    return tuple(sum(sides_by_axis.get(axis, ())) for axis in range(AXES))
 
 
 def ordered(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
@@ -189,29 +189,29 @@ class _Wording:
 
 def clusters(entries: Iterable[LearningEntry], vectors: Vectors, *, least: int = DISTINCT_SESSIONS) -> list[Cluster]:
     """Clusters that came up in at least `least` distinct sessions, in an order that follows from what they say."""
-    every = [
+    partitions = [
         wordings
         for wordings in _partitioned(entries).values()
         if len({entry.work for wording in wordings for entry in wording.entries}) >= least
     ]
-    _give_vectors([wording for wordings in every if len(wordings) > 1 for wording in wordings], vectors)
-    return [cluster for wordings in every for cluster in _stars(wordings, least)]
+    _give_vectors([wording for wordings in partitions if len(wordings) > 1 for wording in wordings], vectors)
+    return [cluster for wordings in partitions for cluster in _stars(wordings, least)]
 
 
 def matches(
-    entries: Iterable[LearningEntry], known: Iterable[LearningEntry], vectors: Vectors
+    entries: Iterable[LearningEntry], candidates: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """Which of the `known` each entry is the same as, the nearest one; by the entry's id, those without are left
+    """Which of the `candidates` each entry is the same as, the nearest one; by the entry's id, those without are left
     out."""
-    at_home = _partitioned(known)
-    pairs = [(some, at_home[relation]) for relation, some in _partitioned(entries).items() if relation in at_home]
-    _give_vectors([wording for some, candidates in pairs for wording in (*some, *candidates)], vectors)
-    found: dict[str, LearningEntry] = {}
-    for wordings, candidates in pairs:
-        for wording, best in zip(wordings, _nearest(wordings, candidates), strict=True):
+    by_key = _partitioned(candidates)
+    pairs = [(wordings, by_key[relation]) for relation, wordings in _partitioned(entries).items() if relation in by_key]
+    _give_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
+    matched: dict[str, LearningEntry] = {}
+    for wordings, others in pairs:
+        for wording, best in zip(wordings, _nearest(wordings, others), strict=True):
             if best is not None:
-                found |= {entry.id: best for entry in wording.entries}
-    return found
+                matched |= {entry.id: best for entry in wording.entries}
+    return matched
 
 
 def _partitioned(entries: Iterable[LearningEntry]) -> dict[ComparisonKey, list[_Wording]]:
@@ -219,8 +219,8 @@ def _partitioned(entries: Iterable[LearningEntry]) -> dict[ComparisonKey, list[_
     grouped: dict[ComparisonKey, dict[str, _Wording]] = defaultdict(dict)
     for entry in ordered(entries):
         relation = comparison_key(entry)
-        said = "" if relation.about else folded(entry.text)
-        grouped[relation].setdefault(said, _Wording([])).entries.append(entry)
+        words = "" if relation.about else folded(entry.text)
+        grouped[relation].setdefault(words, _Wording([])).entries.append(entry)
     return {relation: list(group.values()) for relation, group in grouped.items()}
 
 
@@ -239,7 +239,7 @@ def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
     works = [{entry.work for entry in wording.entries} for wording in wordings]
     # No wording has more sessions than its likes have entries: it is counted when it is its turn.
     entries = numpy.array([len(wording.entries) for wording in wordings])
-    left = numpy.ones(len(wordings), dtype=bool)
+    free = numpy.ones(len(wordings), dtype=bool)
 
     def place(at: int, bound: int) -> tuple[int, float, float, int]:
         best = wordings[at].best
@@ -248,21 +248,21 @@ def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
     bounds = ((at, int(entries[near[at]].sum())) for at in range(len(wordings)))
     queue = [place(at, bound) for at, bound in bounds if bound >= least]
     heapq.heapify(queue)
-    found = []
+    stars = []
     while queue:
         bound, *_, at = heapq.heappop(queue)
-        if not left[at]:
+        if not free[at]:
             continue
-        members = [int(place) for place in near[at] if left[place]]
+        members = [int(place) for place in near[at] if free[place]]
         count = len(set().union(*(works[member] for member in members)))
         if count < least:
             continue
         if count < -bound:  # perhaps there is a greater one
             heapq.heappush(queue, place(at, count))
             continue
-        left[members] = False
-        found.append(_cluster(wordings[at], [wordings[member] for member in members if member != at]))
-    return found
+        free[members] = False
+        stars.append(_cluster(wordings[at], [wordings[member] for member in members if member != at]))
+    return stars
 
 
 def _near(wordings: Sequence[_Wording]) -> list[Any]:
@@ -291,26 +291,26 @@ def _cluster(centre: _Wording, others: Sequence[_Wording]) -> Cluster:
     return Cluster(first, (first, *members), tuple(sorted({member.work for member in (first, *members)})))
 
 
-def _nearest(wordings: Sequence[_Wording], known: Sequence[_Wording]) -> list[LearningEntry | None]:
+def _nearest(wordings: Sequence[_Wording], candidates: Sequence[_Wording]) -> list[LearningEntry | None]:
     """For each wording the known one that it is the same as."""
-    if any(wording.entries[0].about for wording in known):
-        return [known[0].entries[0]] * len(wordings)
-    same = {folded(wording.text): wording.entries[0] for wording in reversed(known)}
-    found = [same.get(folded(wording.text)) for wording in wordings]
-    theirs = [at for at, entry in enumerate(known) if entry.vector is not None]
-    ours = [at for at, entry in enumerate(wordings) if entry.vector is not None and found[at] is None]
-    if theirs and ours:
-        right, opposites = _matrix(known, theirs), _sides(known, theirs)
-        for start in range(0, len(ours), ROWS):
-            some = ours[start : start + ROWS]
-            products, own = _matrix(wordings, some) @ right.T, _sides(wordings, some)
-            for row, at in enumerate(some):
+    if any(wording.entries[0].about for wording in candidates):
+        return [candidates[0].entries[0]] * len(wordings)
+    same = {folded(wording.text): wording.entries[0] for wording in reversed(candidates)}
+    nearest = [same.get(folded(wording.text)) for wording in wordings]
+    candidate_places = [at for at, entry in enumerate(candidates) if entry.vector is not None]
+    open_places = [at for at, entry in enumerate(wordings) if entry.vector is not None and nearest[at] is None]
+    if candidate_places and open_places:
+        right, opposites = _matrix(candidates, candidate_places), _sides(candidates, candidate_places)
+        for start in range(0, len(open_places), ROWS):
+            rows = open_places[start : start + ROWS]
+            products, own = _matrix(wordings, rows) @ right.T, _sides(wordings, rows)
+            for row, at in enumerate(rows):
                 product = products[row]
                 product[(opposites * own[row] < 0).any(axis=1)] = -1.0
                 best = int(product.argmax())
                 if product[best] >= THRESHOLD - SLACK:
-                    found[at] = known[theirs[best]].entries[0]
-    return found
+                    nearest[at] = candidates[candidate_places[best]].entries[0]
+    return nearest
 
 
 def _sides(wordings: Sequence[_Wording], places: Sequence[int]) -> Any:
@@ -350,38 +350,38 @@ class KeptMeaning:
         """See `recurrence.Vectors`."""
         model = self._model()
         digests = {text: text_digest(text) for text in texts}
-        found = self._stored(model, list(digests.values()))
-        missing = [text for text, digest in digests.items() if digest not in found]
+        by_digest = self._stored(model, list(digests.values()))
+        missing = [text for text, digest in digests.items() if digest not in by_digest]
         for start in range(0, len(missing), PAGE):
-            some = missing[start : start + PAGE]
-            made = self._make(some)
-            if made is None:
+            page = missing[start : start + PAGE]
+            vectors = self._make(page)
+            if vectors is None:
                 log.info("%d learnings are compared by words only: no vectors can be made now", len(missing) - start)
                 break
-            new = {digests[text]: vector for text, vector in zip(some, made, strict=True)}
+            new = {digests[text]: vector for text, vector in zip(page, vectors, strict=True)}
             rows = [LearningVector(digest=digest, model=model, vector=vector) for digest, vector in new.items()]
             self._database.write(lambda tx, rows=rows: [tx.session.merge(row) for row in rows])  # type: ignore[misc]
-            found |= new
-        return [found.get(digests[text]) for text in texts]
+            by_digest |= new
+        return [by_digest.get(digests[text]) for text in texts]
 
     def forget(self, texts: Iterable[str]) -> None:
         """Drop the vectors of these texts, whatever model made them."""
-        gone = [text_digest(text) for text in texts]
-        if gone:
+        digests = [text_digest(text) for text in texts]
+        if digests:
             self._database.write(
-                lambda tx: tx.session.exec(delete(LearningVector).where(col(LearningVector.digest).in_(gone)))
+                lambda tx: tx.session.exec(delete(LearningVector).where(col(LearningVector.digest).in_(digests)))
             )
 
     def _stored(self, model: str, digests: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        by_digest: dict[str, bytes] = {}
         with self._database.read() as session:
             for start in range(0, len(digests), PAGE):
                 query = select(LearningVector.digest, LearningVector.vector).where(
                     col(LearningVector.model) == model,
                     col(LearningVector.digest).in_(digests[start : start + PAGE]),
                 )
-                found |= dict(session.exec(query).all())
-        return found
+                by_digest |= dict(session.exec(query).all())
+        return by_digest
 
 
 def text_digest(text: str) -> str:

@@ -184,19 +184,19 @@ every change of the project: what was red and is green again because somebody ra
 def found(record: SessionRecord) -> list[Finding]:
     """What a session teaches, each thing once, in the order in which it came up."""
     view = record.view
-    every: list[Finding] = []
+    findings: list[Finding] = []
     for fact in record.facts:
-        every += of_fact(fact, record)
+        findings += of_fact(fact, record)
     for request in record.permissions:
-        every += _answered(request, record)
+        findings += _answered(request, record)
     if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
         said = f"Such work ended without a result: {_short(view.error)}"
-        every.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
+        findings.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
     if record.edit is not None:
-        every += edited(record.edit)
-    every += [_stated(said, record) for said in record.said]
+        findings += edited(record.edit)
+    findings += [_stated(said, record) for said in record.said]
     once: dict[tuple[str, str, str], Finding] = {}
-    for finding in every:
+    for finding in findings:
         if finding.text.strip():
             key = (finding.kind.value, finding.about, "" if finding.about else folded(finding.text))
             former = once.setdefault(key, finding)
@@ -209,13 +209,13 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
     """What one fact of the ledger about a session teaches."""
     payload, spent, cwd = fact.payload, _spent(record), record.view.cwd
     if fact.kind in _OF_TESTS:
-        about, text, phase, type, general = _OF_TESTS[fact.kind]
+        about, template, phase, type, general = _OF_TESTS[fact.kind]
         failing = [str(test) for test in payload.get("failing", ())]
         healed = fact.kind == "ValidationHealed"
         touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
         return [
             replace(
-                _task(text.format(test), f"{about}/{test}", phase, touched, Basis.TESTS, of_names([test])),
+                _task(template.format(test), f"{about}/{test}", phase, touched, Basis.TESTS, of_names([test])),
                 type=type,
                 general="every change of the project can break it" if general else "",
             )
@@ -229,14 +229,14 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
         case "ToolRefused" if not _answered_no(str(payload.get("what", "")), record):
             what, rule = _short(str(payload.get("what", ""))), str(payload.get("rule", ""))
             about = f"{REFUSED}{rule}/{signature(what, cwd)}"
-            said = f"`{what}` is refused here ({rule}): do without it."
-            return [_institutional(said, about, ESCALATION, Basis.SINGLE, spent)]
+            text = f"`{what}` is refused here ({rule}): do without it."
+            return [_institutional(text, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
             files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MOST_OF_ONE]
             touched = replace(spent, reach=max(1, len(files)))
-            said = "`{}` is changed by several pieces of work at once: see what waits before changing it."
+            template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(said.format(file), f"overlap/{file}", OBSERVATIONS, touched, trust=of_names([file]))
+                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, touched, trust=of_names([file]))
                 for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
@@ -248,11 +248,15 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
 
 def edited(edit: Correction) -> list[Finding]:
     """What the operator wants instead: the rules in what was put into a prompt; where it was only shortened, that."""
-    new = [distil(sentence) for sentence in added(edit.original, edit.edited)]
-    kept = set(map(folded, sentences(edit.edited)))
-    gone = [Rule(f"Not wanted: {text}", False, "") for text in sentences(edit.original) if folded(text) not in kept]
-    trust = Trust.OPERATOR if new else Trust.QUOTED
-    return [corrected(rule, edit, trust) for rule in (new or gone)[:MOST_OF_ONE]]
+    added_rules = [distil(sentence) for sentence in added(edit.original, edit.edited)]
+    edited_sentences = set(map(folded, sentences(edit.edited)))
+    removed = [
+        Rule(f"Not wanted: {text}", False, "")
+        for text in sentences(edit.original)
+        if folded(text) not in edited_sentences
+    ]
+    trust = Trust.OPERATOR if added_rules else Trust.QUOTED
+    return [corrected(rule, edit, trust) for rule in (added_rules or removed)[:MOST_OF_ONE]]
 
 
 def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
@@ -272,21 +276,21 @@ def signature(text: str, folder: str = "") -> str:
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
-def _stated(said: Statement, record: SessionRecord) -> Finding:
+def _stated(statement: Statement, record: SessionRecord) -> Finding:
     """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
     correction is work that is thrown away."""
-    own = said.speaker == "operator"
-    rule = distil(said.text)
-    basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(said.speaker, Basis.MODEL)
+    own = statement.speaker == "operator"
+    rule = distil(statement.text)
+    basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(statement.speaker, Basis.MODEL)
     types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
     touched = replace(
-        _spent(record), failure_avoided=said.kind in types, reach=record.reach if rule.general and own else 1
+        _spent(record), failure_avoided=statement.kind in types, reach=record.reach if rule.general and own else 1
     )
     return Finding(
-        LearningKind.PROXY if said.preference else LearningKind.INSTITUTIONAL,
-        types.get(said.kind, LearningType.DECLARATIVE),
-        _short(rule.text if own else said.text),
-        CORRECTIVE if said.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
+        LearningKind.PROXY if statement.preference else LearningKind.INSTITUTIONAL,
+        types.get(statement.kind, LearningType.DECLARATIVE),
+        _short(rule.text if own else statement.text),
+        CORRECTIVE if statement.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
         confidence(basis),
         importance(touched),
         trust=Trust.OPERATOR if own else Trust.QUOTED,
@@ -301,12 +305,12 @@ def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Fin
     title = _short(request.title)
     about = f"{request.tool}/{signature(title, record.view.cwd)}"
     if request.answer.allows:
-        said = f"`{title}` needs the operator's word, and had it."
-        allowed = _institutional(said, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Touched())
+        text = f"`{title}` needs the operator's word, and had it."
+        allowed = _institutional(text, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Touched())
         yield replace(allowed, type=LearningType.DECLARATIVE)
     else:
-        said = f"The operator does not allow `{title}`: find another way."
-        yield _institutional(said, f"denied/{about}", ESCALATION, Basis.OPERATOR, Touched(failure_avoided=True))
+        text = f"The operator does not allow `{title}`: find another way."
+        yield _institutional(text, f"denied/{about}", ESCALATION, Basis.OPERATOR, Touched(failure_avoided=True))
 
 
 def _answered_no(what: str, record: SessionRecord) -> bool:
@@ -318,11 +322,11 @@ def _answered_no(what: str, record: SessionRecord) -> bool:
 def _unwanted(record: SessionRecord, how: str, about: str) -> Finding:
     """What the operator did once with the result; that it was for want of an agreement is no word of the operator's."""
     prompt = _short(record.view.prompt)
-    said = f"What was made of “{prompt}” {how}: agree on the result first."
+    text = f"What was made of “{prompt}” {how}: agree on the result first."
     trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
     touched = replace(_spent(record), failure_avoided=True)
     return replace(
-        _task(said, f"{about}{folded(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
+        _task(text, f"{about}{folded(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
     )
 
 
@@ -392,40 +396,42 @@ _ASSUMES = re.compile(
 _CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
 
 
-def risks(record: SessionRecord, known: Iterable[LearningEntry]) -> list[Finding]:
-    """What might go wrong with a session that begins. `known` are the entries of the project and of its earlier
+def risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
+    """What might go wrong with a session that begins. `entries` are the entries of the project and of its earlier
     sessions: those count that rules found, of the project, or where the same was asked for or a file of theirs is
     named."""
     prompt = record.view.prompt
     task, named = folded(prompt), names(prompt)
-    found = [
+    findings = [
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
         for test in record.red[:MOST_RISKS]
     ]
-    about = {finding.about for finding in found}
-    for entry in sorted(known, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
+    about = {finding.about for finding in findings}
+    for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
         if not entry.active or not entry.about.startswith(_RISKY) or RISK + entry.about in about:
             continue
         near = folded(entry.session_task) == task or bool(named & names(entry.text))
         if entry.scope is LearningScope.PROJECT or near:
             about.add(RISK + entry.about)
             basis = Basis.REPEATED if entry.scope is LearningScope.PROJECT else Basis.SINGLE
-            found.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
-    return found[:MOST_RISKS]
+            findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
+    return findings[:MOST_RISKS]
 
 
-def came_true(risk: LearningEntry, found: Iterable[Finding]) -> bool:
+def came_true(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
     """Whether what was feared happened: something about the same test, file or work."""
     feared = risk.about.removeprefix(RISK).partition("/")[2]
     return any(
-        finding.about.partition("/")[2] == feared for finding in found if finding.about and finding.phase != PROSPECTIVE
+        finding.about.partition("/")[2] == feared
+        for finding in findings
+        if finding.about and finding.phase != PROSPECTIVE
     )
 
 
 def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
     """What an agent said that it assumes, and at which milestone: before its first change, or while working on."""
     milestone = "before the first change"
-    found: dict[str, Finding] = {}
+    by_words: dict[str, Finding] = {}
     for line in lines:
         if line.kind == "tool" and _CHANGES.match(line.text):
             milestone = "while changing files"
@@ -435,8 +441,8 @@ def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) ->
             words = " ".join(sentence.split()).strip("-*# ")
             if not SHORTEST <= len(words) <= LONGEST or words.endswith("?") or not _ASSUMES.search(words):
                 continue
-            if redact(words, secrets) == words and len(found) < MOST_ASSUMPTIONS:
-                found.setdefault(
+            if redact(words, secrets) == words and len(by_words) < MOST_ASSUMPTIONS:
+                by_words.setdefault(
                     folded(words),
                     Finding(
                         LearningKind.TASK,
@@ -448,7 +454,7 @@ def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) ->
                         title=f"assumed {milestone}",
                     ),
                 )
-    return list(found.values())
+    return list(by_words.values())
 
 
 def _risk(text: str, about: str, basis: Basis) -> Finding:

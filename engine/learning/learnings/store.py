@@ -112,24 +112,24 @@ class LearningFiles:
 
     def entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
         """The entries of these pages that make sense; of two with one id the first."""
-        found: dict[str, LearningEntry] = {}
+        by_id: dict[str, LearningEntry] = {}
         for read in self.pages(scope, below=below):
             for entry in read.entries:
-                found.setdefault(entry.id, entry)
-        return list(found.values())
+                by_id.setdefault(entry.id, entry)
+        return list(by_id.values())
 
     def faults(self) -> list[str]:
         """What in the pages makes no sense, in words with file and line; of two entries with one id the second is left
         out."""
-        found: list[str] = []
-        known: dict[str, str] = {}
+        faults: list[str] = []
+        first_paths: dict[str, str] = {}
         for read in self.pages():
-            found += read.faults
+            faults += read.faults
             for entry in read.entries:
-                first = known.setdefault(entry.id, read.path)
+                first = first_paths.setdefault(entry.id, read.path)
                 if first != read.path:
-                    found.append(f"{read.path} has {entry.id}, which is in {first} already")
-        return found
+                    faults.append(f"{read.path} has {entry.id}, which is in {first} already")
+        return faults
 
     def _paths(self, top: str, *, below: bool) -> Iterator[str]:
         start = self._data / top
@@ -146,19 +146,19 @@ class LearningFiles:
         """A page, read anew when it has changed, whoever changed it; None when it is gone."""
         file = self._data / path
         try:
-            seen = file.stat()
+            stat = file.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
             return Read(path, faults=(f"{path} cannot be read: {error.strerror or error}",))
-        stamp = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         with self._lock:
-            kept = self._known.get(path)
-        if kept is None or kept[0] != stamp:
-            kept = (stamp, self._parse(path, file))
+            cached = self._known.get(path)
+        if cached is None or cached[0] != stamp:
+            cached = (stamp, self._parse(path, file))
             with self._lock:
-                self._known[path] = kept
-        return kept[1]
+                self._known[path] = cached
+        return cached[1]
 
     def _parse(self, path: str, file: Path) -> Read:
         place = place_of(path)
@@ -258,8 +258,8 @@ class LearningFiles:
         for change in changes:
             by_path.setdefault(change.path, []).append(change)
         try:
-            for path, some in by_path.items():
-                self._write(path, some)
+            for path, page_changes in by_path.items():
+                self._write(path, page_changes)
         except OSError as error:
             raise Refusal(
                 "unwritable_home",
@@ -373,8 +373,8 @@ def mark_retracted(database: Database, lesson: str, *, holds: bool) -> None:
     """A lesson is taken back, or `holds` after all."""
 
     def work(tx: Transaction) -> None:
-        known = set(state.get(tx.session, RETRACTED, ())) - {lesson}
-        state.put(tx, RETRACTED, sorted(known if holds else {*known, lesson}))
+        others = set(state.get(tx.session, RETRACTED, ())) - {lesson}
+        state.put(tx, RETRACTED, sorted(others if holds else {*others, lesson}))
 
     database.write(work)
 
@@ -418,28 +418,28 @@ class LearningTexts:
         self._vectors_gone = vectors_gone
         self._alone = alone
 
-    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, query: Wanted, /) -> Iterator[tuple[str, str]]:
         """The entries that hold it: id and text."""
         for entry in self._files.entries():
-            if any(map(wanted.holds, texts_of(entry))):
+            if any(map(query.holds, texts_of(entry))):
                 yield entry.id, entry.text or entry.title
 
-    def erase(self, wanted: Wanted, /) -> int:
+    def erase(self, query: Wanted, /) -> int:
         """Take it out; how many entries. Again finds nothing."""
         with self._alone(), self._files.alone():
-            self._files.forgetting(wanted.holds)
-            found = [entry for entry in self._files.entries() if any(map(wanted.holds, texts_of(entry)))]
-            self._vectors_gone([entry.text for entry in found])
-            self._files.apply([_emptied(entry) for entry in found])
-            return len(found)
+            self._files.forgetting(query.holds)
+            holding = [entry for entry in self._files.entries() if any(map(query.holds, texts_of(entry)))]
+            self._vectors_gone([entry.text for entry in holding])
+            self._files.apply([_emptied(entry) for entry in holding])
+            return len(holding)
 
     def text_of(self, id: str) -> str | None:
         """What an entry says, None when `id` is none."""
-        found = next((entry for entry in self._files.entries() if entry.id == id), None)
-        return None if found is None else found.text or None
+        entry = next((item for item in self._files.entries() if item.id == id), None)
+        return None if entry is None else entry.text or None
 
 
 def _emptied(entry: LearningEntry) -> Change:
-    gone = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
+    cleared = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": FORGOTTEN}
-    return Change(entry.path, entry.id, {**gone, **ended}, text="")
+    return Change(entry.path, entry.id, {**cleared, **ended}, text="")

@@ -129,7 +129,7 @@ class World:
             ),
             budget=self.purse,
             randomness=Randomness(),
-            held=lambda: self.held,
+            hold=lambda: self.held,
             stopped=lambda: self.stopped,
         )
         return self.training
