@@ -161,20 +161,20 @@ class Approvals:
                 raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))
             # Whoever names a flow of the program's own has agreed that no agent does the work.
             if info.served != row.served and not (edit and assignment.flow and not info.served):
-                told = otherwise or f"it would now be done by {info.served or 'a flow'}"
+                message = otherwise or f"it would now be done by {info.served or 'a flow'}"
                 if operator:
-                    self._show(card_id, assignment, info, told)
-                raise Refusal("needs_acknowledgement", told, LOOK_AGAIN)
-            ruled = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
-            if isinstance(ruled, Permit):
-                return self._start(card_id, ruled, request.by)
-            told = f"{ruled.rail}: {ruled.reason}"
-            if _wants_confirmation(ruled, request):
+                    self._show(card_id, assignment, info, message)
+                raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
+            ruling = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
+            if isinstance(ruling, Permit):
+                return self._start(card_id, ruling, request.by)
+            message = f"{ruling.rail}: {ruling.reason}"
+            if _wants_confirmation(ruling, request):
                 raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
-            if _asks(ruled):
-                raise Refusal("needs_acknowledgement", told, LOOK_AGAIN)
-            fix = "resume" if ruled.rail == KILL else "fix the cause"
-            raise Refusal("blocked", told, f"the card stays pending; {fix} and approve it again")
+            if _asks(ruling):
+                raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
+            fix = "resume" if ruling.rail == KILL else "fix the cause"
+            raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
     def look_again(self) -> int:
         """Have pending cards of prose say who would do them now: a model or an agent came, or went. Returns how many
@@ -195,8 +195,8 @@ class Approvals:
             now.serve(info)
             now.judge(verdicts)
             now.note = note
-            told = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.served, note=note)
-            tx.record(told)
+            event = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.served, note=note)
+            tx.record(event)
 
         with self._store.deciding:
             if self._store.get(card_id).status is not Status.PENDING:
@@ -214,7 +214,7 @@ class Approvals:
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:
             confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
-        told = []
+        messages = []
         for row in confirmed:
             if row.session_id is not None or self._begun(row.id):
                 continue
@@ -223,22 +223,22 @@ class Approvals:
             permit = permits.get(row.id)
             if permit is None:
                 self._reopen_unstarted(row.id, "it was approved but did not start; approve it again")
-                told.append(f"pending again because its permit has expired: {row.prompt}")
+                messages.append(f"pending again because its permit has expired: {row.prompt}")
                 continue
             if not resume:
-                told.append(f"approved, waiting for the console: {row.prompt}")
+                messages.append(f"approved, waiting for the console: {row.prompt}")
                 continue
             try:
                 self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))
-                told.append(f"started because it was approved before the interruption: {row.prompt}")
+                messages.append(f"started because it was approved before the interruption: {row.prompt}")
             except Refusal as refusal:
-                told.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")
-        return told
+                messages.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")
+        return messages
 
     def as_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
         """`assignment` as work for `flow`. Raises `Refusal` `bad_parameters`."""
-        given = implied(flow, self._store.clock.local())
-        named = replace(assignment, runner="flow", flow=flow, parameters=given)
+        implied_parameters = implied(flow, self._store.clock.local())
+        named = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
         return self.launcher.reparameterise(named, parameters) if parameters else named
 
     def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
@@ -265,8 +265,8 @@ class Approvals:
             changed = self.launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
             return changed if changed.flow else replace(changed, prompt=self.checked(changed.prompt))
         if edit is None:
-            told = "this card is a text prompt and has no parameters"
-            raise Refusal("bad_parameters", told, "edit its prompt instead")
+            message = "this card is a text prompt and has no parameters"
+            raise Refusal("bad_parameters", message, "edit its prompt instead")
         return replace(assignment, prompt=self.checked(edit))
 
     def _trigger(

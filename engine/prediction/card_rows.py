@@ -187,7 +187,7 @@ def new_row(
     """A card of a proposal, done as `info` says; not stored yet, and the rails have not spoken. `context` is the
     situation in words. Without `parts` nothing estimates it: its confidence is that of a cold start. `more`: its other
     columns."""
-    given = {
+    columns = {
         "source": proposal.source.value,
         "tier": proposal.tier.value,
         "note": "" if info.takes else info.reason,
@@ -214,7 +214,7 @@ def new_row(
         parts=None if parts is None else flat(parts),
         context=context,
         evidence_at=proposal.evidence_at,
-        **given,
+        **columns,
     )
     row.serve(info)
     return row
@@ -253,7 +253,7 @@ def card_of(row: Prediction) -> Card:
         status=Status(row.status),
         source=Source(row.source),
         signals=tuple(Signal(**(signal | {"evidence": tuple(signal["evidence"])})) for signal in row.signals),
-        verdicts=tuple(RailVerdict(**(said | {"verdict": Verdict(said["verdict"])})) for said in row.verdicts),
+        verdicts=tuple(RailVerdict(**(verdict | {"verdict": Verdict(verdict["verdict"])})) for verdict in row.verdicts),
         estimate=row.estimate_microusd,
         decided_by=DecidedBy(row.decided_by) if row.decided_by else None,
         outcome=Outcome(outcome) if outcome else None,
@@ -262,7 +262,7 @@ def card_of(row: Prediction) -> Card:
 
 def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
     """A row as the history of decisions takes it. A prompt of one's own waited for nobody: it has no evidence."""
-    own = row.source == Source.OPERATOR
+    is_own_prompt = row.source == Source.OPERATOR
     return DecidedCard(
         prediction_id=row.id,
         kind=row.kind,
@@ -273,7 +273,7 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
         confidence=row.confidence,
         decided_by=by,
         context=row.context,
-        evidence_at=None if own else row.evidence_at or row.created_at,
+        evidence_at=None if is_own_prompt else row.evidence_at or row.created_at,
         original_prompt=row.original_prompt if row.edited else "",
         seen=row.seen,
         raw=None if row.parts is None else weighted(*(row.parts[term] for term in TERMS)),

@@ -185,8 +185,8 @@ class CardStore:
     def explain(self, tx: Transaction, row: Prediction, reason: DismissReason) -> None:
         """Why it was dismissed. Raises `Refusal` `not_dismissed`."""
         if row.status != Status.REJECTED or row.decided_by is None:
-            told = f"card {row.id} is {row.status}, not dismissed"
-            raise Refusal("not_dismissed", told, "give a reason after dismissing the card")
+            message = f"card {row.id} is {row.status}, not dismissed"
+            raise Refusal("not_dismissed", message, "give a reason after dismissing the card")
         _tell(tx, row, DismissalExplained, reason=reason.value)
         self._turned_down(tx, row, DecidedBy(row.decided_by), reason)
 
@@ -248,22 +248,24 @@ class CardStore:
 
         Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
         """
-        was = Status(row.status)
-        following = after(row.id, was, Move.REOPEN)
-        if was is Status.REJECTED and (row.evidence_gone or row.due(tx.now)):
+        before = Status(row.status)
+        following = after(row.id, before, Move.REOPEN)
+        if before is Status.REJECTED and (row.evidence_gone or row.due(tx.now)):
             raise Refusal("evidence_gone", f"the reason for card {row.id} no longer applies", "clawpy predict")
-        if other := self.others(tx, row):
-            raise Refusal("nothing_to_undo", f"card {other} for the same thing is already pending", "decide that one")
+        if duplicate := self.others(tx, row):
+            raise Refusal(
+                "nothing_to_undo", f"card {duplicate} for the same thing is already pending", "decide that one"
+            )
         row.status = following.value
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
-        row.note = row.note if was is Status.REJECTED else note
+        row.note = row.note if before is Status.REJECTED else note
         if row.due(tx.now):  # an approval that never started gets its time again, or it would be gone at once
             row.expires_at = self.expiry(tx.now)
         self.safety.pipeline.revoke(tx, row.id)
         self.history.take_back(tx, row.id)
         self.dismissals.remove(tx, row.id)
-        _tell(tx, row, PredictionReopened, was=was.value)
+        _tell(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
 
     def execute(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
@@ -322,15 +324,15 @@ class CardStore:
         """Expire every card whose time is over, and withdraw those of workspaces that were switched off or deleted
         since; returns how many. One that was never shown gives no signal."""
         now, cards = self.clock.now(), self.pending()
-        gone = {workspace for workspace in {card.workspace for card in cards} if self._deleted(workspace)}
+        deleted = {workspace for workspace in {card.workspace for card in cards} if self._deleted(workspace)}
         off = {card.id for card in cards if self.is_off(card.workspace, card.source)}
-        if not any(card.due(now) or card.workspace in gone or card.id in off for card in cards):
+        if not any(card.due(now) or card.workspace in deleted or card.id in off for card in cards):
             return 0
 
         def work(tx: Transaction) -> int:
             over = 0
             for row in all_pending(tx.session):
-                if row.workspace in gone:
+                if row.workspace in deleted:
                     self.withdraw(tx, row, "its workspace was deleted")
                 elif row.due(tx.now):
                     self.expire(tx, row)

@@ -93,10 +93,10 @@ class Cards:
         with self._database.read() as session:
             return find(session, card_id).correction
 
-    def beginning(self, wanted: str) -> list[str]:
+    def beginning(self, prefix: str) -> list[str]:
         """Ids of cards, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return beginning(session, col(Prediction.id), wanted)
+            return beginning(session, col(Prediction.id), prefix)
 
     def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
         """Cards of any status, newest first."""
@@ -226,8 +226,8 @@ class Cards:
 
         def work(tx: Transaction) -> Card:
             row = find(tx.session, card_id)
-            if other := self.store.others(tx, row):
-                return card_of(find(tx.session, other))
+            if duplicate := self.store.others(tx, row):
+                return card_of(find(tx.session, duplicate))
             copy = again(row, new_id, tx.now, expires_at, note)
             card = self.store.add(tx, copy)
             self.store.make_room(tx, copy)
@@ -279,14 +279,14 @@ class Cards:
         assignment, otherwise = approvals.launcher.choose(assignment)
         info = approvals.launcher.check(assignment)
         card_id = self._randomness.new_id("pred")
-        told = f"{TOLD}; to {route.agent}: {route.why}" if route.why else TOLD
+        reason = f"{TOLD}; to {route.agent}: {route.why}" if route.why else TOLD
         # Nothing estimates what he typed himself, and its kind is its own, so that approving it earns no prediction the
         # right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence: somebody asked for it.
         proposal = Proposal(
             kind=SUGGESTED if reasoning else OWN,
             workspace=workspace,
             prompt=assignment.prompt,
-            reasoning=f"continues “{former.prompt}”" if former else reasoning or told,
+            reasoning=f"continues “{former.prompt}”" if former else reasoning or reason,
             subject=mark(assignment.prompt) if reasoning else card_id,
             facts={"card": card_id},
             flow=assignment.flow,
@@ -324,29 +324,29 @@ class Cards:
 
     def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
         if self.store.is_off(row.workspace):
-            told = "autonomy is off in this workspace, so it gets no cards"
-            raise Refusal("autonomy_off", told, "the operator can set it to `cards`")
+            message = "autonomy is off in this workspace, so it gets no cards"
+            raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
         if sum(other.kind == SUGGESTED for other in all_pending(tx.session)) >= stack.SUGGESTED_MOST:
-            told = f"{stack.SUGGESTED_MOST} cards from agents and programs are already waiting"
-            raise Refusal("too_many_cards", told, "the operator must decide them first")
+            message = f"{stack.SUGGESTED_MOST} cards from agents and programs are already waiting"
+            raise Refusal("too_many_cards", message, "the operator must decide them first")
         if self.store.dismissals.muted(tx.session, tx.now).covers(*row.about, row.tier):
-            told = "the operator dismissed this, or mutes every suggestion here"
-            raise Refusal("muted", told, "clawpy muted lists it")
+            message = "the operator dismissed this, or mutes every suggestion here"
+            raise Refusal("muted", message, "clawpy muted lists it")
         if other := self.store.others(tx, row):
-            told = f"card {other} already proposes this"
-            raise Refusal("already_pending", told, "the operator must decide it first")
+            message = f"card {other} already proposes this"
+            raise Refusal("already_pending", message, "the operator must decide it first")
 
     def _finished(self, session_id: str) -> SessionView:
         former = self.approvals.launcher.session(session_id)
         if not former.state.over:
-            told = f"send it a message: clawpy reply {session_id} TEXT"
-            raise Refusal("still_running", f"{session_id} is {former.state}", told)
+            fix = f"send it a message: clawpy reply {session_id} TEXT"
+            raise Refusal("still_running", f"{session_id} is {former.state}", fix)
         return former
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """The operator has had these on his screen; ids that are unknown or decided are passed over."""
-        wanted = set(card_ids)
-        new = {card.id for card in self.store.pending() if card.id in wanted and card.shown_at is None}
+        ids = set(card_ids)
+        new = {card.id for card in self.store.pending() if card.id in ids and card.shown_at is None}
 
         def work(tx: Transaction) -> None:
             for card_id in sorted(new):
@@ -377,8 +377,8 @@ class Cards:
 
     def _reverse(self, row: Prediction) -> None:
         if row.session_id is None or not self._reverse_landing(row.session_id):
-            told = f"card {row.id} has no landed changes"
-            raise Refusal("nothing_to_undo", told, f"to discard waiting changes: clawpy discard {row.id}")
+            message = f"card {row.id} has no landed changes"
+            raise Refusal("nothing_to_undo", message, f"to discard waiting changes: clawpy discard {row.id}")
 
 
 def _ask_undo(tx: Transaction, card_id: str) -> Prediction:

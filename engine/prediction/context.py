@@ -195,8 +195,12 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
 def result_words(check: CheckResult) -> str:
     """`23 passed`, `1 failed, 22 passed`, `2 errors`, `nothing ran`."""
     errors = "1 error" if check.errors == 1 else f"{check.errors} errors"
-    said = ((check.failed, f"{check.failed} failed"), (check.errors, errors), (check.passed, f"{check.passed} passed"))
-    words = [word for number, word in said if number]
+    counts = (
+        (check.failed, f"{check.failed} failed"),
+        (check.errors, errors),
+        (check.passed, f"{check.passed} passed"),
+    )
+    words = [word for number, word in counts if number]
     return ", ".join(words) or "nothing ran"
 
 

@@ -229,20 +229,20 @@ class ContextReader:
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
         equipped = [item.path for item in projects if item.path and (item.tools or item.linters)]
-        found = []
+        parts = []
         for project in projects:
             below = tuple(path for path in equipped if path != project.path and project.within(path) is not None)
-            own = tuple(run for run in runs if run.project == project.path)
-            here = tuple(run for run in own if run.session_id not in elsewhere)
-            part = Part(project, own, here, below=below)
-            changed = self._changed(folder, git, here[0]) if git is not None and here else ()
-            found.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
-        return tuple(found)
+            project_runs = tuple(run for run in runs if run.project == project.path)
+            tree_runs = tuple(run for run in project_runs if run.session_id not in elsewhere)
+            part = Part(project, project_runs, tree_runs, below=below)
+            changed = self._changed(folder, git, tree_runs[0]) if git is not None and tree_runs else ()
+            parts.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
+        return tuple(parts)
 
     def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[Changed, ...]:
         """The files that changed since a run."""
-        for seen, exact in ((last.tree, True), (last.head, last.clean)):
-            between = self._git.files_between(folder, seen, git.head) if seen and git.head else None
+        for revision, exact in ((last.tree, True), (last.head, last.clean)):
+            between = self._git.files_between(folder, revision, git.head) if revision and git.head else None
             if between is not None:
                 changed = changed_since(last.ran_at, between, git.files, exact=exact)
                 marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)

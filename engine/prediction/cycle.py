@@ -93,7 +93,9 @@ class _Round:
     routed: dict[str, int]
 
 
-def shown(drafts: Sequence[Draft], known: Mapping[str, int], *, learning: bool, randomness: Randomness) -> list[Draft]:
+def shown(
+    drafts: Sequence[Draft], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
+) -> list[Draft]:
     """The drafts that may be shown (SPEC 2.5). `known`: how many cards of a kind were decided on. `learning`: phase 1
     or later; before, all are.
 
@@ -102,16 +104,16 @@ def shown(drafts: Sequence[Draft], known: Mapping[str, int], *, learning: bool, 
     same, and says so."""
     if not learning:
         return list(drafts)
-    kept = [draft for draft in drafts if _certain(draft.row) or band_of(draft.row.confidence) is not Band.DISCARDED]
-    unknown = [draft for draft in drafts if draft not in kept and known.get(draft.row.kind, 0) < EXPLORED_BELOW]
+    selected = [draft for draft in drafts if _certain(draft.row) or band_of(draft.row.confidence) is not Band.DISCARDED]
+    unknown = [draft for draft in drafts if draft not in selected and decisions.get(draft.row.kind, 0) < EXPLORED_BELOW]
     if unknown and randomness.uniform() * EXPLORED_IN < 1:
         kind = randomness.pick(dict.fromkeys(sorted({draft.row.kind for draft in unknown}), 1.0))
         drawn = max((draft for draft in unknown if draft.row.kind == kind), key=lambda draft: draft.row.confidence)
         why = f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds"
         assert drawn.row.parts is not None, "drafts are estimated"
         drawn.row.parts = drawn.row.parts | {"words": (*drawn.row.parts["words"], why)}
-        kept.append(drawn)
-    return kept
+        selected.append(drawn)
+    return selected
 
 
 def _certain(row: Prediction) -> bool:
@@ -159,23 +161,23 @@ class Predictions:
         Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
         an error of the report.
         """
-        asked = list(self._workspaces() if workspaces is None else workspaces)
-        cycle, mine = self._take_turn(asked)
-        while not mine and not cycle.workspaces.issuperset(asked):
+        requested_paths = list(self._workspaces() if workspaces is None else workspaces)
+        cycle, is_mine = self._take_turn(requested_paths)
+        while not is_mine and not cycle.workspaces.issuperset(requested_paths):
             wait([cycle.report])
-            cycle, mine = self._take_turn(asked)
-        if not mine:
+            cycle, is_mine = self._take_turn(requested_paths)
+        if not is_mine:
             return replace(cycle.report.result(), fresh=False)
         try:
-            told: CycleReport | BaseException = self._cycle(asked, requested)
+            outcome: CycleReport | BaseException = self._cycle(requested_paths, requested)
         except BaseException as error:
-            told = error
+            outcome = error
         with self._lock:
             self._running = None
-        if isinstance(told, BaseException):
-            cycle.report.set_exception(told)
+        if isinstance(outcome, BaseException):
+            cycle.report.set_exception(outcome)
         else:
-            cycle.report.set_result(told)
+            cycle.report.set_result(outcome)
         return cycle.report.result()
 
     def _take_turn(self, workspaces: Sequence[str]) -> tuple[_Running, bool]:
@@ -192,13 +194,13 @@ class Predictions:
 
     def remarks(self) -> dict[str, str]:
         """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
-        return {workspace: seen.remark for workspace, seen in self._seen.items() if seen.remark}
+        return {workspace: context.remark for workspace, context in self._seen.items() if context.remark}
 
     def looked(self) -> dict[str, datetime]:
         """When each workspace was looked at last, by an earlier engine too; without those that no cycle has seen."""
         with self._database.read() as session:
-            kept: dict[str, str] = stored.get(session, LOOKED, {})
-        return {workspace: datetime.fromisoformat(at) for workspace, at in kept.items()}
+            times: dict[str, str] = stored.get(session, LOOKED, {})
+        return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, Seen]:
         """How sure something is that no cycle found: what an agent or a program suggests."""
@@ -229,9 +231,9 @@ class Predictions:
         if self._stopped() or not self._following.acquire(blocking=False):
             return []
         try:
-            made: list[Card | None] = []
-            self._ended.each(lambda facts: made.extend([self._after(fact.subject) for fact in facts]))
-            return [card for card in made if card is not None]
+            cards: list[Card | None] = []
+            self._ended.each(lambda facts: cards.extend([self._after(fact.subject) for fact in facts]))
+            return [card for card in cards if card is not None]
         finally:
             self._following.release()
 
@@ -254,7 +256,7 @@ class Predictions:
         verdict = self._store.safety.kill_switch.ask(by_operator=True)
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
-    def _cycle(self, asked: Sequence[str], requested: bool) -> CycleReport:
+    def _cycle(self, requested_paths: Sequence[str], requested: bool) -> CycleReport:
         clock, store = self._store.clock, self._store
         began = clock.monotonic()
         stopped = self._stopped()
@@ -266,24 +268,28 @@ class Predictions:
         store.follow_landings()
         store.credit_kept()
         self.follow_up()
-        wanted = [path for path in asked if not store.is_off(path)]
-        errors = [f"{path}: autonomy is off, so it gets no cards" for path in asked if path not in wanted and requested]
-        sensed, proposals = self._sense(wanted, errors)
+        active_paths = [path for path in requested_paths if not store.is_off(path)]
+        errors = [
+            f"{path}: autonomy is off, so it gets no cards"
+            for path in requested_paths
+            if path not in active_paths and requested
+        ]
+        all_findings, proposals = self._sense(active_paths, errors)
         if requested:
             errors += [
-                f"{found.context.workspace}: no commit yet; most cards need a history, so make a commit"
-                for found in sensed
-                if found.context.git is not None and not found.context.git.head
+                f"{findings.context.workspace}: no commit yet; most cards need a history, so make a commit"
+                for findings in all_findings
+                if findings.context.git is not None and not findings.context.git.head
             ]
-            errors += [f"{path}: {said}" for path, said in self.remarks().items() if path in wanted]
+            errors += [f"{path}: {remark}" for path, remark in self.remarks().items() if path in active_paths]
         with self._database.read() as session:
-            leaving = self._intake.leaving(session, sensed, clock.now())
+            leaving = self._intake.leaving(session, all_findings, clock.now())
             room = self._intake.room(session, leaving, clock.now())
         rows, blocked, left_out = self._judge(proposals, errors, room=room, leaving=leaving)
         if requested and left_out:
             errors.append(_full(store.settings.current))
         created, withdrawn = self._database.write(
-            lambda tx: self._intake.apply(tx, sensed, rows, blocked, tuple(errors), clock.monotonic() - began)
+            lambda tx: self._intake.apply(tx, all_findings, rows, blocked, tuple(errors), clock.monotonic() - began)
         )
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
 
@@ -293,7 +299,7 @@ class Predictions:
         if self._store.is_off(workspace):
             return None
         errors: list[str] = []
-        sensed, proposals = self._sense([workspace], errors)
+        findings, proposals = self._sense([workspace], errors)
         with self._database.read() as session:
             chosen = choose(kinds, self._intake.may_follow(session, proposals, self._store.clock.now()))
             older = self._intake.other_evidence(session, chosen) if chosen else set()
@@ -307,23 +313,23 @@ class Predictions:
             row.from_channel = after
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        return self._database.write(lambda tx: self._intake.seat_follow_up(tx, sensed, rows, blocked))
+        return self._database.write(lambda tx: self._intake.seat_follow_up(tx, findings, rows, blocked))
 
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
-        sensed: list[Sensed] = []
+        findings: list[Sensed] = []
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._seen[context.workspace] = context
             unknown = context.inspection.unknown
-            told = [*context.errors, *(f"{look}: {error}" for look, error in unknown.items())]
+            messages = [*context.errors, *(f"{look}: {error}" for look, error in unknown.items())]
             failed: list[Exception] = []
             proposals = self._propose(context, failed)
             for error in failed:
                 log.error("not everything was proposed for %s", context.workspace, exc_info=error)
-                told.append(f"{type(error).__name__}: {sanitise(str(error))}")
-            errors += [f"{context.workspace}: {words}" for words in told]
-            sensed.append(
+                messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
+            errors += [f"{context.workspace}: {words}" for words in messages]
+            findings.append(
                 Sensed(
                     context,
                     fingerprints=frozenset(proposal.fingerprint for proposal in proposals),
@@ -333,7 +339,7 @@ class Predictions:
                 )
             )
             every += proposals
-        return sensed, every
+        return findings, every
 
     def _judge(
         self, proposals: Sequence[Proposal], errors: list[str], *, room: stack.Room, leaving: Collection[str]
@@ -344,24 +350,26 @@ class Predictions:
         history = self._store.history
         with self._database.read() as session:
             now = self._store.clock.now()
-            taken = self._intake.unavailable(session, proposals, now, leaving)
-            proposals = [proposal for proposal in proposals if proposal.fingerprint not in taken]
+            unavailable = self._intake.unavailable(session, proposals, now, leaving)
+            proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             if not proposals:
                 return [], [], False
             decided: dict[tuple[str, str], tuple[int, int]] = {}
             for kind, _, workspace, approved, number in history.approvals(session):
                 before = decided.get((workspace, kind), (0, 0))
                 decided[workspace, kind] = (before[0] + approved, before[1] + number)
-            this = _Round(now, self._twin.phase(session), last_triggered(session), decided, {})
+            round_state = _Round(now, self._twin.phase(session), last_triggered(session), decided, {})
             drafts = []
             for proposal in proposals:
                 try:
-                    drafts.append(self._draft(proposal, this))
+                    drafts.append(self._draft(proposal, round_state))
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-            known = history.decided(session)
-            kept = shown(drafts, known, learning=this.phase.number > 0, randomness=self._randomness)
-            return self._seatable(session, kept, now, room)
+            decisions_by_kind = history.decided(session)
+            selected = shown(
+                drafts, decisions_by_kind, learning=round_state.phase.number > 0, randomness=self._randomness
+            )
+            return self._seatable(session, selected, now, room)
 
     def _seatable(
         self, session: Session, drafts: Sequence[Draft], now: datetime, room: stack.Room
@@ -380,7 +388,8 @@ class Predictions:
                 continue
             verdicts = self._approvals.preview_new(row, card.assignment, info, session)
             content = next(
-                (said for said in verdicts if said.rail == "content" and said.verdict is Verdict.BLOCK), None
+                (verdict for verdict in verdicts if verdict.rail == "content" and verdict.verdict is Verdict.BLOCK),
+                None,
             )
             if content is None:
                 row.judge(verdicts)
@@ -401,9 +410,9 @@ class Predictions:
                 )
         return rows, blocked, left_out
 
-    def _draft(self, proposal: Proposal, this: _Round) -> Draft:
+    def _draft(self, proposal: Proposal, round_state: _Round) -> Draft:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
-        store, launcher, learning = self._store, self._approvals.launcher, this.phase.number > 0
+        store, launcher, learning = self._store, self._approvals.launcher, round_state.phase.number > 0
         around = self._seen.get(proposal.workspace)
         context = around.text if around is not None else ""
         channels = store.settings.current.channels
@@ -414,10 +423,10 @@ class Predictions:
             "" if proposal.flow else proposal.prompt,
             named=named,
             affinity=proposal.channel,
-            triggered=this.triggered,
-            routed=this.routed,
+            triggered=round_state.triggered,
+            routed=round_state.routed,
         )
-        this.routed[route.channel] = this.routed.get(route.channel, 0) + 1
+        round_state.routed[route.channel] = round_state.routed.get(route.channel, 0) + 1
         assignment = Assignment(
             prompt=sanitise(proposal.prompt),
             channel=route.channel,
@@ -429,12 +438,17 @@ class Predictions:
         )
         assignment, otherwise = launcher.choose(assignment)
         parts, seen = self._twin.estimate(
-            proposal, assignment, context=context, phase=this.phase, now=this.now, local=store.clock.local()
+            proposal,
+            assignment,
+            context=context,
+            phase=round_state.phase,
+            now=round_state.now,
+            local=store.clock.local(),
         )
         if learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
-        tier, why = stack.moved(proposal.tier, *this.decided.get((proposal.workspace, proposal.kind), (0, 0)))
-        number = sum(decided for (_, kind), (_, decided) in this.decided.items() if kind == proposal.kind)
+        tier, why = stack.moved(proposal.tier, *round_state.decided.get((proposal.workspace, proposal.kind), (0, 0)))
+        number = sum(decided for (_, kind), (_, decided) in round_state.decided.items() if kind == proposal.kind)
         parts = replace(parts, words=(*parts.words, why) if why else parts.words, decided=number)
         info = launcher.check(assignment)
         note = otherwise or why
@@ -443,8 +457,8 @@ class Predictions:
             proposal,
             assignment,
             info,
-            now=this.now,
-            expires_at=store.expiry(this.now),
+            now=round_state.now,
+            expires_at=store.expiry(round_state.now),
             context=context,
             parts=parts,
             tier=tier.value,
@@ -456,8 +470,8 @@ class Predictions:
 
 def _full(settings: Settings) -> str:
     """Why nothing is offered although something was found."""
-    here, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
+    per_workspace, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
     return (
-        f"there is more, but at most {here} may wait in a workspace (maxPendingCards) and {in_all} in all "
+        f"there is more, but at most {per_workspace} may wait in a workspace (maxPendingCards) and {in_all} in all "
         "(maxPendingCardsInAll): decide some first"
     )

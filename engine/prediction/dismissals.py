@@ -69,32 +69,32 @@ def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
             if past.reason in NEVER:
                 place = past.workspace if past.reason == DismissReason.NEVER_HERE else ""
                 never.setdefault((place, past.kind), []).append(past)
-    found = []
-    for (workspace, kind, subject), those in subjects.items():
-        rejections = sum(past.reason != DismissReason.ALREADY_DONE for past in those)
-        until = those[-1].at + away_for(max(1, rejections))
+    active = []
+    for (workspace, kind, subject), group in subjects.items():
+        rejections = sum(past.reason != DismissReason.ALREADY_DONE for past in group)
+        until = group[-1].at + away_for(max(1, rejections))
         if now < until:
-            found.append(_mute(workspace, kind, subject, those, until))
-    off = {place: those for place, those in kinds.items() if len(those) >= OFF_AFTER} | never
-    found += [_mute(workspace, kind, "", those, None) for (workspace, kind), those in off.items()]
-    return sorted(found, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
+            active.append(_mute(workspace, kind, subject, group, until))
+    off = {place: group for place, group in kinds.items() if len(group) >= OFF_AFTER} | never
+    active += [_mute(workspace, kind, "", group, None) for (workspace, kind), group in off.items()]
+    return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
 
 
-def _mute(workspace: str, kind: str, subject: str, those: Sequence[Dismissal], until: datetime | None) -> Mute:
-    last = those[-1]
+def _mute(workspace: str, kind: str, subject: str, dismissals: Sequence[Dismissal], until: datetime | None) -> Mute:
+    last = dismissals[-1]
     text = json.dumps([workspace, kind, subject])
     return Mute(
         id=f"mute_{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}",
         kind=kind,
         workspace=workspace,
         subject=subject,
-        dismissals=len(those),
+        dismissals=len(dismissals),
         at=last.at,
         until=until,
         reason=DismissReason(last.reason) if last.reason else None,
         card=last.card,
         prompt=last.prompt,
-        tier=min(past.tier for past in those),
+        tier=min(past.tier for past in dismissals),
     )
 
 
@@ -158,9 +158,9 @@ class Dismissals:
 
     def add(self, tx: Transaction, row: Prediction, reason: DismissReason | None) -> None:
         """Keep that this card was dismissed, or why it was."""
-        known = load(tx.session, DismissalRow, row.id)
-        if known is not None:
-            known.reason = reason
+        stored = load(tx.session, DismissalRow, row.id)
+        if stored is not None:
+            stored.reason = reason
         else:
             tx.insert(
                 DismissalRow(
@@ -176,9 +176,9 @@ class Dismissals:
 
     def remove(self, tx: Transaction, card_id: str) -> None:
         """The dismissal of this card was taken back."""
-        known = load(tx.session, DismissalRow, card_id)
-        if known is not None:
-            tx.session.delete(known)
+        stored = load(tx.session, DismissalRow, card_id)
+        if stored is not None:
+            tx.session.delete(stored)
             tx.session.flush()
 
     def approved(self, tx: Transaction, workspace: str, kind: str) -> None:

@@ -36,8 +36,8 @@ def is_recent(view: SessionView, now: datetime) -> bool:
 def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
     """Kinds that may follow this session, the best first; none unless it ran to its end within a day. One that found
     something wrong (it failed, SPEC 2.12) is followed by what it names."""
-    ended = view.state in (SessionState.SUCCEEDED, SessionState.FAILED)
-    if not ended or view.flow is None or not is_recent(view, now):
+    has_result = view.state in (SessionState.SUCCEEDED, SessionState.FAILED)
+    if not has_result or view.flow is None or not is_recent(view, now):
         return ()
     if view.next_step:
         return (view.next_step,)

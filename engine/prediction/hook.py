@@ -112,10 +112,10 @@ class PredictorHook:
     def propose(self, context: WorkspaceContext) -> Sequence[Proposal]:
         """What other programs predict for this workspace, the newest of the same words only."""
         self.read(context.now)
-        mine = {
-            said.prompt: said for said in self._said if (said.workspace or self._home_workspace()) == context.workspace
+        by_prompt = {
+            line.prompt: line for line in self._said if (line.workspace or self._home_workspace()) == context.workspace
         }
-        return [self._proposal(context, item) for item in mine.values()]
+        return [self._proposal(context, item) for item in by_prompt.values()]
 
     def read(self, now: datetime) -> None:
         """Take in the lines that are new; those that cannot be read are reported with their number."""
@@ -126,33 +126,33 @@ class PredictorHook:
         except OSError:
             return  # nobody writes one: there is no hook
         with self._database.read() as session:
-            kept = state.get(session, PLACE)
-        if kept is None or kept["file"] != str(file) or kept["offset"] > size:
-            kept = {"file": str(file), "offset": 0, "line": 0}  # not the file it was
+            position = state.get(session, PLACE)
+        if position is None or position["file"] != str(file) or position["offset"] > size:
+            position = {"file": str(file), "offset": 0, "line": 0}  # not the file it was
             self._said = []
         # After a start what was read before is read again, as far as a day back.
-        begin, line = (kept["offset"], kept["line"]) if self._begun else (0, 0)
+        begin, line = (position["offset"], position["line"]) if self._begun else (0, 0)
         if begin == size:
             self._begun = True
             return
         try:
-            offset, number, faults = self._read_from(file, begin, line, size, now, known=kept["line"])
+            offset, number, faults = self._read_from(file, begin, line, size, now, last_read=position["line"])
         except OSError as error:
             if str(error) != self._unread:  # told once, not with every cycle
                 self._unread = str(error)
                 self._report(str(file), f"cannot be read: {error.strerror}; make it a file that you may read")
             return
         self._begun, self._unread = True, ""
-        if offset != kept["offset"]:
-            told = {"file": str(file), "offset": offset, "line": number}
-            self._database.write(lambda tx: state.put(tx, PLACE, told))
-            new = [fault for at, fault in faults if at > kept["line"]]
+        if offset != position["offset"]:
+            new_position = {"file": str(file), "offset": offset, "line": number}
+            self._database.write(lambda tx: state.put(tx, PLACE, new_position))
+            new = [fault for at, fault in faults if at > position["line"]]
             if new:
                 more = f"; and {len(new) - NAMED} more" if len(new) > NAMED else ""
                 self._report(str(file), "; ".join(new[:NAMED]) + more)
 
     def _read_from(
-        self, file: Path, begin: int, line: int, size: int, now: datetime, *, known: int
+        self, file: Path, begin: int, line: int, size: int, now: datetime, *, last_read: int
     ) -> tuple[int, int, list[tuple[int, str]]]:
         """Where reading ended (offset, line), and the lines that could not be read, by number."""
         faults: list[tuple[int, str]] = []
@@ -165,20 +165,24 @@ class PredictorHook:
                 offset, line = offset + len(raw), line + 1
                 if size - offset > READ_MOST or not raw.strip():
                     continue
-                if line <= known and b'"timestamp"' not in raw:
+                if line <= last_read and b'"timestamp"' not in raw:
                     continue  # when it was written nobody knows any more
                 try:
-                    said = read_line(raw, now)
+                    prediction = read_line(raw, now)
                 except ValueError as error:
                     faults.append((line, f"line {line}: {error}"))
                     continue
-                if now - said.at < KEPT:
-                    self._said = [*self._said, said][-MOST:]
+                if now - prediction.at < KEPT:
+                    self._said = [*self._said, prediction][-MOST:]
         return offset, line, faults
 
-    def _proposal(self, context: WorkspaceContext, said: Said) -> Proposal:
-        reasoning = said.reasoning or "predicted by another program"
-        made = said_proposal(context, self._flows, kind=KIND, prompt=said.prompt, reasoning=reasoning)
+    def _proposal(self, context: WorkspaceContext, line: Said) -> Proposal:
+        reasoning = line.reasoning or "predicted by another program"
+        proposal = said_proposal(context, self._flows, kind=KIND, prompt=line.prompt, reasoning=reasoning)
         return replace(
-            made, channel=said.channel, source=Source.PREDICTOR_HOOK, confidence=said.confidence, evidence_at=said.at
+            proposal,
+            channel=line.channel,
+            source=Source.PREDICTOR_HOOK,
+            confidence=line.confidence,
+            evidence_at=line.at,
         )

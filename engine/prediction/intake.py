@@ -40,7 +40,7 @@ from engine.storage.rows import Rows, ask, each_of
 from engine.storage.types import UtcDateTime
 
 
-def did_himself(card: Prediction, now: WorkspaceContext, own: Collection[str] = ()) -> bool:
+def did_himself(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
     """Whether the state of the workspace says that the operator did what `card` proposed. `own`: sessions that he began
     with prompts of his own."""
     git = now.git
@@ -48,13 +48,13 @@ def did_himself(card: Prediction, now: WorkspaceContext, own: Collection[str] = 
         return False
     match card.kind:
         case "run_tests":
-            return any(run.ran_at > card.created_at and run.session_id in own for run in now.runs)
+            return any(run.ran_at > card.created_at and run.session_id in own_session_ids for run in now.runs)
         case "rehearse_merge":
             on_target = git.branch == card.parameters.get("target") and git.behind_base == 0
             return on_target and any(commit.at > card.created_at for commit in git.recent[:1])
         case "report_branches":
-            there = {branch.name for branch in git.branches}
-            return any(name not in there for name, _ in card.facts.get("branches", ()))
+            names = {branch.name for branch in git.branches}
+            return any(name not in names for name, _ in card.facts.get("branches", ()))
     return False
 
 
@@ -116,7 +116,7 @@ class Intake:
     def unavailable(
         self,
         session: Session,
-        wanted: Sequence[Proposal] | Sequence[Prediction],
+        candidates: Sequence[Proposal] | Sequence[Prediction],
         now: datetime,
         leaving: Collection[str] = (),
     ) -> set[str]:
@@ -125,42 +125,46 @@ class Intake:
         ids of pending cards that are about to go."""
         muted = self._store.dismissals.muted(session, now)
         pending = {card.about for card in self._store.pending(session) if card.id not in leaving}
-        away = {
-            new.fingerprint for new in wanted if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
+        unavailable = {
+            new.fingerprint
+            for new in candidates
+            if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
         }
-        asked = tuple(sorted({new.fingerprint for new in wanted}))
-        values = {"fingerprints": json.dumps(asked), "since": now - LONGEST_COOL_DOWN}
+        fingerprints = tuple(sorted({new.fingerprint for new in candidates}))
+        values = {"fingerprints": json.dumps(fingerprints), "since": now - LONGEST_COOL_DOWN}
         # What is kept may be from before: then it has more rows, whose time is over by now.
-        rows = self._same_evidence.seen(session, asked, lambda seen: ask(seen, _SAME_EVIDENCE, values))
-        return away | {fingerprint for fingerprint, *row in rows if keeps_away(now, *row)}
+        rows = self._same_evidence.seen(session, fingerprints, lambda seen: ask(seen, _SAME_EVIDENCE, values))
+        return unavailable | {fingerprint for fingerprint, *row in rows if keeps_away(now, *row)}
 
-    def other_evidence(self, session: Session, wanted: Proposal | Prediction) -> set[str]:
+    def other_evidence(self, session: Session, candidate: Proposal | Prediction) -> set[str]:
         """Ids of pending cards about the same subject that are for other evidence."""
         cards = self._store.pending(session)
-        return {card.id for card in cards if card.about == wanted.about and card.fingerprint != wanted.fingerprint}
+        return {
+            card.id for card in cards if card.about == candidate.about and card.fingerprint != candidate.fingerprint
+        }
 
     def may_follow(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
         """Those that can be the next step: there may be a card now, or one for this very evidence is shown already.
         Cards about the same for other evidence make room."""
         older = {card_id for proposal in proposals for card_id in self.other_evidence(session, proposal)}
-        there = {card.fingerprint for card in self._store.pending(session) if not card.snoozed(now)}
-        away = self.unavailable(session, proposals, now, older) - there
-        return [proposal for proposal in proposals if proposal.fingerprint not in away]
+        pending = {card.fingerprint for card in self._store.pending(session) if not card.snoozed(now)}
+        unavailable = self.unavailable(session, proposals, now, older) - pending
+        return [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
 
-    def leaving(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> set[str]:
+    def leaving(self, session: Session, findings: Sequence[Sensed], now: datetime) -> set[str]:
         """Ids of the pending cards that `apply` will withdraw, since what they are about is no longer so.
 
         Where a collector failed nothing is over: what was not seen is not gone. A card that the operator put off sleeps
         on while its subject is still there: new facts would bring it back before its time."""
-        seen = {found.context.workspace: found for found in sensed if found.complete}
+        by_workspace = {finding.context.workspace: finding for finding in findings if finding.complete}
         return {
             card.id
             for card in self._store.pending(session)
             if card.source in BOUND_TO_EVIDENCE
-            and (found := seen.get(card.workspace)) is not None
-            and card.fingerprint not in found.fingerprints
-            and card.kind not in found.unseen
-            and not (card.snoozed(now) and (card.kind, card.subject) in found.subjects)
+            and (finding := by_workspace.get(card.workspace)) is not None
+            and card.fingerprint not in finding.fingerprints
+            and card.kind not in finding.unseen
+            and not (card.snoozed(now) and (card.kind, card.subject) in finding.subjects)
         }
 
     def room(self, session: Session, leaving: Collection[str], now: datetime) -> stack.Room:
@@ -172,23 +176,23 @@ class Intake:
     def apply(
         self,
         tx: Transaction,
-        sensed: Sequence[Sensed],
+        findings: Sequence[Sensed],
         rows: Sequence[Prediction],
         blocked: Sequence[TriggerBlocked],
         errors: tuple[str, ...],
         seconds: float,
     ) -> tuple[list[Card], list[str]]:
         """Carry the cycle out: (cards created, ids withdrawn). `rows` best first; those without a place are dropped."""
-        withdrawn = self._withdraw(tx, sensed)
-        self._note_evidence(tx, sensed)
-        looked = {found.context.workspace: found.context.now.isoformat() for found in sensed}
+        withdrawn = self._withdraw(tx, findings)
+        self._note_evidence(tx, findings)
+        looked = {finding.context.workspace: finding.context.now.isoformat() for finding in findings}
         stored.put(tx, LOOKED, stored.get(tx.session, LOOKED, {}) | looked)
         tx.session.flush()
-        taken = self.unavailable(tx.session, rows, tx.now) if rows else set()
+        unavailable = self.unavailable(tx.session, rows, tx.now) if rows else set()
         room = self.room(tx.session, (), tx.now)
         cards, subjects = [], set[tuple[str, str, str]]()
         for row in rows:
-            if row.fingerprint in taken or row.about in subjects:
+            if row.fingerprint in unavailable or row.about in subjects:
                 continue
             displaced = room.take(card_of(row), tx.now)
             if displaced is None:
@@ -206,14 +210,14 @@ class Intake:
     def seat_follow_up(
         self,
         tx: Transaction,
-        sensed: Sequence[Sensed],
+        findings: Sequence[Sensed],
         rows: Sequence[Prediction],
         blocked: Sequence[TriggerBlocked],
     ) -> Card | None:
         """Withdraw what is no longer so, and store a follow-up, which needs no place (SPEC 2.9), in the place of a card
         about the same that knows less; None when a card for the same evidence is there, or when it cools down or was
         dismissed."""
-        self._withdraw(tx, sensed)
+        self._withdraw(tx, findings)
         for fact in blocked:
             tx.record(fact)
         for row in rows:
@@ -228,26 +232,26 @@ class Intake:
             return card
         return None
 
-    def _withdraw(self, tx: Transaction, sensed: Sequence[Sensed]) -> list[str]:
-        contexts = {found.context.workspace: found.context for found in sensed}
-        leaving = self.leaving(tx.session, sensed, tx.now)
+    def _withdraw(self, tx: Transaction, findings: Sequence[Sensed]) -> list[str]:
+        contexts = {finding.context.workspace: finding.context for finding in findings}
+        leaving = self.leaving(tx.session, findings, tx.now)
         withdrawn = [card.id for card in self._store.pending(tx.session) if card.id in leaving]
         for card_id in withdrawn:
             row = find(tx.session, card_id)
-            own = own_sessions(tx.session, row.workspace, row.created_at)
-            himself = did_himself(row, contexts[row.workspace], own)
-            reason = "you did it yourself" if himself else "its reason no longer applies"
-            self._store.withdraw(tx, row, reason, did_himself=himself)
+            own_session_ids = own_sessions(tx.session, row.workspace, row.created_at)
+            done_by_operator = did_himself(row, contexts[row.workspace], own_session_ids)
+            reason = "you did it yourself" if done_by_operator else "its reason no longer applies"
+            self._store.withdraw(tx, row, reason, did_himself=done_by_operator)
         return withdrawn
 
-    def _note_evidence(self, tx: Transaction, sensed: Sequence[Sensed]) -> None:
+    def _note_evidence(self, tx: Transaction, findings: Sequence[Sensed]) -> None:
         """Remember of dismissed cards whether undoing them still makes sense."""
-        complete = {found.context.workspace: found for found in sensed if found.complete}
+        complete = {finding.context.workspace: finding for finding in findings if finding.complete}
         since = tx.now - LONGEST_COOL_DOWN
         rejected = self._rejected.seen(tx.session, "", lambda seen: ask(seen, _REJECTED, {"since": since}))
         for card_id, workspace, kind, fingerprint, was_gone, closed_at in rejected:
-            found = complete.get(workspace)
-            if found is None or kind in found.unseen or closed_at < since:
+            finding = complete.get(workspace)
+            if finding is None or kind in finding.unseen or closed_at < since:
                 continue
-            if was_gone is (fingerprint in found.fingerprints):
+            if was_gone is (fingerprint in finding.fingerprints):
                 find(tx.session, card_id).evidence_gone = not was_gone

@@ -90,11 +90,11 @@ class Kind:
 
 def _read() -> Mapping[str, Kind]:
     rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    found = {}
+    kinds = {}
     for place, (name, row) in enumerate(rows.items()):
         tier, continues = Tier(row.pop("tier")), tuple(row.pop("continues", ()))
-        found[name] = Kind(**{"name": name, "flow": name} | row, tier=tier, continues=continues, place=place)
-    return MappingProxyType(found)
+        kinds[name] = Kind(**{"name": name, "flow": name} | row, tier=tier, continues=continues, place=place)
+    return MappingProxyType(kinds)
 
 
 KINDS: Final = _read()

@@ -70,11 +70,11 @@ def after(card_id: str, status: Status, move: Move) -> Status:
     following = TRANSITIONS.get((status, move))
     if following is not None:
         return following
-    told = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
+    message = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
     if move in (Move.WAKE, Move.REOPEN):
-        raise Refusal("nothing_to_undo", told)
+        raise Refusal("nothing_to_undo", message)
     undoable = status in (Status.CONFIRMED, Status.REJECTED)
-    raise Refusal("already_decided", told, f"undo it first: clawpy undo {card_id}" if undoable else "")
+    raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
 
 
 def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: bool) -> timedelta:
@@ -102,8 +102,8 @@ def keeps_away(
     """Whether a card keeps another for the same evidence away at `now`."""
     if closed_at is None:
         return True
-    ended = None if outcome is None else Outcome(outcome)
-    return now < closed_at + cool_down(Status(status), ended, shown=shown_at is not None, undone=undone_at is not None)
+    result = None if outcome is None else Outcome(outcome)
+    return now < closed_at + cool_down(Status(status), result, shown=shown_at is not None, undone=undone_at is not None)
 
 
 def is_quiet(local: datetime, start: int, end: int) -> bool:
@@ -135,15 +135,15 @@ def add_active(instant: datetime, span: timedelta, zone: tzinfo, start: int, end
     """
     if start == end:
         return instant.astimezone(UTC) + span
-    now, left = instant.astimezone(UTC), span
+    now, remaining = instant.astimezone(UTC), span
     while True:
         if is_quiet(now.astimezone(zone), start, end):
             now = _quiet_end(now, zone, start, end)
             continue
         until = next_hour(now, start, zone)
-        if now + left <= until:
-            return now + left
-        left -= until - now
+        if now + remaining <= until:
+            return now + remaining
+        remaining -= until - now
         now = until
         if not is_quiet(now.astimezone(zone), start, end):
             # The clocks skipped the whole of the quiet hours; go on from here.

@@ -134,14 +134,14 @@ class ModelTwin:
             return []
         situation = _situation(context)
         digest = hashlib.sha256(f"{model}\0{situation}".encode()).hexdigest()[:24]
-        known = self._last.get(context.workspace)
-        if known is None or known[0] != digest:
-            known = (digest, self._asked(str(model), context))
-            self._last[context.workspace] = known
+        last = self._last.get(context.workspace)
+        if last is None or last[0] != digest:
+            last = (digest, self._asked(str(model), context))
+            self._last[context.workspace] = last
             self._last.move_to_end(context.workspace)
             while len(self._last) > REMEMBERED:
                 self._last.popitem(last=False)
-        return [known[1]] if known[1] is not None else []
+        return [last[1]] if last[1] is not None else []
 
     def answer(
         self,
@@ -188,15 +188,15 @@ class ModelTwin:
 
     def _proposal(self, context: WorkspaceContext, reply: TwinReply) -> Proposal:
         reasoning = reply.reasoning or "the Twin model gives no reason"
-        said = said_proposal(context, self._flows, kind=KIND, prompt=reply.prompt, reasoning=reasoning)
-        return replace(said, channel=reply.channel, source=Source.TWIN_MODEL, confidence=reply.confidence)
+        proposal = said_proposal(context, self._flows, kind=KIND, prompt=reply.prompt, reasoning=reasoning)
+        return replace(proposal, channel=reply.channel, source=Source.TWIN_MODEL, confidence=reply.confidence)
 
 
 def _situation(context: WorkspaceContext) -> str:
     """The situation but for what changes by itself with every minute: the time of day, and how old a task is."""
-    kept = (line for line in context.text.splitlines() if not line.startswith("time:"))
+    lines = (line for line in context.text.splitlines() if not line.startswith("time:"))
     return "\n".join(
-        [context.part.value, *(line.rpartition(", ")[0] if line.startswith("task:") else line for line in kept)]
+        [context.part.value, *(line.rpartition(", ")[0] if line.startswith("task:") else line for line in lines)]
     )
 
 

@@ -114,7 +114,7 @@ class Placing:
         agents = {item.id: item for item in self._agents() if not item.broken}
         described = _described(settings, agents)
         try:
-            vector, *others = self._vectors([prompt, *(text for text, _, _ in described)])
+            vector, *description_vectors = self._vectors([prompt, *(text for text, _, _ in described)])
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
@@ -127,8 +127,8 @@ class Placing:
             return Route(where, _free(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
         fits = sorted(
             (
-                (float((other * vector).sum()), where, agent)
-                for other, (_, where, agent) in zip(others, described, strict=True)
+                (float((description_vector * vector).sum()), where, agent)
+                for description_vector, (_, where, agent) in zip(description_vectors, described, strict=True)
             ),
             reverse=True,
         )
@@ -173,16 +173,16 @@ class Placing:
 
 def _described(settings: Settings, agents: Mapping[str, AgentView]) -> list[tuple[str, str, str]]:
     """What is said of channels and agents that the weights do not know: text, channel or "", agent or ""."""
-    known, serving = _columns(), {line.agent for line in settings.channels.values()}
-    found = [
+    shipped, serving = _columns(), {line.agent for line in settings.channels.values()}
+    channels = [
         (line.specialty, name, "")
         for name, line in settings.channels.items()
-        if name not in known[1] and line.specialty
+        if name not in shipped[1] and line.specialty
     ]
-    return found + [
+    return channels + [
         (f"{agent.title}: {agent.domain}", "", agent.id)
         for agent in agents.values()
-        if agent.domain and agent.id not in known[0] and agent.id not in serving
+        if agent.domain and agent.id not in shipped[0] and agent.id not in serving
     ]
 
 
@@ -196,20 +196,20 @@ def _free(agent: str, channel: str, settings: Settings, agents: Mapping[str, Age
 
 def _by_channel(roles: Any, settings: Settings) -> dict[str, float]:
     """The probability of each registered channel, and under "" that no work is asked for."""
-    found = dict.fromkeys(["", *(name for name in settings.channels if name in _columns()[1])], 0.0)
-    for share, channel in zip(roles, _columns()[1], strict=True):
-        if channel in found:
-            found[channel] += float(share)
-    return found
+    shares = dict.fromkeys(["", *(name for name in settings.channels if name in _columns()[1])], 0.0)
+    for probability, channel in zip(roles, _columns()[1], strict=True):
+        if channel in shares:
+            shares[channel] += float(probability)
+    return shares
 
 
 def _role(roles: Any, channel: str) -> str:
     """The agent of the program's own organisation whose work on `channel` this most likely is; "" for none."""
-    found: dict[str, float] = {}
-    for share, role, where in zip(roles, *_columns(), strict=True):
+    shares: dict[str, float] = {}
+    for probability, role, where in zip(roles, *_columns(), strict=True):
         if where == channel:
-            found[role] = found.get(role, 0.0) + float(share)
-    return max(found, key=lambda name: found[name], default="")
+            shares[role] = shares.get(role, 0.0) + float(probability)
+    return max(shares, key=lambda name: shares[name], default="")
 
 
 def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
@@ -299,13 +299,13 @@ class Router:
         to each in this cycle. Raises `Refusal` `unknown_channel`.
         """
         channels = self._settings.current.channels
-        given = named or affinity
-        if given not in (*channels, "") or not channels:
-            told = f"there is no channel {given!r}" if given else "no channel is registered"
-            known = ", ".join(channels) or "none"
-            fix = f"one of {known}; or add it under [channels.NAME] in config.toml"
-            raise Refusal("unknown_channel", told, fix)
-        route = self._place(prose, given) if prose else Route(given)
+        requested = named or affinity
+        if requested not in (*channels, "") or not channels:
+            message = f"there is no channel {requested!r}" if requested else "no channel is registered"
+            names = ", ".join(channels) or "none"
+            fix = f"one of {names}; or add it under [channels.NAME] in config.toml"
+            raise Refusal("unknown_channel", message, fix)
+        route = self._place(prose, requested) if prose else Route(requested)
         if not route.channel:
             channel, step = self._in_turn(list(channels), triggered, routed)
             route = replace(route, channel=channel, why=f"{step}: its meaning fits no channel" if prose else step)

@@ -243,15 +243,15 @@ class Conversations:
         relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
         elsewhere, thread = max(self._outside, key=lambda pair: pair[0], default=(0.0, None))
         elsewhere *= 1.0 if continues is None else UNRELATED
-        said = []
+        rated_words = []
         if session is not None and relevance > 0.0:
-            said.append((relevance, _session_words(session, self._now)))
+            rated_words.append((relevance, _session_words(session, self._now)))
         if thread is not None and elsewhere > 0.0:
-            said.append((elsewhere, thread_words(thread, self._now)))
-        if not said:
+            rated_words.append((elsewhere, thread_words(thread, self._now)))
+        if not rated_words:
             return signal("conversations", 0.0, "no recent sessions")
-        said.sort(key=lambda pair: pair[0], reverse=True)
-        return signal("conversations", said[0][0], *(words for _, words in said))
+        rated_words.sort(key=lambda pair: pair[0], reverse=True)
+        return signal("conversations", rated_words[0][0], *(words for _, words in rated_words))
 
 
 def thread_words(thread: Thread, now: datetime) -> str:
@@ -265,9 +265,9 @@ def thread_words(thread: Thread, now: datetime) -> str:
 
 def _session_words(session: SessionView, now: datetime) -> str:
     red = session.state is SessionState.SUCCEEDED and session.check is not None and not session.check.green
-    ended = "ended with failing tests" if red else session.state.value
+    outcome = "ended with failing tests" if red else session.state.value
     ago = span(now - (session.ended_at or session.created_at))
-    return f"“{plain(session.prompt, 40)}” {ended} {ago} ago"
+    return f"“{plain(session.prompt, 40)}” {outcome} {ago} ago"
 
 
 def git_relevance(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> float:

@@ -35,18 +35,18 @@ class Room:
         One upkeep card in a workspace is enough (SPEC 2.11). Where all places are taken, the last card of a lower tier
         makes room, one that was not shown yet before others.
         """
-        taken = [other for other in self._awake if counts(other, now)]
+        seated = [other for other in self._awake if counts(other, now)]
         if _other_upkeep(card, self._awake):
             return None
         if not counts(card, now):
             self._awake.append(card)
             return []
-        if sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in taken) >= MOST_ALIKE:
+        if sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated) >= MOST_ALIKE:
             return None
         displaced: set[str] = set()
         limits = (self._settings.max_pending_cards, card.workspace), (self._settings.max_pending_cards_in_all, None)
         for most, workspace in limits:
-            among = [other for other in taken if workspace in (None, other.workspace) and other.id not in displaced]
+            among = [other for other in seated if workspace in (None, other.workspace) and other.id not in displaced]
             if len(among) < most:
                 continue
             lower = [other for other in reversed(order(among, now)) if other.tier > card.tier]
@@ -65,8 +65,8 @@ def _other_upkeep(card: Card, awake: Iterable[Card]) -> list[str]:
     """Ids of the upkeep cards, of any source, beside which this one would be a second one in its workspace."""
     if card.tier is not Tier.UPKEEP:
         return []
-    here = (card.workspace, card.tier)
-    return [other.id for other in awake if (other.workspace, other.tier) == here and other.id != card.id]
+    seat = (card.workspace, card.tier)
+    return [other.id for other in awake if (other.workspace, other.tier) == seat and other.id != card.id]
 
 
 def counts(card: Card, now: datetime) -> bool:
@@ -78,11 +78,11 @@ def counts(card: Card, now: datetime) -> bool:
 def order(cards: Iterable[Card], now: datetime) -> list[Card]:
     """The stack from the top (SPEC 2.11): what the operator wrote, the newest first, for it is to be decided now; then
     by tier, confidence and freshness. What is left is stable: the kind, the older card, the id."""
-    own: list[Card] = []
+    own_prompts: list[Card] = []
     others: list[Card] = []
     for card in cards:
-        (own if card.source is Source.OPERATOR else others).append(card)
-    own.sort(key=lambda card: (card.created_at, card.id), reverse=True)
+        (own_prompts if card.source is Source.OPERATOR else others).append(card)
+    own_prompts.sort(key=lambda card: (card.created_at, card.id), reverse=True)
     others.sort(
         key=lambda card: (
             card.tier,
@@ -94,7 +94,7 @@ def order(cards: Iterable[Card], now: datetime) -> list[Card]:
             card.id,
         )
     )
-    return [*own, *others]
+    return [*own_prompts, *others]
 
 
 def without_a_place(cards: Sequence[Card], now: datetime, settings: Settings) -> set[str]:
@@ -109,9 +109,9 @@ def without_a_place(cards: Sequence[Card], now: datetime, settings: Settings) ->
     for card in awake:
         if card.snoozed_until is None:
             continue
-        taken = [other for other in shown if counts(other, now)]
-        here = sum(other.workspace == card.workspace for other in taken)
-        full = here >= settings.max_pending_cards or len(taken) >= settings.max_pending_cards_in_all
+        seated = [other for other in shown if counts(other, now)]
+        in_workspace = sum(other.workspace == card.workspace for other in seated)
+        full = in_workspace >= settings.max_pending_cards or len(seated) >= settings.max_pending_cards_in_all
         if _other_upkeep(card, shown) or (full and counts(card, now)):
             waiting.add(card.id)
         else:
@@ -125,16 +125,16 @@ def makes_room(cards: Sequence[Card], returning: str, now: datetime, settings: S
     without a place are not displaced."""
     waiting = without_a_place(cards, now, settings)
     shown = [card for card in order(cards, now) if not card.snoozed(now) and card.id not in waiting]
-    back = next((card for card in shown if card.id == returning), None)
-    upkeep = _other_upkeep(back, shown) if back else []
+    returning_card = next((card for card in shown if card.id == returning), None)
+    upkeep = _other_upkeep(returning_card, shown) if returning_card else []
     counted = [card for card in shown if counts(card, now) and card.id not in upkeep]
-    home = back.workspace if back and counts(back, now) else None
-    here = sum(card.workspace == home for card in counted)
+    home = returning_card.workspace if returning_card and counts(returning_card, now) else None
+    in_home = sum(card.workspace == home for card in counted)
     others = [card for card in reversed(counted) if card.id != returning]
     others.sort(key=lambda card: card.shown_at is not None)
-    own = [card.id for card in others if card.workspace == home][: max(0, here - settings.max_pending_cards)]
-    rest = [card.id for card in others if card.id not in own]
-    return upkeep + own + rest[: max(0, len(counted) - len(own) - settings.max_pending_cards_in_all)]
+    home_ids = [card.id for card in others if card.workspace == home][: max(0, in_home - settings.max_pending_cards)]
+    rest_ids = [card.id for card in others if card.id not in home_ids]
+    return upkeep + home_ids + rest_ids[: max(0, len(counted) - len(home_ids) - settings.max_pending_cards_in_all)]
 
 
 def moved(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
@@ -143,9 +143,9 @@ def moved(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
     One up where the one-sided 95 % Wilson bound of the share approved is at least 0.8 (from 11 of 11 on), one down
     where that of the share dismissed is. What is broken is a fact: nothing moves into tier 1 or out of it.
     """
-    told = f"you approved {approved} of {decided} like it"
+    reason = f"you approved {approved} of {decided} like it"
     if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= LIKE_APPROVED_FROM:
-        return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {told}"
+        return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {reason}"
     if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= LIKE_APPROVED_FROM:
-        return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {told}"
+        return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {reason}"
     return tier, ""

@@ -45,8 +45,8 @@ def boxes(text: str) -> Iterator[tuple[int, bool, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if (mark := _FENCE.match(line)) and fence in ("", mark[1]):
             fence = "" if fence else mark[1]
-        elif not fence and (found := _BOX.fullmatch(line.rstrip())):
-            yield number, found["mark"] == " ", found["words"].strip()
+        elif not fence and (box := _BOX.fullmatch(line.rstrip())):
+            yield number, box["mark"] == " ", box["words"].strip()
 
 
 class TaskRow(Row, table=True):
@@ -103,10 +103,10 @@ class TaskBoard:
             if row is None and task_id:
                 begin = task_id if task_id.startswith("task_") else f"task_{task_id}"
                 rows = session.exec(select(TaskRow).where(col(TaskRow.id).startswith(begin, autoescape=True)).limit(2))
-                found = list(rows)
-                if len(found) > 1:
+                matches = list(rows)
+                if len(matches) > 1:
                     raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "give more of the id")
-                row = found[0] if found else None
+                row = matches[0] if matches else None
             if row is None:
                 raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
             return _view(row, _undone(session, [row]))
@@ -164,7 +164,7 @@ class TaskBoard:
         named: dict[str, list[str]] = {}
         for path in workspaces:
             named.setdefault(Path(path).name, []).append(path)
-        wanted: dict[tuple[str, str], None] = {}
+        open_in_files: dict[tuple[str, str], None] = {}
         unclear: dict[str, str] = {}
         for file in sorted(folder.iterdir()):
             if file.suffix != ".md" or not file.is_file():
@@ -175,37 +175,37 @@ class TaskBoard:
                 continue
             for _, is_open, words in boxes(file.read_text(encoding="utf-8")):
                 if is_open and (title := redact(sanitise(words).strip())[:LONGEST_TITLE]):
-                    wanted[about[0], title] = None
+                    open_in_files[about[0], title] = None
         written = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
             before = state.get(session, WRITTEN)
-            known = {
+            stored = {
                 (row.workspace, row.title): row.state
                 for row in session.exec(written)
                 if Path(row.workspace).name not in unclear
             }
-        new = [key for key in wanted if key not in known]
-        over = {key for key, standing in known.items() if standing == "open" and key not in wanted}
-        last = set(wanted) if before is None else {(workspace, title) for workspace, title in before}
-        back = {key for key in wanted if known.get(key) == "done" and key not in last}
-        now = [list(key) for key in sorted({*wanted, *(item for item in last if Path(item[0]).name in unclear)})]
-        told = [words for words in unclear.values() if words not in self._told]
-        self._told.update(told)
-        if not new and not over and now == before:
-            return told
+        new = [key for key in open_in_files if key not in stored]
+        finished = {key for key, standing in stored.items() if standing == "open" and key not in open_in_files}
+        last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
+        reopened = {key for key in open_in_files if stored.get(key) == "done" and key not in last}
+        now = [list(key) for key in sorted({*open_in_files, *(item for item in last if Path(item[0]).name in unclear)})]
+        messages = [words for words in unclear.values() if words not in self._told]
+        self._told.update(messages)
+        if not new and not finished and now == before:
+            return messages
 
         def work(tx: Transaction) -> None:
             for row in tx.session.exec(written):
-                if (row.workspace, row.title) in over:
+                if (row.workspace, row.title) in finished:
                     self._change(tx, row, "done", "")
-                elif (row.workspace, row.title) in back:
+                elif (row.workspace, row.title) in reopened:
                     self._change(tx, row, "open", "")
             for workspace, title in new:
                 self._add(tx, title, "", workspace, "open", FILE, None)
             state.put(tx, WRITTEN, now)
 
         self._database.write(work)
-        return told
+        return messages
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether this task still waits or is being worked on; False for one that never was."""

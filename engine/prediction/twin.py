@@ -204,16 +204,16 @@ class EmbeddedTwin:
 def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
     number = len(held)
     if number < HELD_OUT_NEEDED:
-        told = f"{number} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence"
-        return CalibrationCheck(held_out=number, holds=False, reason=told)
+        reason = f"{number} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence"
+        return CalibrationCheck(held_out=number, holds=False, reason=reason)
     from engine.learning.decisions.calibration import calibration_bound, calibration_error
 
     scores, outcomes = [score for score, _ in held], [yes for _, yes in held]
     error, bound = calibration_error(scores, outcomes), calibration_bound(scores)
     holds = error <= bound
-    told = f"its confidence was off by {error:.3f} on {number} held-out decisions"
+    reason = f"its confidence was off by {error:.3f} on {number} held-out decisions"
     why = f"; chance alone explains up to {bound:.3f}" if holds else f", more than the {bound:.3f} that chance explains"
-    return CalibrationCheck(number, holds, told + why, error, bound)
+    return CalibrationCheck(number, holds, reason + why, error, bound)
 
 
 TWIN, PATTERN, URGENCY, TIME = 0.4, 0.25, 0.2, 0.15

@@ -93,34 +93,34 @@ SAYS_MORE: Final = {
 
 
 def propose(
-    context: WorkspaceContext, failed: list[Exception] | None = None, others: Iterable[Template] = ()
+    context: WorkspaceContext, failed: list[Exception] | None = None, sources: Iterable[Template] = ()
 ) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked, and what `others` propose. One that raises costs
     its own proposals alone: the error goes into `failed`, and is raised where there is none."""
-    found = _of_templates(context, failed)
-    for other in others:
-        found += _asked(partial(other, context), failed)
-    return found
+    proposals = _of_templates(context, failed)
+    for source in sources:
+        proposals += _asked(partial(source, context), failed)
+    return proposals
 
 
 def _of_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
     """What the templates say; when git could not be read only what a heartbeat ordered."""
     if context.git is None:
         return _asked(partial(work.heartbeat, context), failed)
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for template in TEMPLATES:
-        found += _asked(partial(template, context), failed)
+        proposals += _asked(partial(template, context), failed)
     for part in context.parts:
         of_part: list[Proposal] = []
         for part_template in PART_TEMPLATES:
             of_part += _asked(partial(part_template, context, part), failed)
         kinds = {item.kind for item in of_part}
-        found += [proposal for proposal in of_part if kinds.isdisjoint(SAYS_MORE.get(proposal.kind, ()))]
+        proposals += [proposal for proposal in of_part if kinds.isdisjoint(SAYS_MORE.get(proposal.kind, ()))]
     if not context.git.operation:
-        return found
+        return proposals
     return [
         other
-        for other in found
+        for other in proposals
         if other.kind in DURING_OPERATION
         or is_heartbeat(other.kind)
         or other.facts.get("after") == "unfinished_operation"

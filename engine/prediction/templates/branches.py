@@ -32,16 +32,16 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
     merge = next((item for item in context.inspection.merges if usable(item.source)), None)
     if git is None or merge is None or not usable(git.branch):
         return None
-    here, there = plain(git.branch, 40), plain(merge.source, 40)
-    has = f"{there} has {count(merge.lacking, 'commit')} that {here} lacks"
+    target, source = plain(git.branch, 40), plain(merge.source, 40)
+    has = f"{source} has {count(merge.lacking, 'commit')} that {target} lacks"
     if merge.files:
         why = f"{has}; merging {'it' if merge.lacking == 1 else 'them'} conflicts in {listing(merge.files, 3)}."
     elif merge.files is None:
-        why = f"{has}; {here} has {count(merge.own, 'commit')} of its own."
+        why = f"{has}; {target} has {count(merge.own, 'commit')} of its own."
     else:
         why = f"{has}; it still merges cleanly."
     return Offer(
-        f"Rehearse merging {there} into {here}",
+        f"Rehearse merging {source} into {target}",
         why,
         subject=f"{merge.source} into {git.branch}",
         facts={
@@ -65,19 +65,21 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
 def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
     """Open branches change the same lines: the newest pair, and those that collide with one of the two."""
     git = context.git
-    found = [
+    collisions = [
         collision
         for collision in context.inspection.collisions
         if usable(collision.one.name) and usable(collision.other.name)
     ]
-    if git is None or not found or not usable(git.base):
+    if git is None or not collisions or not usable(git.base):
         return None
-    group = {found[0].one.name: found[0].one, found[0].other.name: found[0].other}
-    for pair in found:
+    group = {collisions[0].one.name: collisions[0].one, collisions[0].other.name: collisions[0].other}
+    for pair in collisions:
         both = {pair.one.name: pair.one, pair.other.name: pair.other}
         if both.keys() & group.keys() and len(both.keys() | group.keys()) <= MOST_COLLIDING:
             group |= both
-    files = sorted({name for pair in found if {pair.one.name, pair.other.name} <= group.keys() for name in pair.files})
+    files = sorted(
+        {name for pair in collisions if {pair.one.name, pair.other.name} <= group.keys() for name in pair.files}
+    )
     names = list(group)
     return Offer(
         f"Find the order of merging {listing(names, 4)} with the least conflict",
@@ -94,13 +96,13 @@ def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branc
     """Local branches that are merged, and those without a commit for 30 days; neither the base nor one
     that is checked out anywhere."""
     git = context.seen
-    others = [
+    candidates = [
         branch
         for branch in git.branches
         if not branch.remote and not branch.taken and branch.name not in (git.branch, git.base_name)
     ]
-    merged = [branch for branch in others if branch.merged]
-    stale = [branch for branch in others if not branch.merged and context.now - branch.at > STALE_BRANCH]
+    merged = [branch for branch in candidates if branch.merged]
+    stale = [branch for branch in candidates if not branch.merged and context.now - branch.at > STALE_BRANCH]
     return merged, stale
 
 
@@ -138,8 +140,8 @@ def lost_commits(context: WorkspaceContext) -> Offer | None:
         why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {them} behind."
     else:
         last = "" if number == 1 else f"{count(number, 'commit')} are on no branch any more, the last "
-        left = f"left {moment(first.left_at, context.local)}"
-        why = f"{last}“{subject}”, {left}." if last else f"“{subject}” is on no branch any more, {left}."
+        since = f"left {moment(first.left_at, context.local)}"
+        why = f"{last}“{subject}”, {since}." if last else f"“{subject}” is on no branch any more, {since}."
     return Offer(
         f"Make a branch for {count(number, 'commit')} that no branch holds",
         why,
@@ -159,11 +161,11 @@ def autosquash(context: WorkspaceContext) -> Offer | None:
         return None
     number = len(fixups.subjects)
     targets = " and ".join(f"“{plain(target, 40)}”" for target in fixups.targets[:2])
-    told = "is" if number == 1 else f"and {number - 1} more are"
+    verb = "is" if number == 1 else f"and {number - 1} more are"
     more = f" and {len(fixups.targets) - 2} more" if len(fixups.targets) > 2 else ""
     return Offer(
         f"Rehearse squashing {count(number, 'fixup commit')} into {targets}{more}",
-        f"“{plain(fixups.subjects[0], 60)}” {told} not pushed yet, and neither are the commits that they fix.",
+        f"“{plain(fixups.subjects[0], 60)}” {verb} not pushed yet, and neither are the commits that they fix.",
         subject=branch_of(git),
         facts={"head": git.head, "onto": fixups.onto},
         parameters={"onto": fixups.onto or None, **project_of(context, git.own_files)},
@@ -237,25 +239,25 @@ def _subject(operation: Operation, branch: str) -> str:
     """Which of all merges it is: `merge of tax on main`. A rebase is the same one at each of its commits."""
     if operation.name == "rebase":
         return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
-    other = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
-    return f"{operation.name}{other} on {branch}"
+    theirs = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
+    return f"{operation.name}{theirs} on {branch}"
 
 
 def _why(operation: Operation) -> str:
     if operation.name == "bisect":
         return _bisect(operation)
     theirs = operation.theirs
-    what = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
+    quoted = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
     ours = plain(operation.ours.name, 40)
     begun = {
-        "merge": f"Merging {plain(theirs.name, 40) if theirs else ''}{f' ({what})' if what else ''} into {ours}",
+        "merge": f"Merging {plain(theirs.name, 40) if theirs else ''}{f' ({quoted})' if quoted else ''} into {ours}",
         "rebase": f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}",
-        "cherry-pick": f"Cherry-picking {what or 'commits'} onto {ours}",
-        "revert": f"Reverting {what or 'commits'} on {ours}",
+        "cherry-pick": f"Cherry-picking {quoted or 'commits'} onto {ours}",
+        "revert": f"Reverting {quoted or 'commits'} on {ours}",
         "am": f"Applying patches to {ours} (git am)",
         CONFLICT: f"A stash or a squashed merge was applied to {ours} and",
     }[operation.name]
-    at = f" at {what}" if operation.name == "rebase" and what else ""
+    at = f" at {quoted}" if operation.name == "rebase" and quoted else ""
     settled = operation.resolved
     marked = f"; {listing(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved" if settled else ""
     if not operation.unmerged:
@@ -267,7 +269,7 @@ def _why(operation: Operation) -> str:
 def _bisect(operation: Operation) -> str:
     bad, good = operation.terms
     if not operation.bad or not operation.good:
-        missing = " or ".join(term for term, known in ((bad, operation.bad), (good, operation.good)) if not known)
+        missing = " or ".join(term for term, revision in ((bad, operation.bad), (good, operation.good)) if not revision)
         return f"A bisect was begun, and no {plain(missing, 40)} revision is named yet."
     return (
         f"A bisect is under way: {count(operation.suspects, 'revision')} left between {plain(good, 20)} "
@@ -297,10 +299,10 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
     assert wait is not None
     title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
     since = f" ({moment(wait.since, context.local)})" if wait.since else ""
-    told = f"{name} {_ASKS[wait.what]} pull request #{request.number}{since}"
+    reason = f"{name} {_ASKS[wait.what]} pull request #{request.number}{since}"
     offer = Offer(
         f"Look at pull request #{request.number} “{title}”",
-        f"{told}.",
+        f"{reason}.",
         subject=f"pull request {request.number}",
         facts={"number": request.number, "waits": wait.what.value, "by": wait.by, "since": str(wait.since or "")},
         parameters={
@@ -308,7 +310,7 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
             "title": title,
             "url": request.url if usable(request.url) else "",
             "branch": request.branch if usable(request.branch) else "",
-            "waits": f"{told}.",
+            "waits": f"{reason}.",
             "mine": request.mine,
         },
         evidence_at=wait.since,

@@ -41,21 +41,21 @@ _SAYS = {
 @template
 def leftovers(context: WorkspaceContext) -> Offer | None:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
-    git, found = context.seen, context.inspection.own.leftovers
-    if not found:
+    git, all_leftovers = context.seen, context.inspection.own.leftovers
+    if not all_leftovers:
         return None
-    marked = [entry for entry in found if entry.kind == MARKER]
-    told = marked or list(found)
-    kinds = list(dict.fromkeys(_words(other.kind) for other in told))
-    where = listing((item.place for item in told), 3)
-    files = {result.path for result in told}
+    marked = [entry for entry in all_leftovers if entry.kind == MARKER]
+    named = marked or list(all_leftovers)
+    kinds = list(dict.fromkeys(_words(other.kind) for other in named))
+    where = listing((item.place for item in named), 3)
+    files = {result.path for result in named}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
-    what = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
+    summary = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
     return Offer(
         f"Show what is left in {where}",
-        f"You added {what} in {where}, {state} yet.",
-        subject=_subject(told),
-        facts=_lines_of(found),
+        f"You added {summary} in {where}, {state} yet.",
+        subject=_subject(named),
+        facts=_lines_of(all_leftovers),
         parameters={"today": midnight(context)},
         evidence_at=_written(context, files),
         tier=Tier.BLOCKS if marked else None,
@@ -63,14 +63,14 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
     )
 
 
-def _subject(found: Sequence[LocatedLeftover]) -> str:
+def _subject(leftovers_found: Sequence[LocatedLeftover]) -> str:
     """What is in which files: a breakpoint is something else than the TODO that you keep."""
-    return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in found))[:5])
+    return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in leftovers_found))[:5])
 
 
-def _lines_of(found: Sequence[LocatedLeftover]) -> dict[str, list[str]]:
+def _lines_of(leftovers_found: Sequence[LocatedLeftover]) -> dict[str, list[str]]:
     """What is found, without the numbers of the lines: those change with every line above."""
-    return {"found": sorted(f"{item.kind} {item.path} {item.text}" for item in found)}
+    return {"found": sorted(f"{item.kind} {item.path} {item.text}" for item in leftovers_found)}
 
 
 def midnight(context: WorkspaceContext) -> str:
@@ -82,22 +82,22 @@ def midnight(context: WorkspaceContext) -> str:
 def remove_leftovers(context: WorkspaceContext) -> Offer | None:
     """The debugging was shown; what has a line for itself can be taken out."""
     git = context.git
-    found = [
+    removable = [
         leftover
         for leftover in context.inspection.own.leftovers
         if leftover.kind != MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
-    shown = last_of(context, "look_for_leftovers")
-    paths = usable_names(entry.path for entry in found)
+    last_look = last_of(context, "look_for_leftovers")
+    paths = usable_names(entry.path for entry in removable)
     written = _written(context, set(paths))
-    if git is None or not paths or shown is None or (written is not None and shown.created_at < written):
+    if git is None or not paths or last_look is None or (written is not None and last_look.created_at < written):
         return None
     return Offer(
         f"Remove the debugging from {listing(paths)} and run the tests",
-        f"{listing((item.place for item in found), 3)}: debugging that you added; only statements on a "
+        f"{listing((item.place for item in removable), 3)}: debugging that you added; only statements on a "
         "line of their own go.",
-        subject=_subject(found),
-        facts=_lines_of(found),
+        subject=_subject(removable),
+        facts=_lines_of(removable),
         parameters={"paths": paths},
         evidence_at=written,
         about=" ".join(paths),
@@ -107,18 +107,18 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
 @template
 def stale_docs(context: WorkspaceContext) -> Offer | None:
     """Documentation names what your changes renamed or removed, and what is nowhere any more."""
-    found = context.inspection.own.mentions
-    if not found:
+    mentions = context.inspection.own.mentions
+    if not mentions:
         return None
-    names = list(dict.fromkeys(plain(item.old, 60) for item in found))
-    first = found[0]
+    names = list(dict.fromkeys(plain(item.old, 60) for item in mentions))
+    first = mentions[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
-    more = f" and {count(len(found) - 1, 'more line')}" if len(found) > 1 else ""
+    more = f" and {count(len(mentions) - 1, 'more line')}" if len(mentions) > 1 else ""
     return Offer(
         f"Show the documentation that still names {listing(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
         subject=" ".join(sorted(names)[:5]),
-        facts=_facts_of(found),
+        facts=_facts_of(mentions),
         parameters={},
         evidence_at=_newest(context),
         about=" ".join(names),
@@ -128,18 +128,18 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
 @template
 def update_docs(context: WorkspaceContext) -> Offer | None:
     """The stale documentation was shown; what was evidently renamed can be put right."""
-    git, shown = context.git, last_of(context, "look_at_mentions")
-    found = [mention for mention in context.inspection.own.mentions if mention.new]
-    paths = usable_names(item.path for item in found)
+    git, last_look = context.git, last_of(context, "look_at_mentions")
+    renamed = [mention for mention in context.inspection.own.mentions if mention.new]
+    paths = usable_names(item.path for item in renamed)
     newest = _newest(context)
-    if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
+    if git is None or not paths or last_look is None or (newest is not None and last_look.created_at < newest):
         return None
-    pairs = list(dict.fromkeys(f"{plain(other.old, 40)} → {plain(other.new, 40)}" for other in found))
+    pairs = list(dict.fromkeys(f"{plain(other.old, 40)} → {plain(other.new, 40)}" for other in renamed))
     return Offer(
         f"Put the new names into {listing(paths)}",
-        f"{listing(pairs, 2, 80)}, in {count(len(found), 'line')}; what it changes waits as a diff.",
-        subject=" ".join(sorted(plain(entry.old, 60) for entry in found)[:5]),
-        facts=_facts_of(found),
+        f"{listing(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
+        subject=" ".join(sorted(plain(entry.old, 60) for entry in renamed)[:5]),
+        facts=_facts_of(renamed),
         parameters={"paths": paths},
         evidence_at=newest,
         about=" ".join(paths),
@@ -184,8 +184,8 @@ def is_source(path: str) -> bool:
     return path.endswith(".py") and not is_test and name not in ("conftest.py", "setup.py", "noxfile.py")
 
 
-def _facts_of(found: Sequence[Mention]) -> dict[str, list[str]]:
-    return {"mentions": sorted(f"{item.path} {item.old}" for item in found)}
+def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
+    return {"mentions": sorted(f"{item.path} {item.old}" for item in mentions)}
 
 
 def _newest(context: WorkspaceContext) -> datetime | None:
@@ -254,8 +254,8 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
     if not git.head or not linters:
         return None
     last = last_lint(context, part.project.path)
-    found = sum(last.facts.get("rules", {}).values()) if last else 0
-    if last is None or last.ended_at is None or not found:
+    findings = sum(last.facts.get("rules", {}).values()) if last else 0
+    if last is None or last.ended_at is None or not findings:
         return None
     fixed = ended(context, part.project.path, "fix_lint")
     if any(session.created_at > last.ended_at for session in fixed):
@@ -265,7 +265,7 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
     linter = plain(linters[0].name, 20)
     return Offer(
         f"Fix what {linter} found" + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
-        f"{count(found, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
+        f"{count(findings, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
         subject=f"{linter} on {branch_of(git)}",
         facts={"lint": last.id, "paths": paths},
         parameters={"paths": paths},
@@ -288,27 +288,29 @@ def large_file(context: WorkspaceContext) -> list[Proposal]:
 
 
 def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
-    git, known = context.seen, context.inspection.unpushed
+    git, unpushed = context.seen, context.inspection.unpushed
     if not git.head:
         return []
-    committed = [entry for entry in known.found if entry.secret is secrets]
+    committed = [entry for entry in unpushed.found if entry.secret is secrets]
     paths = {item.path for item in committed}
-    waiting = [other for other in known.uncommitted if other.secret is secrets and other.path not in paths]
+    uncommitted = [other for other in unpushed.uncommitted if other.secret is secrets and other.path not in paths]
     offers = []
     if committed:
-        tier = Tier.BROKEN if known.shared else Tier.BLOCKS
+        tier = Tier.BROKEN if unpushed.shared else Tier.BLOCKS
         offers.append(_warning(context, kind, committed, tier, "push"))
-    if waiting:
-        offers.append(_warning(context, kind, waiting, Tier.BLOCKS, "commit"))
+    if uncommitted:
+        offers.append(_warning(context, kind, uncommitted, Tier.BLOCKS, "commit"))
     return offers
 
 
-def _warning(context: WorkspaceContext, kind: str, found: Sequence[UnpushedProblem], tier: Tier, step: str) -> Proposal:
+def _warning(
+    context: WorkspaceContext, kind: str, findings: Sequence[UnpushedProblem], tier: Tier, step: str
+) -> Proposal:
     git = context.git
     assert git is not None
-    first, paths = found[0], sorted({entry.path for entry in found})
-    subjects = sorted({_found_subject(item) for item in found})
-    others = f", and {count(len(found) - 1, 'other finding')}" if len(found) > 1 else ""
+    first, paths = findings[0], sorted({entry.path for entry in findings})
+    subjects = sorted({_found_subject(item) for item in findings})
+    others = f", and {count(len(findings) - 1, 'other finding')}" if len(findings) > 1 else ""
     commit = next((other for other in git.recent if other.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:
@@ -322,7 +324,7 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[UnpushedProbl
         f"Do not {step} yet: {_said(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:NAMED]),
-        facts={"found": sorted([item.kind, item.path] for item in found), "committed": bool(first.sha)},
+        facts={"found": sorted([item.kind, item.path] for item in findings), "committed": bool(first.sha)},
         parameters=against(git, context.now),
         evidence_at=commit.at if commit else modified or (git.recent[0].at if git.recent else None),
         tier=tier,
@@ -341,10 +343,10 @@ def _said(finding: UnpushedProblem) -> str:
     """What is where: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
     where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
     if finding.secret:
-        what = finding.kind.removeprefix(f"{SECRET}: ")
+        secret_kind = finding.kind.removeprefix(f"{SECRET}: ")
         if not finding.line:
             return f"{where} is a file that holds keys"
-        return f"{where} holds {'an' if what[0] in 'aeioAEIO' else 'a'} {what}"
+        return f"{where} holds {'an' if secret_kind[0] in 'aeioAEIO' else 'a'} {secret_kind}"
     if not finding.size or finding.kind.startswith("files"):
         return f"{where} holds {finding.kind.partition(',')[0]}"
     size = f"{finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB"

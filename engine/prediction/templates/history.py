@@ -49,8 +49,8 @@ def waiting_work(context: WorkspaceContext) -> list[Proposal]:
     git = context.seen
     if not git.head or git.operation:
         return []
-    found = _waiting_commits(context, git), _waiting_changes(context, git)
-    return [proposed(context, "waiting_work", offer) for offer in found if offer]
+    offers = _waiting_commits(context, git), _waiting_changes(context, git)
+    return [proposed(context, "waiting_work", offer) for offer in offers if offer]
 
 
 def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
@@ -111,15 +111,15 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Offer | None:
 def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
     """What is known to be broken in the newest `number` commits: commits that a bisect blamed, red tests of HEAD."""
     unpushed = [commit.id for commit in git.recent[:number]]
-    told = []
+    faults = []
     for session in context.sessions:
-        found, _ = culprit(session)
-        if found and any(sha.startswith(found) for sha in unpushed):
-            told.append(f"{found} broke a test: {plain(session.prompt, 80)}")
+        commit, _ = culprit(session)
+        if commit and any(sha.startswith(commit) for sha in unpushed):
+            faults.append(f"{commit} broke a test: {plain(session.prompt, 80)}")
     red = next((run for run in context.runs if run.head == git.head and run.clean), None)
     if red is not None and red.check.failed + red.check.errors:
-        told.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
-    return list(dict.fromkeys(told))[:20]
+        faults.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
+    return list(dict.fromkeys(faults))[:20]
 
 
 @template
@@ -223,56 +223,60 @@ def changes_together(context: WorkspaceContext) -> Offer | None:
     git = context.seen
     if not git.head or git.partner is None:
         return None
-    found = git.partner
-    if not usable(found.path) or not usable(found.because):
+    partner = git.partner
+    if not usable(partner.path) or not usable(partner.because):
         return None
-    path, because = f"`{tail(found.path, 60)}`", f"`{tail(found.because, 60)}`"
-    commits = f"{found.together} of {'the last ' if found.together < found.of else ''}{count(found.of, 'commit')}"
-    what = f"that changed {because} {path} changed too" if is_group(found.because) else f"{path} changed with {because}"
+    path, because = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
+    commits = (
+        f"{partner.together} of {'the last ' if partner.together < partner.of else ''}{count(partner.of, 'commit')}"
+    )
+    habit = (
+        f"that changed {because} {path} changed too" if is_group(partner.because) else f"{path} changed with {because}"
+    )
     return Offer(
         f"Show how {path} last changed with {because}",
-        f"In {commits} {what}; not this time.",
-        subject=f"{found.path} with {found.because}",
-        facts={"partner": found.path, "because": found.because, "together": found.together, "of": found.of},
-        parameters={"path": found.because, "partner": found.path},
+        f"In {commits} {habit}; not this time.",
+        subject=f"{partner.path} with {partner.because}",
+        facts={"partner": partner.path, "because": partner.because, "together": partner.together, "of": partner.of},
+        parameters={"path": partner.because, "partner": partner.path},
         evidence_at=oldest(file.modified_at for file in git.files) or newest_commit(git),
-        about=f"{found.because} {found.path}",
+        about=f"{partner.because} {partner.path}",
     )
 
 
 @template
 def draft_changelog(context: WorkspaceContext) -> Offer | None:
     """A release is due or being prepared, and the project's change log says nothing of it yet."""
-    found = _due(context)
-    if found is None or not _log_lacks_it(context, found):
+    release = _due(context)
+    if release is None or not _log_lacks_it(context, release):
         return None
-    tag = plain(found.tag, 30)
+    tag = plain(release.tag, 30)
     return Offer(
-        f"Add the {count(found.commits, 'commit')} since {tag} to the unreleased section of "
+        f"Add the {count(release.commits, 'commit')} since {tag} to the unreleased section of "
         f"{plain(_change_log(context), 30)}",
-        _why(found, context.now),
-        subject=f"since {found.tag}",
-        facts={"since": found.tag},
-        parameters={"since": found.tag},
-        evidence_at=_began(context, found),
-        about=f"change log release {found.tag}",
+        _why(release, context.now),
+        subject=f"since {release.tag}",
+        facts={"since": release.tag},
+        parameters={"since": release.tag},
+        evidence_at=_began(context, release),
+        about=f"change log release {release.tag}",
     )
 
 
 @template
 def release_due(context: WorkspaceContext) -> Offer | None:
     """A release is due or being prepared, and the change log, where the project keeps one, is written."""
-    found = _due(context)
-    if found is None or _log_lacks_it(context, found):
+    release = _due(context)
+    if release is None or _log_lacks_it(context, release):
         return None
     return Offer(
-        f"List what a release would hold: the {count(found.commits, 'commit')} since {plain(found.tag, 30)}",
-        _why(found, context.now),
-        subject=f"since {found.tag}",
-        facts={"since": found.tag},
-        parameters={"since": found.tag},
-        evidence_at=_began(context, found),
-        about=f"release {found.tag}",
+        f"List what a release would hold: the {count(release.commits, 'commit')} since {plain(release.tag, 30)}",
+        _why(release, context.now),
+        subject=f"since {release.tag}",
+        facts={"since": release.tag},
+        parameters={"since": release.tag},
+        evidence_at=_began(context, release),
+        about=f"release {release.tag}",
     )
 
 
@@ -281,10 +285,10 @@ def _change_log(context: WorkspaceContext) -> str:
     return next((part.project.changelog for part in context.parts if not part.project.path), "")
 
 
-def _log_lacks_it(context: WorkspaceContext, found: ReleaseRhythm) -> bool:
+def _log_lacks_it(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
     """Whether the project keeps a change log that did not change since the last release."""
     log = _change_log(context)
-    return log in found.usual_files and log not in found.files
+    return log in release.usual_files and log not in release.files
 
 
 def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
@@ -292,23 +296,23 @@ def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
     git = context.seen
     if not git.head or git.release is None:
         return None
-    found = git.release
-    if not found.commits or not usable(found.tag) or not found.is_due(context.now.timestamp()):
+    release = git.release
+    if not release.commits or not usable(release.tag) or not release.is_due(context.now.timestamp()):
         return None
     idle = not git.recent or context.now - git.recent[0].at > STILL_WORKED_ON
-    return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else found
+    return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
 
 
-def _began(context: WorkspaceContext, found: ReleaseRhythm) -> datetime | None:
+def _began(context: WorkspaceContext, release: ReleaseRhythm) -> datetime | None:
     """When the oldest of the commits that wait was made, as far back as is known."""
-    return oldest(commit.at for commit in context.seen.recent[: found.commits])
+    return oldest(commit.at for commit in context.seen.recent[: release.commits])
 
 
-def _why(found: ReleaseRhythm, now: datetime) -> str:
-    if found.preparing:
-        return f"“{plain(found.preparing, 60)}” prepares a release, and no tag names it yet."
-    assert isfinite(found.usual_days)  # without a rhythm only a preparation makes it due
-    days = count(max(1, round(found.usual_days)), "day")
-    commits = count(round(found.usual_commits), "commit")
-    since = f"{count(round(found.days(now.timestamp())), 'day')} and {count(found.commits, 'commit')}"
-    return f"A release usually comes after {days} and {commits}; it has been {since} since {plain(found.tag, 30)}."
+def _why(release: ReleaseRhythm, now: datetime) -> str:
+    if release.preparing:
+        return f"“{plain(release.preparing, 60)}” prepares a release, and no tag names it yet."
+    assert isfinite(release.usual_days)  # without a rhythm only a preparation makes it due
+    days = count(max(1, round(release.usual_days)), "day")
+    commits = count(round(release.usual_commits), "commit")
+    since = f"{count(round(release.days(now.timestamp())), 'day')} and {count(release.commits, 'commit')}"
+    return f"A release usually comes after {days} and {commits}; it has been {since} since {plain(release.tag, 30)}."

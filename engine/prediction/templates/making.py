@@ -51,8 +51,8 @@ def template(find: Callable[..., Offer | None]) -> Callable[..., list[Proposal]]
 
     @wraps(find)
     def propose(context: WorkspaceContext, part: Part | None = None) -> list[Proposal]:
-        found = find(context) if part is None else find(context, part)
-        return [] if found is None else [proposed(context, find.__name__, found, part)]
+        offer = find(context) if part is None else find(context, part)
+        return [] if offer is None else [proposed(context, find.__name__, offer, part)]
 
     return propose
 
@@ -61,16 +61,17 @@ def proposed(context: WorkspaceContext, kind: str, offer: Offer, part: Part | No
     """The proposal of an offer, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
     `part`: the project that it is about, added to subject, facts and parameters."""
     kind = offer.kind or kind
-    is_a, words = kind_of(kind), (offer.about or offer.prompt).replace("_", " ")
+    kind_row, words = kind_of(kind), (offer.about or offer.prompt).replace("_", " ")
     where = part.parameters if part else {}
-    own = {
-        "time": time_signal(context.local, *is_a.fits),
+    own_signals = {
+        "time": time_signal(context.local, *kind_row.fits),
         "tasks": tasks_signal(context.tasks, context.now, words),
-        "conversations": context.conversations(frozenset({kind, *is_a.continues})),
-        "git": signal("git", is_a.strength, *context.signal("git").evidence),
+        "conversations": context.conversations(frozenset({kind, *kind_row.continues})),
+        "git": signal("git", kind_row.strength, *context.signal("git").evidence),
     }
     signals = tuple(
-        common if common.error and common.name != "git" else own.get(common.name, common) for common in context.signals
+        common if common.error and common.name != "git" else own_signals.get(common.name, common)
+        for common in context.signals
     )
     task = related_task(context.tasks, words)
     return Proposal(
@@ -80,12 +81,12 @@ def proposed(context: WorkspaceContext, kind: str, offer: Offer, part: Part | No
         reasoning=offer.reasoning,
         subject=part.about(offer.subject) if part else offer.subject,
         facts={**offer.facts, **where},
-        flow=offer.flow or is_a.flow,
-        tier=offer.tier or is_a.tier,
+        flow=offer.flow or kind_row.flow,
+        tier=offer.tier or kind_row.tier,
         parameters={**offer.parameters, **where},
-        channel=(task.channel if task and task.channel else is_a.channel),
+        channel=(task.channel if task and task.channel else kind_row.channel),
         evidence_at=offer.evidence_at,
-        usual_hours=offer.usual_hours or is_a.usual_hours,
+        usual_hours=offer.usual_hours or kind_row.usual_hours,
         signals=signals,
     )
 
@@ -93,8 +94,10 @@ def proposed(context: WorkspaceContext, kind: str, offer: Offer, part: Part | No
 def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:
     """The parameter of a flow that tests one project: the one with tests that most of these files are of; nothing for
     the top, and where no file tells."""
-    held = Counter(part for path in paths for part in range(len(context.parts)) if context.parts[part].holds(path))
-    tested = [part for part, _ in held.most_common() if context.parts[part].tool is not None]
+    files_by_part = Counter(
+        part for path in paths for part in range(len(context.parts)) if context.parts[part].holds(path)
+    )
+    tested = [part for part, _ in files_by_part.most_common() if context.parts[part].tool is not None]
     return context.parts[tested[0]].parameters if tested else {}
 
 

@@ -43,22 +43,22 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     tried = _lacked(context, part)
     at: datetime | None = ALWAYS
     if tried is not None:
-        told, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
+        reason, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
     elif part.project.lacks:
-        told = f"The tests of {where} need {plain(part.project.lacks, 30)}, which is not installed"
+        reason = f"The tests of {where} need {plain(part.project.lacks, 30)}, which is not installed"
     else:
         return None
-    mine = next((file for file in git.files if part.holds(file.path)), None)
-    if tried is None and mine is not None:
-        at = mine.modified_at
-    blocks = tried is not None or mine is not None or any(part.holds(path) for path in git.own_files)
-    found = _usable(installations(Path(context.workspace), _packages(context), part.project.path))
-    if not found:
+    changed_file = next((file for file in git.files if part.holds(file.path)), None)
+    if tried is None and changed_file is not None:
+        at = changed_file.modified_at
+    blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
+    usable_installations = _usable(installations(Path(context.workspace), _packages(context), part.project.path))
+    if not usable_installations:
         return None
-    installation = found[0]
+    installation = usable_installations[0]
     return Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
-        f"{told}. {installation.words}.",
+        f"{reason}. {installation.words}.",
         subject="packages",
         facts={"command": installation.lines},  # what it could not bring it will not bring the next time
         parameters={"command": installation.lines},
@@ -83,20 +83,20 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A lock file says something else than its manifest."""
     git = context.seen
     offers = []
-    for found in (lock for lock in context.locks if lock.folder == part.project.path):
+    for mismatch in (lock for lock in context.locks if lock.folder == part.project.path):
         updates = _usable(lock_updates(Path(context.workspace), _packages(context), part.project.path))
-        update = next((item for item in updates if item.lock == found.lock_path), None)
+        update = next((item for item in updates if item.lock == mismatch.lock_path), None)
         if update is None:
             continue
-        manifest = f"{found.folder}/{found.manifest}".removeprefix("/")
+        manifest = f"{mismatch.folder}/{mismatch.manifest}".removeprefix("/")
         changed = [file.modified_at for file in git.files if file.path == manifest and file.modified_at]
-        more = f", and {found.more} more" if found.more else ""
+        more = f", and {mismatch.more} more" if mismatch.more else ""
         offers.append(
             Offer(
-                f"Bring {plain(found.lock_path, 50)} in step: {plain(update.command, 60)}",
-                f"{plain(found.differences[0], 120)}{more}. {update.words}.",
-                subject=found.lock_path,
-                facts={"differences": found.differences, "lock": found.lock_path},
+                f"Bring {plain(mismatch.lock_path, 50)} in step: {plain(update.command, 60)}",
+                f"{plain(mismatch.differences[0], 120)}{more}. {update.words}.",
+                subject=mismatch.lock_path,
+                facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
                 parameters={"command": update.lines, **part.parameters},
                 evidence_at=min(changed, default=newest_commit(git)),
             )
@@ -108,9 +108,9 @@ def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
     return {part.project.path: part.project.packages for part in context.parts}
 
 
-def _usable(found: Sequence[Installation]) -> list[Installation]:
+def _usable(candidates: Sequence[Installation]) -> list[Installation]:
     """Those whose commands may become a parameter."""
-    return [item for item in found if all(usable(line) for line in item.lines)]
+    return [item for item in candidates if all(usable(line) for line in item.lines)]
 
 
 TIMES = 20
@@ -149,13 +149,13 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer 
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
     unpushed = usable_names(path for path in git.own_files if part.tests(path))
-    for paths, told, at in (
+    for paths, reason, at in (
         (uncommitted, "Not committed yet", oldest(file.modified_at for file in files)),
         (unpushed, "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)),
     ):
         if paths:
-            told = f"{told}: {listing(paths, 3)}. No test run is known here."
-            return _run(context, part, paths, told, facts={}, evidence_at=at)
+            reason = f"{reason}: {listing(paths, 3)}. No test run is known here."
+            return _run(context, part, paths, reason, facts={}, evidence_at=at)
     return Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
         "No test run is known here. Later runs are compared with it.",
@@ -171,7 +171,7 @@ def _run(
     context: WorkspaceContext,
     part: Part,
     paths: Sequence[str],
-    told: str,
+    reason: str,
     *,
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
@@ -181,7 +181,7 @@ def _run(
         f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
         if whole
         else f"Run the tests of {listing(paths)}",
-        told,
+        reason,
         subject=f"changes on {branch_of(git)}",
         facts={"paths": list(paths), "head": git.head, **facts},
         parameters={"paths": [] if whole else list(paths)},
@@ -247,16 +247,16 @@ def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good:
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
     if not passed_at:
         prompt = f"Find what broke `{name}`: look back to {plain(good, 30)}"
-        told = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
+        reason = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
     elif last.parents[:1] == (good,):
         prompt = f"Confirm that “{plain(last.subject, 50)}” broke `{name}`"
-        told = f"It passed one commit before ({passed_at}) and has failed since{others}."
+        reason = f"It passed one commit before ({passed_at}) and has failed since{others}."
     else:
         prompt = f"Find the commit that broke `{name}`"
-        told = f"It passed at {good[:7]} ({passed_at}) and fails at HEAD{others}."
+        reason = f"It passed at {good[:7]} ({passed_at}) and fails at HEAD{others}."
     return Offer(
         prompt,
-        told,
+        reason,
         subject=test,
         facts={"test": test, "good": good, "bad": git.head},
         parameters={"test": test, "good": good, "bad": git.head},
@@ -291,8 +291,8 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
     unfit = {test for test, _ in flipped_tests(part.runs)}
     broken = []
     for test in last.check.failing:
-        known = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
-        if known and usable(test) and test not in unfit:
+        before_landing = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
+        if before_landing and usable(test) and test not in unfit:
             broken.append(test)
     if not broken:
         return None
@@ -345,8 +345,8 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
 
 def culprit(session: SessionView) -> tuple[str, str]:
     """The commit that a bisect found and its subject, "" when it is no bisect or found none."""
-    found = session.facts if session.flow == "bisect" else {}
-    return str(found.get("culprit", ""))[:10], str(found.get("subject", ""))
+    facts = session.facts if session.flow == "bisect" else {}
+    return str(facts.get("culprit", ""))[:10], str(facts.get("subject", ""))
 
 
 @template
@@ -413,9 +413,9 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
     failing = [test for test in last.check.failing if usable(test)]
     if last.check.green or not failing:
         return None
-    gone = {part.project.within(file.path) for file in part.changed if file.gone}
+    deleted = {part.project.within(file.path) for file in part.changed if file.gone}
     some = part.tool.exact and last.check.counted and len(failing) <= MOST_PATHS
-    some = some and gone.isdisjoint(test.partition("::")[0] for test in failing)
+    some = some and deleted.isdisjoint(test.partition("::")[0] for test in failing)
     if some and not part.changed:
         return None  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
@@ -439,26 +439,26 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
     if part.tool is None or not part.tool.exact:
         return None
     today = context.local.date()
-    known = _quarantined(context, part)
-    resting = {test for test, until in known if until > today}
-    over = [(test, until) for test, until in known if until <= today and usable(test)][:FLIPPED]
+    quarantined = _quarantined(context, part)
+    resting = {test for test, until in quarantined if until > today}
+    over = [(test, until) for test, until in quarantined if until <= today and usable(test)][:FLIPPED]
     flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if usable(test) and bare(test) not in resting]
     facts: dict[str, Any]
     if over:
         days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
         tests, which = [test for test, _ in over], "it is steady" if len(over) == 1 else "they are steady"
-        told = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
+        reason = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
         facts, at = {"until": [until.isoformat() for _, until in over]}, None
     elif flipped and part.runs:
         tests, facts = [test for test, _ in flipped[:FLIPPED]], {"tree": flipped[0][1]}
-        told = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
+        reason = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
         at = part.runs[0].ran_at
     else:
         return None
     names = listing((short_test(test) for test in tests), 2, 40)
     return Offer(
         f"Run {names} {TIMES} times: unreliable?",
-        told,
+        reason,
         subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), **facts},
         parameters={"tests": tests, "times": TIMES},
@@ -474,10 +474,10 @@ def bare(test: str) -> str:
 
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
-    found = [
+    entries = [
         (part.project.within(item.test), item.until) for item in context.inspection.quarantined if part.holds(item.test)
     ]
-    return [(test, until) for test, until in found if test is not None]
+    return [(test, until) for test, until in entries if test is not None]
 
 
 @template
@@ -489,19 +489,19 @@ def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
     last = next((hunt for hunt in hunts if hunt.state is SessionState.SUCCEEDED), None)
     today = context.local.date()
     resting = {test for test, until in _quarantined(context, part) if until > today}
-    told = last.facts.get("tests", ()) if last is not None else ()
-    found = [
+    results = last.facts.get("tests", ()) if last is not None else ()
+    flaky = [
         result
-        for result in told
+        for result in results
         if result["verdict"] == "flaky"
         and ".py::" in result["test"]
         and usable(result["test"])
         and bare(result["test"]) not in resting
     ]
-    if last is None or not found:
+    if last is None or not flaky:
         return None
-    until, tests = today + QUARANTINE, [item["test"] for item in found[:FLIPPED]]
-    failed, times = found[0]["failed"], found[0]["runs"]
+    until, tests = today + QUARANTINE, [item["test"] for item in flaky[:FLIPPED]]
+    failed, times = flaky[0]["failed"], flaky[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
     return Offer(
         f"Skip {names} until {until.day} {until:%B}",
@@ -531,12 +531,14 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     slow: list[tuple[float, float, str, str]] = []
     for test, _ in runs[0].check.durations:
         now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
-        known = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
-        if len(now) < 2 or len(known) < MEASURED_RUNS - 2 or not usable(test):
+        earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+        if len(now) < 2 or len(earlier) < MEASURED_RUNS - 2 or not usable(test):
             continue
-        usual = median(seconds for seconds, _ in known)
+        usual = median(seconds for seconds, _ in earlier)
         fast = [
-            run.head for seconds, run in known if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
+            run.head
+            for seconds, run in earlier
+            if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
         ]
         if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
             slow.append((min(now) - usual, usual, test, fast[0]))
@@ -558,8 +560,10 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
 def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
     """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
     git = context.seen
-    mine = git.own_files or any(git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1])
-    if not mine or part.tool is None or part.project.lacks:
+    has_own_commits = git.own_files or any(
+        git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1]
+    )
+    if not has_own_commits or part.tool is None or part.project.lacks:
         return None
     tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(item.state is SessionState.CANNOT_RUN for item in tried):

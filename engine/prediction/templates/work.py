@@ -46,7 +46,7 @@ def heartbeat(context: WorkspaceContext) -> list[Proposal]:
 def open_task(context: WorkspaceContext) -> list[Proposal]:
     """A card for each of the first `MOST_TASKS` tasks that can be begun: those of a week, then those that others wait
     for, then the rest, each the one left alone longest first."""
-    found = []
+    candidates = []
     for task in open_tasks(context.tasks):
         if task.source in DUE_SOURCES or not _is_here(context, task):
             continue
@@ -60,9 +60,9 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
             kind, why = OPEN_TASK, f"On the task board for {span(context.now - task.created_at)}."
         if task.note:
             why += f" The last try: {plain(task.note, 120)}."
-        found.append((kind, why, task))
-    found.sort(key=lambda item: KINDS[item[0]].place)
-    return [_card(context, kind, why, task) for kind, why, task in found[:MOST_TASKS]]
+        candidates.append((kind, why, task))
+    candidates.sort(key=lambda item: KINDS[item[0]].place)
+    return [_card(context, kind, why, task) for kind, why, task in candidates[:MOST_TASKS]]
 
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
@@ -173,8 +173,8 @@ def _lint(context: WorkspaceContext, session: SessionView) -> str:
 
 
 def _uncovered(context: WorkspaceContext, session: SessionView) -> str:
-    found = session.facts.get("uncovered", {})
-    files = [f"{name} {spans(found[path])}" for path in sorted(found) if (name := _named([path]))]
+    uncovered = session.facts.get("uncovered", {})
+    files = [f"{name} {spans(uncovered[path])}" for path in sorted(uncovered) if (name := _named([path]))]
     return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
 
 
@@ -214,10 +214,10 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
     prompt = words(context, session)
     if not prompt:
         return []
-    who = plain(context.prose, 40)
+    agent = plain(context.prose, 40)
     offer = Offer(
         prompt,
-        f"{who} can do what no flow can: {plain(session.summary, 120)}.",
+        f"{agent} can do what no flow can: {plain(session.summary, 120)}.",
         subject=" ".join([session.flow or "", *prompt.split("`")[1::2]]),
         facts={"session": session.id, "after": session.flow},
         parameters={},
