@@ -16,7 +16,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import Settings, WorkspaceSettings, workspace_path
 from engine.config.file import (
-    LARGEST_FILE,
+    MAX_FILE_BYTES,
     BadConfig,
     KeyPath,
     Problem,
@@ -255,7 +255,7 @@ class SettingsStore:
 
     def _read(self) -> str:
         try:
-            raw = read_plain(self.file, LARGEST_FILE)
+            raw = read_plain(self.file, MAX_FILE_BYTES)
         except FileNotFoundError:
             return ""
         except ValueError as error:

@@ -22,7 +22,7 @@ from engine.config import FixedSettings, Settings
 from engine.config.agents import ACP
 from engine.config.file import VARIABLES, dotted
 from engine.execution.routing import ModelRouter, set_up
-from engine.git import OLDEST, Git, repository_root
+from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
 from engine.key_stores import NoKeyring
@@ -266,8 +266,8 @@ def _git() -> Check:
     except Refusal as error:
         return Check("git", FAIL, error.message, error.fix)
     match = re.search(r"(\d+)\.(\d+)", version_text)
-    if match is None or (int(match[1]), int(match[2])) < OLDEST:
-        needed = ".".join(map(str, OLDEST))
+    if match is None or (int(match[1]), int(match[2])) < MIN_VERSION:
+        needed = ".".join(map(str, MIN_VERSION))
         return Check("git", FAIL, f"{version_text} is too old", f"install git {needed} or newer; landing needs it")
     return Check("git", OK, version_text)
 

@@ -107,8 +107,8 @@ class Content(Section):
     @field_validator("allow", "block", mode="after")
     @classmethod
     def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(value) > MOST_CONTENT_PATTERNS:
-            raise ValueError(f"{len(value)} patterns given, at most {MOST_CONTENT_PATTERNS}")
+        if len(value) > MAX_CONTENT_PATTERNS:
+            raise ValueError(f"{len(value)} patterns given, at most {MAX_CONTENT_PATTERNS}")
         for text in value:
             fault = _pattern_fault(text)
             if fault:
@@ -116,7 +116,7 @@ class Content(Section):
         return value
 
 
-MOST_CONTENT_PATTERNS = 200
+MAX_CONTENT_PATTERNS = 200
 
 
 def _pattern_fault(text: str) -> str:

@@ -26,7 +26,7 @@ from engine.model import Refusal, sanitise
 
 KeyPath = tuple[str, ...]
 
-LARGEST_FILE = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 """A settings file is at most so many bytes; beyond it is surely something else."""
 
 

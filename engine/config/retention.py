@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from engine.config.agents import Section
 
-LONGEST = 36_500
+MAX_DAYS = 36_500
 """Days; whoever wants more wants for ever, and says 0."""
 
 
@@ -17,11 +17,11 @@ def _at_least(least: int, why: str) -> tuple[Callable[[int], int], str]:
     """A check of a number of days and what it accepts, in words."""
 
     def check(value: int) -> int:
-        if value and not least <= value <= LONGEST:
-            raise ValueError(f"{value} is not accepted; expected 0 (keep forever) or {least} to {LONGEST} days: {why}")
+        if value and not least <= value <= MAX_DAYS:
+            raise ValueError(f"{value} is not accepted; expected 0 (keep forever) or {least} to {MAX_DAYS} days: {why}")
         return value
 
-    return check, f"0 (keep forever) or days from {least} to {LONGEST}"
+    return check, f"0 (keep forever) or days from {least} to {MAX_DAYS}"
 
 
 _EVENTS, _EVENTS_WORDS = _at_least(35, "agents' work of the last 30 days is analysed")

@@ -21,7 +21,7 @@ from dataclasses import field
 from pathlib import Path
 
 from engine.frozen import frozen
-from engine.git import OLDEST, Git
+from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
 from engine.git.tree import follow_files
 from engine.model import Refusal
@@ -183,6 +183,6 @@ def unfit(plain: PlainGit) -> Refusal | None:
     """Why this repository cannot be snapshot at all, or None (a git too old to merge without a working tree)."""
     version = git_version()
     match = re.search(r"(\d+)\.(\d+)", version)
-    if match and (int(match[1]), int(match[2])) < OLDEST:
+    if match and (int(match[1]), int(match[2])) < MIN_VERSION:
         return Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
     return None

@@ -14,7 +14,7 @@ programs.
 
 from engine.git.command import Git, create, version
 from engine.git.repository import (
-    OLDEST,
+    MIN_VERSION,
     GitError,
     Repository,
     is_own_branch,
@@ -24,7 +24,7 @@ from engine.git.repository import (
 )
 
 __all__ = [
-    "OLDEST",
+    "MIN_VERSION",
     "Git",
     "GitError",
     "Repository",

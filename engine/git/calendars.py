@@ -18,7 +18,7 @@ AHEAD = timedelta(hours=4)
 BEHIND = timedelta(days=14)
 """So far back it is looked when the same meeting was held last."""
 
-LARGEST = 20 * 1024 * 1024
+MAX_BYTES = 20 * 1024 * 1024
 """Bytes of a calendar that are read."""
 
 UNNAMED = "a meeting"
@@ -65,11 +65,11 @@ class CalendarReader:
             kept = self._parsed.get(file)
             if kept is not None and kept[0] == stamp:
                 return kept[1]
-            if known.st_size > LARGEST:
-                raise ValueError(f"larger than {LARGEST} bytes")
+            if known.st_size > MAX_BYTES:
+                raise ValueError(f"larger than {MAX_BYTES} bytes")
             import icalendar  # 0.3 s that only those pay who have a calendar
 
-            calendar = icalendar.Calendar.from_ical(read_plain(file, LARGEST))
+            calendar = icalendar.Calendar.from_ical(read_plain(file, MAX_BYTES))
         except (OSError, ValueError) as error:
             raise Refusal(
                 "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "fix calendar.files in the settings"

@@ -24,10 +24,10 @@ from engine.frozen import frozen
 from engine.git.history import Change
 from engine.model.wilson import wilson_lower_bound
 
-LARGEST: Final = 30
+MAX_FILES: Final = 30
 """A commit of more files is a sweep through the project (a rename, a formatter): it ties nothing together."""
 
-LARGEST_ASKED: Final = 12
+MAX_CHANGED: Final = 12
 """Of so many files at most it is asked what is missing: whoever changes more is not following a habit."""
 
 KNOWN: Final = 1_000
@@ -36,13 +36,13 @@ KNOWN: Final = 1_000
 HALF_LIFE: Final = 600
 """A commit counts half after so many others."""
 
-LAST: Final = 60
+MAX_OCCURRENCES: Final = 60
 """Of the commits in which a file changed the last so many are compared: `README.md` changed in thousands."""
 
 TIE: Final = 20
 """The firmness of a tie is that of the last so many commits of a file."""
 
-FEWEST_TOGETHER: Final = 3
+MIN_TOGETHER: Final = 3
 """Two commits are no habit."""
 
 ALIKE: Final = 3
@@ -66,7 +66,7 @@ UNPROVEN_BAR: Final = 0.55
 FALSE_ALARMS: Final = 0.02
 """The bar is where this share of the project's own commits would have been called incomplete."""
 
-JUDGED, FEWEST_JUDGED = 200, 50
+JUDGED, MIN_JUDGED = 200, 50
 """The bar is set by the last so many commits of several files; there must be so many at least."""
 
 
@@ -100,7 +100,7 @@ class CoChanges:
                 self._there[path].append(place)
             for path in change.gone:
                 self._gone[path].append(place)
-            usual = 0 < len(change.files) <= LARGEST
+            usual = 0 < len(change.files) <= MAX_FILES
             self._files.append(frozenset(change.files) if usual else frozenset())
             self._marks.append(_marks(change.files) if usual else frozenset())
             for mark in self._marks[-1]:
@@ -117,11 +117,11 @@ class CoChanges:
         before = self.length if before is None else before
         scores: list[float] = []
         for place in range(before - 1, max(-1, before - 1 - KNOWN), -1):
-            if 2 <= len(self._files[place]) <= LARGEST_ASKED:
+            if 2 <= len(self._files[place]) <= MAX_CHANGED:
                 scores.append(self._score(place))
                 if len(scores) == JUDGED:
                     break
-        if len(scores) < FEWEST_JUDGED:
+        if len(scores) < MIN_JUDGED:
             return UNPROVEN_BAR
         return max(LOWEST_BAR, sorted(scores)[-1 - int(FALSE_ALARMS * len(scores))])
 
@@ -135,7 +135,7 @@ class CoChanges:
     def likeliest(self, files: Iterable[str], before: int) -> Partner | None:
         """The partner with the highest score, however low."""
         present = frozenset(files)
-        if not 0 < len(present) <= LARGEST_ASKED:
+        if not 0 < len(present) <= MAX_CHANGED:
             return None
         marks = _marks(present)
         oldest = max(0, before - KNOWN)
@@ -143,7 +143,7 @@ class CoChanges:
         rarity = _Rarity(self._changed, oldest, before)
         whole = rarity.of(marks)
         total, ends = DOUBT, defaultdict[str, float](float)
-        for place in sorted(set(chain.from_iterable(places[-LAST:] for places in recent.values()))):
+        for place in sorted(set(chain.from_iterable(places[-MAX_OCCURRENCES:] for places in recent.values()))):
             others = self._files[place] - present
             shared, further = rarity.of(self._marks[place] & marks), rarity.of(self._marks[place] - marks)
             # One further file is what is asked for: it makes a commit no less alike. The weightiest, for each alike.
@@ -168,7 +168,7 @@ class CoChanges:
         for mark, places in recent.items():
             last = places[-TIE:]
             together = sum(path in self._files[place] for place in last)
-            if together >= FEWEST_TOGETHER:
+            if together >= MIN_TOGETHER:
                 bound = wilson_lower_bound(together, len(last), ONE_SIGMA)
                 yield bound, not is_group(mark), mark, together, len(last)
 

@@ -9,10 +9,10 @@ from typing import Final
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import GitState
-from engine.git.status import instant, parts
+from engine.git.status import split_nul, to_datetime
 
 FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
-MOST: Final = 200
+MAX_COMMITS: Final = 200
 """So many commits that are not pushed are looked through."""
 
 
@@ -32,15 +32,15 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     none, or when what they mend is pushed already. Commits before a merge are left alone. Raises `GitError`."""
     without = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
     out = git.output(
-        "log", f"-n{MOST}", "-z", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
+        "log", f"-n{MAX_COMMITS}", "-z", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
         "--not", "--remotes", *without,
     )  # fmt: skip
     own = []
-    for record in parts(out):
+    for record in split_nul(out):
         commit, parents, seconds, subject = record.split("\n", 3)
         if len(parents.split()) > 1:
             break
-        own.append((commit, parents, instant(seconds), subject))
+        own.append((commit, parents, to_datetime(seconds), subject))
     found: list[tuple[datetime, str, str]] = []
     oldest = -1
     for number, (_, _, at, subject) in enumerate(own):

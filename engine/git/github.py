@@ -25,10 +25,10 @@ from engine.model import Refusal, sanitise
 log = logging.getLogger(__name__)
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
-FRESH_SECONDS: Final = 300.0
+MAX_AGE_S: Final = 300.0
 """An answer is good for so long."""
 
-LIMIT_SECONDS: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """`gh` is given up after so long."""
 
 _FIELDS: Final = (
@@ -48,7 +48,7 @@ _ENTERPRISE: Final = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 _FAILED: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
 
 
-class For(StrEnum):
+class WaitsFor(StrEnum):
     """What a pull request waits for."""
 
     REVIEW = "review"
@@ -60,7 +60,7 @@ class For(StrEnum):
 class Wait:
     """A pull request waits for the operator: who asked, and since when, None where the server does not say."""
 
-    what: For
+    what: WaitsFor
     by: str
     since: datetime | None
 
@@ -115,7 +115,7 @@ class GitHub:
         """What is known by now, at once; None while nothing is, and where there is no `gh`."""
         with self._lock:
             asked_at, state = self._known.get(workspace, (float("-inf"), None))
-            stale = self._clock.monotonic() - asked_at >= FRESH_SECONDS
+            stale = self._clock.monotonic() - asked_at >= MAX_AGE_S
             if stale and workspace not in self._asking and programs.find(self._program):
                 thread = threading.Thread(target=self._ask, args=(workspace,), name="gh", daemon=True)
                 self._asking[workspace] = thread
@@ -154,7 +154,7 @@ def address_of(workspace: Path) -> str:
 
     Our own git reads it: `gh` in the repository would run git there, with all that its configuration names.
     """
-    git = Git(workspace, timeout=LIMIT_SECONDS)
+    git = Git(workspace, timeout=TIMEOUT_S)
     names = git.text("remote").split()
     for name in sorted(names, key=lambda one: (_REMOTES.index(one) if one in _REMOTES else len(_REMOTES), one)):
         if match := _ADDRESS.fullmatch(git.text("remote", "get-url", "--", name)):
@@ -174,7 +174,7 @@ def ask(address: str, program: str, me: str = "") -> GitHubState:
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
         return parse(done.stdout, me)
     except subprocess.TimeoutExpired:
-        return GitHubState(error=f"no answer within {LIMIT_SECONDS:.0f} s")
+        return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return GitHubState(error=sanitise(f"{type(error).__name__}: {error}"))
 
@@ -202,7 +202,7 @@ def _call(program: str, host: str, arguments: list[str]) -> subprocess.Completed
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=environment,
-        timeout=LIMIT_SECONDS,
+        timeout=TIMEOUT_S,
         check=False,
     )
 
@@ -234,17 +234,17 @@ def _wait(entry: dict[str, Any], me: str) -> Wait | None:
     author = _name(entry)
     if author != me:
         asked = any(isinstance(one, dict) and one.get("login") == me for one in entry.get("reviewRequests") or ())
-        return Wait(For.REVIEW, author, None) if asked and not entry.get("isDraft") else None
+        return Wait(WaitsFor.REVIEW, author, None) if asked and not entry.get("isDraft") else None
     reviews = [one for one in entry.get("latestReviews") or () if isinstance(one, dict) and _name(one) not in ("", me)]
     changes = [review for review in reviews if review.get("state") == "CHANGES_REQUESTED"]
     if changes and entry.get("reviewDecision") in ("CHANGES_REQUESTED", "", None):
-        return Wait(For.CHANGES, _name(changes[-1]), _moment(changes[-1], "submittedAt"))
+        return Wait(WaitsFor.CHANGES, _name(changes[-1]), _moment(changes[-1], "submittedAt"))
     said = [(one, _moment(one, "createdAt")) for one in entry.get("comments") or () if isinstance(one, dict)]
     said += [(review, _moment(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"]
     last = max((pair for pair in said if pair[1]), key=lambda pair: pair[1] or _NEVER, default=None)
     if last is None or _name(last[0]) in ("", me) or _is_bot(last[0]):
         return None
-    return Wait(For.ANSWER, _name(last[0]), last[1])
+    return Wait(WaitsFor.ANSWER, _name(last[0]), last[1])
 
 
 def _name(entry: dict[str, Any]) -> str:

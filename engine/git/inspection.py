@@ -13,7 +13,7 @@ from engine.git.operation import Operation
 from engine.git.own_changes import OwnChanges
 from engine.git.quarantine import Quarantined
 from engine.git.reflog import Stash
-from engine.git.unpushed import NOTHING, Unpushed
+from engine.git.unpushed import NOTHING_UNPUSHED, Unpushed
 
 NO_OWN_CHANGES = OwnChanges()
 
@@ -29,7 +29,7 @@ class Inspection:
     stashes: tuple[Stash, ...] = ()
     merges: tuple[Merge, ...] = ()
     collisions: tuple[Collision, ...] = ()
-    unpushed: Unpushed = NOTHING
+    unpushed: Unpushed = NOTHING_UNPUSHED
     own: OwnChanges = NO_OWN_CHANGES
     quarantined: tuple[Quarantined, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)

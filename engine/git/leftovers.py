@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from engine.frozen import frozen
 
-LONGEST_LINE = 2000
+MAX_LINE_LENGTH = 2000
 """Longer lines are generated; only their beginning is looked at."""
 
 SECRET = "likely secret"
@@ -32,7 +32,18 @@ class Leftover:
 
 
 _JS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte")
-_PRINTING = {"scripts", "script", "bin", "tools", "examples", "example", "docs", "benchmarks", "cli", "commands"}
+_PRINTING = {
+    "scripts",
+    "script",
+    "bin",
+    "tools",
+    "examples",
+    "example",
+    "docs",
+    "benchmarks",
+    "cli",
+    "commands",
+}
 """Folders whose programs print because that is what they are for."""
 
 _DEBUGGERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
@@ -70,7 +81,7 @@ _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
-_HERE = re.compile(
+_HARMLESS_HOST = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
 """Hosts of no consequence: this machine, a container beside it, an example."""
@@ -90,13 +101,13 @@ _PLACEHOLDER = re.compile(
     r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
     re.I,
 )
-_STAND_IN = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
+_TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
 """What stands in a token of a known form when it is none."""
 _SECRET_FILES = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
 )
-_SILENT = re.compile(
+_HARMLESS_PATH = re.compile(
     r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
     r"|demos?|node_modules|vendor|third_party)/"
     r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
@@ -107,40 +118,44 @@ _SILENT = re.compile(
 _PROSE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
 """Where only what has the form of a known token counts: a manual shows made-up values."""
 _TESTS = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
-LEAST_ENTROPY = 2.5
+MIN_TOKEN_ENTROPY = 2.5
 """Bits a character below which nothing is random: `AKIAAAAAAAAAAAAAAAAA`."""
-MIN_ENTROPY = 3.2
+MIN_VALUE_ENTROPY = 3.2
 """Bits a character that a quoted value must have to look like a secret and not like a word."""
 
 
-def look(path: str, line: str, after: str = "") -> list[Leftover]:
+def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     """What is wrong with one added line of a file. `after`: the line that follows it."""
-    line = line[:LONGEST_LINE]
-    kind = secret(path, line, after)
-    found = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
+    line = line[:MAX_LINE_LENGTH]
+    kind = secret_kind(path, line, after)
+    leftovers = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
     if _MARKER.match(line):
-        found.append(Leftover("conflict marker"))
+        leftovers.append(Leftover("conflict marker"))
     for suffixes, kind, pattern in _DEBUGGERS:
-        if path.endswith(suffixes) and pattern.search(line) and not _allowed(path, kind):
-            found.append(Leftover(kind))
+        if path.endswith(suffixes) and pattern.search(line) and not _is_allowed(path, kind):
+            leftovers.append(Leftover(kind))
     if match := _TODO.search(line):
-        found.append(Leftover(match[1]))
-    return found
+        leftovers.append(Leftover(match[1]))
+    return leftovers
 
 
-def secret(path: str, line: str, after: str = "") -> str:
+def secret_kind(path: str, line: str, after: str = "") -> str:
     """The kind of secret that a line looks like it holds, "" for none. Silent in tests, examples and lock files, and
     about placeholders: a false alarm costs more trust than it is worth."""
-    line = line[:LONGEST_LINE]
-    if not HINT.search(line) or _SILENT.search(path):
+    line = line[:MAX_LINE_LENGTH]
+    if not HINT.search(line) or _HARMLESS_PATH.search(path):
         return ""
     if (begins := _KEY_BEGINS.search(line)) and (_KEY_BODY.search(begins[1]) or _KEY_BODY.match(after.strip())):
         return "private key"
     for kind, pattern in _SECRETS:
-        if (match := pattern.search(line)) and not _STAND_IN.search(match[0]) and entropy(match[0]) > LEAST_ENTROPY:
+        if (
+            (match := pattern.search(line))
+            and not _TOKEN_PLACEHOLDER.search(match[0])
+            and entropy(match[0]) > MIN_TOKEN_ENTROPY
+        ):
             return kind
     for user, password, host in _URL.findall(line):
-        if password != user and not _HERE.match(host) and _looks_secret(password, LEAST_ENTROPY):
+        if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
             return "password in a URL"
     if _PROSE.search(path):
         return ""
@@ -148,20 +163,26 @@ def secret(path: str, line: str, after: str = "") -> str:
     return "value that looks like a key" if match and _looks_secret(match[1]) else ""
 
 
-def secret_file(path: str) -> bool:
+def is_secret_file(path: str) -> bool:
     """Whether a file of this name holds keys."""
-    return bool(_SECRET_FILES.search(path)) and not _SILENT.search(path)
+    return bool(_SECRET_FILES.search(path)) and not _HARMLESS_PATH.search(path)
 
 
-def _allowed(path: str, kind: str) -> bool:
+def _is_allowed(path: str, kind: str) -> bool:
     pure = PurePosixPath(path)
-    prints = kind in ("debug print", "console.log")
-    programs = bool(_PRINTING & set(pure.parts[:-1])) or pure.stem in ("__main__", "cli", "setup", "manage", "main")
-    return prints and (programs or bool(_TESTS.search(path)))
+    is_print = kind in ("debug print", "console.log")
+    is_program = bool(_PRINTING & set(pure.parts[:-1])) or pure.stem in (
+        "__main__",
+        "cli",
+        "setup",
+        "manage",
+        "main",
+    )
+    return is_print and (is_program or bool(_TESTS.search(path)))
 
 
-def _looks_secret(value: str, least: float = MIN_ENTROPY) -> bool:
-    if _PLACEHOLDER.search(value) or entropy(value) < least or not re.search(r"\d", value):
+def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
+    if _PLACEHOLDER.search(value) or entropy(value) < min_entropy or not re.search(r"\d", value):
         return False
     # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.
     return not re.fullmatch(

@@ -19,19 +19,19 @@ from engine.git import Git
 from engine.git.merges import adds_nothing, objects_aside
 from engine.git.reflog import Step, branch_logs, read_reflog
 from engine.git.state import GitState
-from engine.git.status import instant, parts
+from engine.git.status import split_nul, to_datetime
 from engine.plain_files import read_plain
 
-REMEMBERED: Final = timedelta(days=30)
+MAX_AGE: Final = timedelta(days=30)
 """A commit that was left longer ago is not brought up."""
 
-MOST_COMMITS: Final = 300
-MOST_LINES: Final = 5
-MOST_ALIKE: Final = 5_000  # commits of branches that are looked through for the like of a lost one
-MOST_FILES: Final = 20  # files of a line of commits that are compared
-MOST_DIFF: Final = 500_000  # bytes of what a line of commits added that are compared
-LARGEST_FILE: Final = 1_000_000
-SURVIVED: Final = 0.6
+MAX_COMMITS: Final = 300
+MAX_LINES: Final = 5
+MAX_ALIKE: Final = 5_000  # commits of branches that are looked through for the like of a lost one
+MAX_FILES: Final = 20  # files of a line of commits that are compared
+MAX_DIFF_BYTES: Final = 500_000  # bytes of what a line of commits added that are compared
+MAX_FILE_BYTES: Final = 1_000_000
+MIN_SURVIVING_SHARE: Final = 0.6
 """The share of the added lines that must be there for the work to count as there."""
 
 _MADE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
@@ -41,8 +41,8 @@ _FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
 
 @frozen
 class LostCommits:
-    """`number` commits that end in `tip` and are on no branch. `left_at`: when HEAD or a branch was last there;
-    `here`: it is what is checked out, on a detached HEAD."""
+    """`number` commits that end in `tip` and are on no branch. `left_at`: when HEAD or a branch was last at `tip`;
+    `here`: it is checked out, on a detached HEAD."""
 
     tip: str
     subject: str
@@ -62,31 +62,32 @@ class _Commit:
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
-    """The lines of lost commits, that on a detached HEAD first, then the one left last; at most five.
+    """The lines of lost commits: the one on a detached HEAD first, then the one left last; at most five.
     Raises `GitError`."""
-    steps = _steps(git, now - REMEMBERED)
-    seen = {one: step.at for step in steps for one in (step.former, step.commit) if one.strip("0")}
+    steps = _steps(git, now - MAX_AGE)
+    visited = {commit: step.at for step in steps for commit in (step.former, step.commit) if commit.strip("0")}
     if state.detached:
-        seen.setdefault(state.head, now)
-    lost = _unheld(git, seen)
+        visited.setdefault(state.head, now)
+    lost = _unreachable(git, visited)
     if not lost:
         return ()
-    explained = _explained(git, state, steps, lost)
-    mine = {step.commit for step in steps if _MADE.match(step.action)}
-    left = {one.id: one for one in lost.values() if one.id not in explained}
-    below = {parent for one in left.values() for parent in one.parents}
+    explained = _explained(git, steps, lost)
+    made_here = {step.commit for step in steps if _MADE.match(step.action)}
+    remaining = {commit.id: commit for commit in lost.values() if commit.id not in explained}
+    parents = {parent for commit in remaining.values() for parent in commit.parents}
     lines = []
-    for tip in [one for one in left if one not in below]:
-        line = _line(left, tip)
-        own = any(one.id in mine or (state.me and one.email == state.me) for one in line)
-        if not own or all(len(one.parents) > 1 for one in line):
+    for tip in [commit for commit in remaining if commit not in parents]:
+        commits = _ancestry(remaining, tip)
+        is_own = any(commit.id in made_here or (state.me and commit.email == state.me) for commit in commits)
+        if not is_own or all(len(commit.parents) > 1 for commit in commits):
             continue
         here = state.detached and tip == state.head
-        number = sum(len(one.parents) < 2 for one in line)
-        lines.append(LostCommits(tip, left[tip].subject, number, seen.get(tip, left[tip].at), here))
+        number = sum(len(commit.parents) < 2 for commit in commits)
+        lines.append(LostCommits(tip, remaining[tip].subject, number, visited.get(tip, remaining[tip].at), here))
     lines.sort(key=lambda line: (line.here, line.left_at), reverse=True)
-    gone = (line for line in lines[: 2 * MOST_LINES] if line.here or not _there(git, state, left, line))
-    return tuple(itertools.islice(gone, MOST_LINES))
+    candidates = lines[: 2 * MAX_LINES]
+    missing = (line for line in candidates if line.here or not _survives(git, state, remaining, line))
+    return tuple(itertools.islice(missing, MAX_LINES))
 
 
 def is_reachable(git: Git, commit: str) -> bool:
@@ -99,34 +100,34 @@ def _steps(git: Git, since: datetime) -> list[Step]:
     return sorted((step for log in logs for step in log if step.at >= since), key=lambda step: step.at)
 
 
-def _unheld(git: Git, candidates: Iterable[str]) -> dict[str, _Commit]:
-    """Of the candidates and what leads to them, the commits that nothing holds, newest first."""
+def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, _Commit]:
+    """Of the candidates and what leads to them, the commits that no branch or tag reaches, newest first."""
     out = git.output(
-        "log", f"-n{MOST_COMMITS}", "-z", "--no-show-signature", "--ignore-missing", "--topo-order",
+        "log", f"-n{MAX_COMMITS}", "-z", "--no-show-signature", "--ignore-missing", "--topo-order",
         "--format=%H%n%P%n%at%n%ct%n%ce%n%s", "--stdin", "--not", "--branches", "--remotes", "--tags",
         stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
     )  # fmt: skip
-    found = {}
-    for record in parts(out):
+    commits = {}
+    for record in split_nul(out):
         commit, parents, written, committed, email, subject = record.split("\n", 5)
-        found[commit] = _Commit(commit, tuple(parents.split()), written, instant(committed), email, subject)
-    return found
+        commits[commit] = _Commit(commit, tuple(parents.split()), written, to_datetime(committed), email, subject)
+    return commits
 
 
-def _explained(git: Git, state: GitState, steps: list[Step], lost: dict[str, _Commit]) -> set[str]:
+def _explained(git: Git, steps: list[Step], lost: dict[str, _Commit]) -> set[str]:
     """Lost commits whose like is on a branch: the same author's date and subject, amended, rebased, folded into it."""
-    since = int(min(one.at for one in lost.values()).timestamp()) - 1
+    since = int(min(commit.at for commit in lost.values()).timestamp()) - 1
     out = git.output(
-        "log", f"-n{MOST_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
+        "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
         "--branches", "--remotes", "--tags",
     )  # fmt: skip
-    alike = {(written, subject) for written, _, subject in (part.partition(" ") for part in parts(out))}
+    alike = {(written, subject) for written, _, subject in (part.partition(" ") for part in split_nul(out))}
     subjects = {subject for _, subject in alike}
-    gone = {one.id for one in lost.values() if (one.written, one.subject) in alike}
-    gone |= {
-        one.id
-        for one in lost.values()
-        if _FIXUP.match(one.subject) and _FIXUP.sub("", one.subject, count=3) in subjects
+    explained = {commit.id for commit in lost.values() if (commit.written, commit.subject) in alike}
+    explained |= {
+        commit.id
+        for commit in lost.values()
+        if _FIXUP.match(commit.subject) and _FIXUP.sub("", commit.subject, count=3) in subjects
     }
     rebased: set[str] = set()
     amended: dict[str, str] = {}
@@ -136,35 +137,26 @@ def _explained(git: Git, state: GitState, steps: list[Step], lost: dict[str, _Co
         if _REWRITTEN.match(step.action):
             rebased.add(step.former)
         else:
-            rebased.discard(step.former)  # it was gone back to, and left in another way
+            rebased.discard(step.former)  # HEAD went back to it, and left it in another way
     for tip in rebased & lost.keys() - amended.keys():
-        gone |= {one.id for one in _line(lost, tip)}
-    for former in amended.keys() & lost.keys():
-        last, seen = former, {former}
-        while (follower := amended.get(last)) and follower not in seen:
-            last = follower
-            seen.add(last)
-        if last != former:  # the last one stands for all: lost itself, or on a branch
-            gone.add(former)
-    return gone
+        explained |= {commit.id for commit in _ancestry(lost, tip)}
+    # Of commits that amend each other the last stands for all: lost itself, or on a branch.
+    return explained | {former for former in amended.keys() & lost.keys() if amended[former] != former}
 
 
-def _line(commits: dict[str, _Commit], tip: str) -> list[_Commit]:
+def _ancestry(commits: dict[str, _Commit], tip: str) -> list[_Commit]:
     """Of `commits`, `tip` and those that lead to it."""
-    line, todo, seen = [], [tip], set()
+    ancestry: dict[str, _Commit] = {}
+    todo = [tip]
     while todo:
-        one = todo.pop()
-        if one in commits and one not in seen:
-            seen.add(one)
-            line.append(commits[one])
-            todo += commits[one].parents
-    return line
+        commit = todo.pop()
+        if commit in commits and commit not in ancestry:
+            ancestry[commit] = commits[commit]
+            todo += commits[commit].parents
+    return list(ancestry.values())
 
 
-# -- is the work there all the same? ----------------------------------------------------------------------------------
-
-
-def _there(git: Git, state: GitState, commits: dict[str, _Commit], line: LostCommits) -> bool:
+def _survives(git: Git, state: GitState, commits: dict[str, _Commit], line: LostCommits) -> bool:
     """Whether what these commits did is in HEAD, on the base or in the files: merging them changes nothing, or most
     lines that they added are there."""
     onto = dict.fromkeys(tip for tip in (state.head, state.base_tip) if tip)
@@ -172,39 +164,39 @@ def _there(git: Git, state: GitState, commits: dict[str, _Commit], line: LostCom
         aside = objects_aside(git, Path(folder))
         if any(adds_nothing(git, tip, line.tip, aside) for tip in onto):
             return True
-    oldest = _line(commits, line.tip)[-1]
+    oldest = _ancestry(commits, line.tip)[-1]
     if not oldest.parents:
         return False
-    added = _added(git, oldest.parents[0], line.tip)
+    added = _added_lines(git, oldest.parents[0], line.tip)
     if not added:
         return False
     total = sum(map(len, added.values()))
     return any(
-        sum(len(lines & _lines(git, state, path, tip)) for path, lines in added.items()) >= SURVIVED * total
+        sum(len(lines & _lines(git, state, path, tip)) for path, lines in added.items()) >= MIN_SURVIVING_SHARE * total
         for tip in ("", state.base_tip)
     )
 
 
-def _added(git: Git, old: str, new: str) -> dict[str, set[bytes]]:
-    """The lines that say something which a line of commits added, by file; none where that is too much to compare."""
+def _added_lines(git: Git, old: str, new: str) -> dict[str, set[bytes]]:
+    """The meaningful lines that these commits added, by file; none where that is too much to compare."""
     out = git.output("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")
     added: dict[str, set[bytes]] = {}
     read = 0
-    for path in itertools.islice(parts(out), MOST_FILES):
+    for path in itertools.islice(split_nul(out), MAX_FILES):
         patch = git.output(
             "diff-tree", "-p", "-U0", "--no-renames", "--no-color", old, new, "--", path,
             environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
         read += len(patch)
-        if read > MOST_DIFF:
+        if read > MAX_DIFF_BYTES:
             return {}
         lines = patch.partition(b"\n@@ ")[2].split(b"\n")
-        if said := {line[1:].strip() for line in lines if line[:1] == b"+" and _says(line)}:
-            added[path] = said
+        if new := {line[1:].strip() for line in lines if line[:1] == b"+" and _is_meaningful(line)}:
+            added[path] = new
     return added
 
 
-def _says(line: bytes) -> bool:
+def _is_meaningful(line: bytes) -> bool:
     return sum(chr(byte).isalnum() for byte in line) >= 4
 
 
@@ -213,9 +205,9 @@ def _lines(git: Git, state: GitState, path: str, tip: str) -> set[bytes]:
     try:
         if tip:
             done = git.run("cat-file", "blob", f"{tip}:{path}", allowed=(0, 128))
-            text = done.stdout[:LARGEST_FILE] if done.returncode == 0 else b""
+            text = done.stdout[:MAX_FILE_BYTES] if done.returncode == 0 else b""
         else:
-            text = read_plain(git.folder / path, LARGEST_FILE, follow=False)
+            text = read_plain(git.folder / path, MAX_FILE_BYTES, follow=False)
     except (OSError, ValueError):
         return set()
     return {line.strip() for line in text.split(b"\n")}

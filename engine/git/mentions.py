@@ -13,12 +13,12 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.patch import Line, Patch
 
-MOST_NAMES: Final = 60
-MOST_MENTIONS: Final = 50
-MOST_LINES: Final = 1_000
+MAX_NAMES: Final = 60
+MAX_MENTIONS: Final = 50
+MAX_LINES: Final = 1_000
 """So many lines of documentation are looked at."""
-SHORTEST: Final = 4
-LIMIT_SECONDS: Final = 5.0
+MIN_NAME_LENGTH: Final = 4
+TIMEOUT_S: Final = 5.0
 
 _DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
 _IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in _DOCUMENTS)
@@ -70,14 +70,14 @@ class Gone:
 def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
     line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when they
-    take longer than `LIMIT_SECONDS` together."""
+    take longer than `TIMEOUT_S` together."""
     gone = {one.name: one for one in gone_names(git, patch)}
     if not gone:
         return ()
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + TIMEOUT_S
     found = [one for one in _grep(git, list(gone), _IN_DOCUMENTS, deadline) if not _HISTORY.search(one.path)]
     mentions: list[Mention] = []
-    for one in found[:MOST_LINES]:
+    for one in found[:MAX_LINES]:
         if _PAST.search(one.text):
             continue
         here = [name for name, is_gone in gone.items() if _names(one.text, name) and not _is_new(one.text, is_gone)]
@@ -87,7 +87,7 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     alive = _alive(git, {mention.old for mention in mentions}, deadline)
     return tuple(
         sorted((mention for mention in mentions if mention.old not in alive), key=lambda one: (one.path, one.line))
-    )[:MOST_MENTIONS]
+    )[:MAX_MENTIONS]
 
 
 def _is_new(text: str, gone: Gone) -> bool:
@@ -95,7 +95,7 @@ def _is_new(text: str, gone: Gone) -> bool:
 
 
 def gone_names(git: Git, patch: Patch) -> list[Gone]:
-    """Names and paths that the patch removes and does not bring back, at most `MOST_NAMES`, paths first."""
+    """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first."""
     paths = dict(patch.renamed)
     new_paths = {new for _, new in patch.renamed} | patch.untracked | {one.path for one in patch.added}
     for old in patch.deleted:
@@ -104,7 +104,7 @@ def gone_names(git: Git, patch: Patch) -> list[Gone]:
     found = [
         Gone(old, new)
         for old, new in paths.items()
-        if len(old) >= SHORTEST and not os.path.lexists(git.folder / old)
+        if len(old) >= MIN_NAME_LENGTH and not os.path.lexists(git.folder / old)
     ]  # fmt: skip
     found += [
         Gone(PurePosixPath(one.name).name, PurePosixPath(one.new).name)
@@ -119,13 +119,13 @@ def gone_names(git: Git, patch: Patch) -> list[Gone]:
     taken: dict[tuple[int, str], set[str]] = {}
     for one in patch.removed:
         for word, name in _definitions(one):
-            if len(name) >= SHORTEST and name not in added:
+            if len(name) >= MIN_NAME_LENGTH and name not in added:
                 taken.setdefault((one.hunk, word), set()).add(name)
     for (hunk, word), names in taken.items():
         new = by_hunk.get((hunk, word), set())
         only = next(iter(new)) if len(new) == 1 and len(names) == 1 else ""
         found += [Gone(name, only) for name in sorted(names)]
-    return list({one.name: one for one in reversed(found)}.values())[::-1][:MOST_NAMES]
+    return list({one.name: one for one in reversed(found)}.values())[::-1][:MAX_NAMES]
 
 
 def _definitions(line: Line) -> Iterable[tuple[str, str]]:

@@ -13,12 +13,12 @@ from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.state import Branch, GitState
 
-ALIVE: Final = timedelta(days=90)
+ACTIVE_WITHIN: Final = timedelta(days=90)
 """A branch counts as being worked on when its last commit is at most so much older than the newest of any branch."""
 
-COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
-MOST_COLLIDING: Final = 4  # branches that one forecast is about
-SECONDS: Final = 5.0  # until one merge that takes longer is given up
+MAX_COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
+MAX_COLLIDING: Final = 4  # branches that one forecast is about
+TIMEOUT_S: Final = 5.0  # until one merge that takes longer is given up
 
 
 @frozen
@@ -63,8 +63,8 @@ def merge_trees(git: Git, ours: str, theirs: str, aside: Mapping[str, str]) -> t
 
 
 def try_merge(workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
-    """Files that would conflict, None when git cannot tell within `SECONDS`."""
-    git = Git(workspace, timeout=SECONDS)
+    """Files that would conflict, None when git cannot tell within `TIMEOUT_S`."""
+    git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
         try:
             return merge_trees(git, ours, theirs, objects_aside(git, Path(folder)))[1]
@@ -83,8 +83,8 @@ def adds_nothing(git: Git, onto: str, other: str, aside: Mapping[str, str]) -> b
 
 
 def try_whether_it_adds(workspace: Path, onto: str, other: str) -> bool:
-    """Whether a merge of `other` would change anything in `onto`; True where that cannot be told within `SECONDS`."""
-    git = Git(workspace, timeout=SECONDS)
+    """Whether a merge of `other` would change anything in `onto`; True where that cannot be told within `TIMEOUT_S`."""
+    git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
         return not adds_nothing(git, onto, other, objects_aside(git, Path(folder)))
 
@@ -106,7 +106,7 @@ def compared(state: GitState) -> list[tuple[Branch, Branch]]:
     if state.operation or not state.base or not state.branches:
         return []
     newest = max(branch.at for branch in state.branches)
-    alive = [branch for branch in state.open_branches if newest - branch.at <= ALIVE]
+    alive = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
     alive.sort(key=lambda branch: branch.remote)  # stable: the newest first among each
-    pairs = combinations(alive[:COMPARED], 2)
+    pairs = combinations(alive[:MAX_COMPARED], 2)
     return [(one, other) for one, other in pairs if one.tip != other.tip and not (one.remote and other.remote)]

@@ -10,12 +10,12 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.status import modified_at, parts
+from engine.git.status import modified_at, split_nul
 from engine.plain_files import read_plain
 
-LARGEST: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
-MOST_LEFT: Final = 100  # commits still to apply that are named
-MOST_GOOD: Final = 20  # good revisions of a bisect that are named
+MAX_BYTES: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
+MAX_REMAINING: Final = 100  # commits still to apply that are named
+MAX_GOOD: Final = 20  # good revisions of a bisect that are named
 
 CONFLICT: Final = "conflict"
 """Files in conflict without an operation: `git stash pop`, `git merge --squash` and `git checkout -m` leave it so."""
@@ -126,7 +126,7 @@ def read_operation(git: Git) -> Operation | None:
     branch = git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
     if name == "bisect":
         return _bisect(git, folder, head, begun_at)
-    resolved = {_path(entry) for entry in parts(git.output("ls-files", "--resolve-undo", "-z"))} - {*unmerged}
+    resolved = {_path(entry) for entry in split_nul(git.output("ls-files", "--resolve-undo", "-z"))} - {*unmerged}
     rebased, onto, theirs = "", "", _id(folder / _HEADS.get(name, "REBASE_HEAD"))
     left: tuple[str, ...] = ()
     simple = True
@@ -152,7 +152,7 @@ def read_operation(git: Git) -> Operation | None:
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
         rebased=rebased,
-        left=left[:MOST_LEFT],
+        left=left[:MAX_REMAINING],
         simple=simple,
         begun_at=begun_at,
     )
@@ -161,7 +161,7 @@ def read_operation(git: Git) -> Operation | None:
 def conflicted(git: Git) -> dict[str, dict[int, Stage]]:
     """The files in conflict, sorted, each with the versions that there are: 1 the common one, 2 ours, 3 theirs."""
     found: dict[str, dict[int, Stage]] = {}
-    for entry in parts(git.output("ls-files", "--unmerged", "-z")):
+    for entry in split_nul(git.output("ls-files", "--unmerged", "-z")):
         mode, oid, stage = entry.partition("\t")[0].split()
         found.setdefault(_path(entry), {})[int(stage)] = (mode, oid)
     return {path: found[path] for path in sorted(found)}
@@ -175,12 +175,12 @@ def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Ope
     bad = next((tip for tip, name in marks if name == bad_term), "")
     good = tuple(tip for tip, name in marks if name.startswith(f"{good_term}-"))
     suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
-    said = _subjects(git, [one for one in (head, bad, *good[:MOST_GOOD]) if one])
+    said = _subjects(git, [one for one in (head, bad, *good[:MAX_GOOD]) if one])
     return Operation(
         "bisect",
         ours=Side(head[:10], head, said.get(head, "")),
         bad=bad,
-        good=good[:MOST_GOOD],
+        good=good[:MAX_GOOD],
         suspects=suspects,
         terms=(bad_term, good_term),
         begun_at=begun_at,
@@ -195,7 +195,7 @@ def _rest_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
         present, last = int(_text(state / "next")), int(_text(state / "last"))
     except ValueError:
         return (), True
-    patches = (_text(state / f"{number:04}", cut=True) for number in range(present + 1, last + 1)[:MOST_LEFT])
+    patches = (_text(state / f"{number:04}", cut=True) for number in range(present + 1, last + 1)[:MAX_REMAINING])
     ids = [match[1] for text in patches if (match := re.match(r"From ([0-9a-f]{40,64}) ", text))]
     return tuple(ids), True
 
@@ -252,6 +252,6 @@ def _id(file: Path) -> str:
 
 def _text(file: Path, *, cut: bool = False) -> str:
     try:
-        return read_plain(file, 4096 if cut else LARGEST, cut=cut).decode(errors="replace").strip()
+        return read_plain(file, 4096 if cut else MAX_BYTES, cut=cut).decode(errors="replace").strip()
     except (OSError, ValueError):
         return ""

@@ -18,15 +18,15 @@ from engine.git.state import GitState
 from engine.git.status import is_byproduct, is_litter
 from engine.plain_files import read_plain
 
-MOST_PATHS: Final = 300
+MAX_PATHS: Final = 300
 """With more files than this only the uncommitted ones are looked at, and of these so many."""
-MOST_OWN_COMMITS: Final = 300
-LARGEST: Final = 500_000
+MAX_OWN_COMMITS: Final = 300
+MAX_FILE_BYTES: Final = 500_000
 """Bytes of a file that git does not know yet; larger ones are generated or data."""
-MOST_BYTES: Final = 2_000_000
-MOST_LINES: Final = 40_000
+MAX_BYTES: Final = 2_000_000
+MAX_LINES: Final = 40_000
 """Bytes and lines that are looked at, of the patch and of all untracked files together."""
-LIMIT_SECONDS: Final = 5.0
+TIMEOUT_S: Final = 5.0
 
 HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
 _NOT_WRITTEN = re.compile(
@@ -53,7 +53,7 @@ class Line:
 class Patch:
     """`base` is the commit compared with, "" before the first one. `renamed`: (old path, new path) as git sees it;
     `deleted`: paths that are gone. `untracked`: files that git does not know; the lines of those that somebody wrote
-    are added, within `MOST_BYTES` and `MOST_LINES`."""
+    are added, within `MAX_BYTES` and `MAX_LINES`."""
 
     base: str = ""
     added: tuple[Line, ...] = ()
@@ -81,7 +81,7 @@ def base_of(git: Git, state: GitState) -> str:
     """The commit at which your own work begins: where HEAD left its upstream, else its base, else HEAD itself."""
     number = state.ahead if state.upstream else state.ahead_of_base
     other = state.upstream_tip or state.base_tip
-    if not number or number > MOST_OWN_COMMITS or not other:
+    if not number or number > MAX_OWN_COMMITS or not other:
         return state.head
     return git.text("merge-base", other, state.head, allowed=(0, 1)) or state.head
 
@@ -92,27 +92,27 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     base = base_of(git, state) if base is None else base
     tracked = [file.path for file in state.files if not file.untracked and not file.conflicted] if base else []
     committed = [path for path in state.own_files if path not in set(tracked)] if base != state.head else []
-    if len(committed) + len(tracked) > MOST_PATHS:
+    if len(committed) + len(tracked) > MAX_PATHS:
         base, committed = state.head, []
     whole = tracked if base else [file.path for file in state.files if not file.deleted]
     added: list[Line] = []
     patch = Patch(base)
-    left = MOST_BYTES
+    left = MAX_BYTES
     if base and (tracked or base != state.head):
         # Whole trees are compared: which files were renamed shows only when both names are seen.
         out = git.output(
             "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
-            timeout=LIMIT_SECONDS,
-        )[:MOST_BYTES]  # fmt: skip
+            timeout=TIMEOUT_S,
+        )[:MAX_BYTES]  # fmt: skip
         left -= len(out)
         patch = _parsed(base, out.decode(errors="surrogateescape"))
     conflicted = {file.path for file in state.files if file.conflicted}
     fresh = [file.path for file in state.files if file.untracked] if base else whole
-    for path in [one for one in fresh if not _NOT_WRITTEN.search(one) and not is_byproduct(one)][:MOST_PATHS]:
-        content = _content(git, path, min(LARGEST, left))
+    for path in [one for one in fresh if not _NOT_WRITTEN.search(one) and not is_byproduct(one)][:MAX_PATHS]:
+        content = _content(git, path, min(MAX_FILE_BYTES, left))
         left -= len(content)
         rows = content.decode(errors="surrogateescape").split("\n") if content else []
-        rows = rows[: max(0, MOST_LINES - len(patch.added) - len(added))]
+        rows = rows[: max(0, MAX_LINES - len(patch.added) - len(added))]
         added += [Line(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
     kept = tuple(one for one in (*patch.added, *added) if one.path not in conflicted and not is_litter(one.path))
     return Patch(patch.base, kept, patch.removed, patch.renamed, patch.deleted, frozenset(fresh))
@@ -136,7 +136,7 @@ def _parsed(base: str, patch: str) -> Patch:
     old = path = ""
     line = hunk = 0
     body = False  # within a hunk a line may look like a header
-    for text in patch.split("\n", MOST_LINES)[:MOST_LINES]:
+    for text in patch.split("\n", MAX_LINES)[:MAX_LINES]:
         if text.startswith("diff --git "):
             old, path, body = "", "", False
         elif match := HUNK.match(text):

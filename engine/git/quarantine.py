@@ -14,10 +14,10 @@ from engine.git import Git
 UNTIL: Final = "quarantined until"
 """The words in a skip's reason that the day follows."""
 
-LIMIT_SECONDS: Final = 5.0
-MOST: Final = 50
-MOST_LINES: Final = 2_000
-MOST_BYTES: Final = 4_000_000
+TIMEOUT_S: Final = 5.0
+MAX_TESTS: Final = 50
+MAX_LINES: Final = 2_000
+MAX_BYTES: Final = 4_000_000
 """Lines of one file, and bytes of all, that are looked at."""
 _MARK: Final = re.compile(rf"{UNTIL} (\d{{4}}-\d\d-\d\d)")
 _TEST: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
@@ -33,20 +33,20 @@ class Quarantined:
 
 
 def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
-    """The tests of a commit that are in quarantine, or were until their day came; at most `MOST`. One git process:
+    """The tests of a commit that are in quarantine, or were until their day came; at most `MAX_TESTS`. One git process:
     of the files that have one, it tells the lines that define tests and classes. Raises `GitError`."""
     out = git.run(
-        "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MOST_LINES}",
+        "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES}",
         "-e", UNTIL, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
         revision, "--", ":(glob)**/test_*.py", ":(glob)**/*_test.py",
-        allowed=(0, 1), timeout=LIMIT_SECONDS,
-    ).stdout[:MOST_BYTES].decode(errors="surrogateescape")  # fmt: skip
+        allowed=(0, 1), timeout=TIMEOUT_S,
+    ).stdout[:MAX_BYTES].decode(errors="surrogateescape")  # fmt: skip
     rows: dict[str, list[str]] = {}
     for line in out.split("\n"):
         name, _, row = line.partition("\0")
         rows.setdefault(name.removeprefix(f"{revision}:"), []).append(row)
     found = (one for path, lines in rows.items() for one in in_file(path, lines))
-    return tuple(itertools.islice(found, MOST))
+    return tuple(itertools.islice(found, MAX_TESTS))
 
 
 def in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:

@@ -34,15 +34,15 @@ from engine.git.reflog import Stash, logs_stamp, read_reflog, read_stashes
 from engine.git.releases import ReleaseRhythm, release_rhythm
 from engine.git.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.git.status import (
-    MOST_FILES,
+    MAX_FILES,
     Status,
-    instant,
     is_litter,
     modified_at,
-    parts,
     read_status,
+    split_nul,
+    to_datetime,
 )
-from engine.git.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
+from engine.git.unpushed import NOTHING_UNPUSHED, Unpushed, read_commits, read_uncommitted, span_of
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 
@@ -50,15 +50,15 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
-RECENT: Final = 50  # commits kept with their subjects
-MOST_BRANCHES: Final = 300
-UNTAGGED: Final = 301  # counting stops here when there is no tag
-ANSWERS: Final = 512  # of one workspace: pairs of commits whose relation is remembered
-RETRY_SECONDS: Final = 600.0  # until a look that failed is tried again, though nothing changed
-LIMIT_SECONDS: Final = 15.0
-MOST_COMPARED: Final = 300  # commits that are compared by what they change
-LARGEST_CONFIG: Final = 4_000_000
+MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
+MAX_RECENT: Final = 50  # commits kept with their subjects
+MAX_BRANCHES: Final = 300
+MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
+MAX_ANSWERS: Final = 512  # of one workspace: pairs of commits whose relation is remembered
+RETRY_S: Final = 600.0  # until a look that failed is tried again, though nothing changed
+TIMEOUT_S: Final = 15.0
+MAX_COMPARED: Final = 300  # commits that are compared by what they change
+MAX_CONFIG_BYTES: Final = 4_000_000
 
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
@@ -85,7 +85,7 @@ class GitReader:
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
         `no_folder`, `git_failed`, `no_git`."""
-        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
         repository = git.repository
         status = read_status(git)
         refs = git.output(
@@ -155,7 +155,7 @@ class GitReader:
 
     def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
         """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
         return self._once(
             workspace,
             ("ancestor", older, newer),
@@ -165,19 +165,19 @@ class GitReader:
     def files_between(self, workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
         """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
         that nobody ignores, and HEAD has none); None when one of the two is not there."""
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
 
         def ask() -> tuple[str, ...] | None:
             done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
             if done.returncode:
                 return None
-            return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
+            return tuple(itertools.islice(itertools.filterfalse(is_litter, split_nul(done.stdout)), MAX_FILES))
 
         return self._once(workspace, ("files", old, new), ask)
 
     def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
         """What else there is to see in a workspace of that state. `today`: when the operator's day began. Never raises:
-        a look that fails is named in `unknown`, and not tried again for `RETRY_SECONDS` unless something changed."""
+        a look that fails is named in `unknown`, and not tried again for `RETRY_S` unless something changed."""
         unknown: dict[str, str] = {}
 
         def look(name: str, ask: Callable[[], T], nothing: T) -> T:
@@ -194,7 +194,7 @@ class GitReader:
             stashes=look("stashes", lambda: self._stashes(workspace), ()),
             merges=look("merges", lambda: self._merges(workspace, state), ()),
             collisions=look("collisions", lambda: self._collisions(workspace, state), ()),
-            unpushed=look("unpushed", lambda: self._unpushed(workspace, state, now), NOTHING),
+            unpushed=look("unpushed", lambda: self._unpushed(workspace, state, now), NOTHING_UNPUSHED),
             own=look("own", lambda: self._own(workspace, state, today), NO_OWN_CHANGES),
             quarantined=look("quarantined", lambda: self._quarantined(workspace, state), ()),
             unknown=unknown,
@@ -204,7 +204,7 @@ class GitReader:
         """What is unfinished there, None for nothing."""
         if not state.operation:
             return None
-        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
         stamp = repr(operation_stamp(git.repository.git_dir))
         return self._latest(workspace, "operation", (state.refs, stamp), lambda: read_operation(git))
 
@@ -212,7 +212,7 @@ class GitReader:
         """Commits that no branch holds; see `read_lost_commits`. None are looked for while something is unfinished."""
         if not state.head or state.operation:
             return ()
-        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
         key = (state.refs, repr(logs_stamp(git)), f"{now:%F}")
         return self._latest(workspace, "lost", key, lambda: read_lost_commits(git, state, now))
 
@@ -220,12 +220,12 @@ class GitReader:
         """Fixup commits that are not pushed yet, with the commits they belong to; see `read_fixups`."""
         if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
             return None
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
         return self._latest(workspace, "fixups", (state.refs,), lambda: read_fixups(git, state))
 
     def _stashes(self, workspace: Path) -> tuple[Stash, ...]:
         """The stashes, the newest first."""
-        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
         stamp = modified_at(git.repository.common / "logs/refs/stash")
         if stamp is None:
             return ()
@@ -262,12 +262,12 @@ class GitReader:
 
     def _rewritten(self, workspace: Path, state: GitState) -> bool:
         """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
 
         def ask() -> bool:
             if state.upstream_tip in (one.commit for one in read_reflog(git, f"refs/heads/{state.branch}")):
                 return True
-            if state.ahead + state.behind > MOST_COMPARED:
+            if state.ahead + state.behind > MAX_COMPARED:
                 return False
             span = f"{state.head}...{state.upstream_tip}"
             return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
@@ -280,22 +280,22 @@ class GitReader:
         seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
         key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
 
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
         return self._latest(workspace, "own", (key,), lambda: own_changes(git.pin(), state, since))
 
     def _quarantined(self, workspace: Path, state: GitState) -> tuple[Quarantined, ...]:
         """See `quarantine.quarantined`; asked once a commit."""
         if not state.head:
             return ()
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
         return self._latest(workspace, "quarantined", (state.head,), lambda: quarantined(git, state.head))
 
     def _unpushed(self, workspace: Path, state: GitState, now: datetime) -> Unpushed:
         """What is about to be pushed or committed and should not be; read again when commits, remote branches or
         tracked files changed."""
-        git = Git(workspace, timeout=LIMIT_SECONDS)
+        git = Git(workspace, timeout=TIMEOUT_S)
         span = span_of(state, now)
-        found = NOTHING
+        found = NOTHING_UNPUSHED
         if span is not None:
             remote = hashlib.sha256("".join(branch.tip for branch in state.branches if branch.remote).encode())
             key = (*span.arguments, str(span.shared), remote.hexdigest())
@@ -314,7 +314,7 @@ class GitReader:
 
     def _latest(self, workspace: Path, name: str, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what holds while `key` does; only the last answer of that name is kept, for it may be large.
-        A failure is an answer, too, for `RETRY_SECONDS`."""
+        A failure is an answer, too, for `RETRY_S`."""
         return self._kept(workspace, (name,), key, ask, failures=True)
 
     def _kept(
@@ -331,7 +331,7 @@ class GitReader:
             known = answers.get(slot)
             if known is not None:
                 answers.move_to_end(slot)
-        if known is None or known.key != key or (known.error and time.monotonic() - known.at > RETRY_SECONDS):
+        if known is None or known.key != key or (known.error and time.monotonic() - known.at > RETRY_S):
             known = _Answer(key, time.monotonic())
             try:
                 known = replace(known, value=ask())
@@ -342,7 +342,7 @@ class GitReader:
                 known = replace(known, error=error)
             with self._lock:
                 answers[slot] = known
-                while len(answers) > ANSWERS:
+                while len(answers) > MAX_ANSWERS:
                     answers.popitem(last=False)
         if known.error is not None:
             raise known.error.with_traceback(None)
@@ -360,9 +360,9 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
             links[name] = target
     dated = _branches(git, status.branch)  # all: the base may be older than the newest 300
     base, base_tip = _base(dated, links)
-    walked = git.text("rev-list", "-n", str(WALKED), status.head).split() if status.head else []
+    walked = git.text("rev-list", "-n", str(MAX_WALKED), status.head).split() if status.head else []
     if base_tip and base_tip != status.head:
-        merged = merged_into(git.text("rev-list", "-n", str(WALKED), base_tip).split())
+        merged = merged_into(git.text("rev-list", "-n", str(MAX_WALKED), base_tip).split())
     else:
         merged = merged_into(walked if base_tip else ())
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
@@ -414,14 +414,14 @@ def _branches(git: Git, present: str) -> list[Branch]:
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
         bare = short.partition("/")[2] if remote else short
         if bare == present or not is_own_branch(bare, session):
-            branches.append(Branch(short, tip, instant(seconds), remote=remote, taken=bool(worktree)))
+            branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, taken=bool(worktree)))
     return branches
 
 
 def _newest(branches: list[Branch], base: str) -> list[Branch]:
     """The newest 300, and the base, which may be older."""
-    older = branches[MOST_BRANCHES:]
-    return [*branches[:MOST_BRANCHES], *(branch for branch in older if branch.name == base)]
+    older = branches[MAX_BRANCHES:]
+    return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
 def _worktrees(common: Path) -> bytes:
@@ -476,28 +476,28 @@ def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple
             tagged[peeled or tip] = name.removeprefix("refs/tags/")
     found = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
     if not found:
-        return "", "", min(len(walked), UNTAGGED)
+        return "", "", min(len(walked), MAX_UNTAGGED)
     since = 0 if found[0][0] == head else int(git.text("rev-list", "--count", f"{found[0][0]}..{head}"))
     return found[0][1], found[1][1] if len(found) > 1 else "", since
 
 
 def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
-    """What the commits since a tag say, at most `RECENT`, merges left out; none without a tag."""
+    """What the commits since a tag say, at most `MAX_RECENT`, merges left out; none without a tag."""
     if not since:
         return ()
     span = f"refs/tags/{since}..{head}"
-    out = git.text("log", f"-n{RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
+    out = git.text("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
     return tuple(filter(None, out.split("\n")))
 
 
 def _recent(git: Git, head: str) -> tuple[Commit, ...]:
     if not head:
         return ()
-    out = git.text("log", "-z", f"-n{RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
+    out = git.text("log", "-z", f"-n{MAX_RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
     commits = []
     for record in filter(None, out.split("\0")):
         commit, seconds, parents, author, email, subject = record.split("\n", 5)
-        commits.append(Commit(commit, instant(seconds), author, subject, tuple(parents.split()), email))
+        commits.append(Commit(commit, to_datetime(seconds), author, subject, tuple(parents.split()), email))
     return tuple(commits)
 
 
@@ -511,13 +511,13 @@ def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     )  # fmt: skip
     if out.returncode:
         return ()  # two histories that never met
-    return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(out.stdout)), MOST_FILES))
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, split_nul(out.stdout)), MAX_FILES))
 
 
 def _config(common: Path) -> bytes:
     """The repository's own configuration in lower case."""
     try:
-        return read_plain(common / "config", LARGEST_CONFIG).lower()
+        return read_plain(common / "config", MAX_CONFIG_BYTES).lower()
     except (OSError, ValueError):
         return b""
 

@@ -12,12 +12,12 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.status import instant, parts
+from engine.git.status import split_nul, to_datetime
 
-MOST: Final = 1_000_000
+MAX_BYTES: Final = 1_000_000
 """Bytes of the end of one reflog that are read: about 5,000 entries."""
 
-MOST_LOGS: Final = 300
+MAX_LOGS: Final = 300
 
 _ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL)
 
@@ -43,7 +43,7 @@ def branch_logs(git: Git) -> list[str]:
     """The branches that have a log, as refs, at most 300."""
     top = git.repository.common / "logs"
     found = (Path(folder, name).relative_to(top).as_posix() for folder, name in _files(top / "refs" / "heads"))
-    return sorted(found)[:MOST_LOGS]
+    return sorted(found)[:MAX_LOGS]
 
 
 def logs_stamp(git: Git) -> tuple[object, ...]:
@@ -70,9 +70,9 @@ def _end(file: Path) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return b""
-        skipped = max(0, found.st_size - MOST)
+        skipped = max(0, found.st_size - MAX_BYTES)
         opened.seek(skipped)
-        text = opened.read(MOST)
+        text = opened.read(MAX_BYTES)
     return text.partition(b"\n")[2] if skipped else text
 
 
@@ -81,12 +81,12 @@ def _step(line: bytes) -> Step | None:
     if match is None:
         return None
     return Step(
-        match[1].decode(), match[2].decode(), instant(match[3].decode()), match[4].decode(errors="surrogateescape")
+        match[1].decode(), match[2].decode(), to_datetime(match[3].decode()), match[4].decode(errors="surrogateescape")
     )
 
 
-MOST_STASHES: Final = 50
-MOST_FILES: Final = 300
+MAX_STASHES: Final = 50
+MAX_FILES: Final = 300
 
 
 @frozen
@@ -108,7 +108,7 @@ class Stash:
 
 def read_stashes(git: Git) -> tuple[Stash, ...]:
     """The newest 50. Raises `GitError`."""
-    steps = read_reflog(git, "refs/stash")[: -MOST_STASHES - 1 : -1]
+    steps = read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]
     return tuple(_stash(git, number, step.commit, step.at, step.action) for number, step in enumerate(steps))
 
 
@@ -123,7 +123,7 @@ def _stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Sta
 def stash_files(git: Git, commit: str) -> tuple[str, ...]:
     """The files that a stash changes; none when it is gone."""
     changed = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
-    names = list(parts(changed.stdout)) if changed.returncode == 0 else []
+    names = list(split_nul(changed.stdout)) if changed.returncode == 0 else []
     untracked = git.run("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
-    names += parts(untracked.stdout) if untracked.returncode == 0 else ()
-    return tuple(names[:MOST_FILES])
+    names += split_nul(untracked.stdout) if untracked.returncode == 0 else ()
+    return tuple(names[:MAX_FILES])

@@ -32,7 +32,7 @@ from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 
-OLDEST = (2, 38)
+MIN_VERSION = (2, 38)
 """The first git whose `merge-tree --write-tree` merges without touching a working tree."""
 
 PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -103,7 +103,7 @@ def call(
         raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
 
 
-LARGEST = 4_000_000
+MAX_CONFIG_BYTES = 4_000_000
 """Bytes of a configuration file; a larger one is refused."""
 
 _SHARED = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
@@ -268,7 +268,7 @@ def _own_settings(repository: Repository, root: Path) -> list[tuple[str, str | N
 
 def _parsed(file: Path, repository: Repository, root: Path) -> list[tuple[str, str | None]]:
     try:
-        text = read_plain(file, LARGEST)
+        text = read_plain(file, MAX_CONFIG_BYTES)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
@@ -436,7 +436,7 @@ def _storable(path: Path) -> Path:
 
 
 OWN = ("clawpy/", "clawpy-")
-LONGEST = 50
+MAX_LENGTH = 50
 """Characters of a branch's name, before it is numbered."""
 
 
@@ -446,7 +446,7 @@ def own_branch(title: str, session_id: str, *, below: bool = True) -> str:
     Always a name that git takes."""
     first = unicodedata.normalize("NFKC", title.strip().partition("\n")[0]).lower()
     words = "".join(one if one.isalnum() else " " for one in first).split()
-    name, room = "", LONGEST - len(OWN[0])
+    name, room = "", MAX_LENGTH - len(OWN[0])
     for word in words:
         if name and len(name) + 1 + len(word) > room:
             break
@@ -461,14 +461,14 @@ def is_own_branch(name: str, session: str) -> bool:
 
 
 FILE = ".gitmodules"
-LARGEST_MODULES = 1_000_000
+MAX_MODULES_BYTES = 1_000_000
 """Bytes of a list of submodules; a larger one counts as none."""
 
 
 def submodule_paths(folder: Path) -> tuple[str, ...]:
     """The paths that the tree in `folder` lists as submodules; none where there is no list that git would read."""
     try:
-        text = read_plain(folder / FILE, LARGEST_MODULES, follow=False)
+        text = read_plain(folder / FILE, MAX_MODULES_BYTES, follow=False)
     except (OSError, ValueError):
         return ()
     return _listed(text)

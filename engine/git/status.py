@@ -14,8 +14,8 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import FileState
 
-MOST_FILES: Final = 2_000
-MOST_IN_FOLDER: Final = 300  # files named of one untracked folder
+MAX_FILES: Final = 2_000
+MAX_IN_FOLDER: Final = 300  # files named of one untracked folder
 
 _LITTER: Final = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
@@ -66,13 +66,13 @@ def read_status(git: Git) -> Status:
     header: dict[str, str] = {}
     files: list[FileState] = []
     left_out = 0
-    for part in parts(out):
+    for part in split_nul(out):
         if part.startswith("# "):
             name, _, value = part[2:].partition(" ")
             header[name] = value
             continue
         for file in _file_states(git.folder, part):
-            if len(files) < MOST_FILES:
+            if len(files) < MAX_FILES:
                 files.append(file)
             else:
                 left_out += 1
@@ -113,7 +113,7 @@ def _inside(root: Path, folder: str) -> Iterator[str]:
     if (root / folder / ".git").exists():
         yield folder.rstrip("/")
         return
-    yield from itertools.islice(_walk(root, root / folder), MOST_IN_FOLDER)
+    yield from itertools.islice(_walk(root, root / folder), MAX_IN_FOLDER)
 
 
 def _walk(root: Path, folder: Path) -> Iterator[str]:
@@ -126,12 +126,12 @@ def _walk(root: Path, folder: Path) -> Iterator[str]:
 def modified_at(path: Path) -> datetime | None:
     """When a file was written; None when it is not there."""
     try:
-        return instant(path.lstat().st_mtime)
+        return to_datetime(path.lstat().st_mtime)
     except (OSError, ValueError):
         return None
 
 
-def instant(seconds: str | float) -> datetime:
+def to_datetime(seconds: str | float) -> datetime:
     """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
     try:
         return datetime.fromtimestamp(float(seconds), UTC)
@@ -139,6 +139,6 @@ def instant(seconds: str | float) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def parts(out: bytes) -> Iterator[str]:
+def split_nul(out: bytes) -> Iterator[str]:
     """The NUL-ended parts of git's output."""
     return (part.decode(errors="surrogateescape") for part in out.split(b"\0") if part)

@@ -1,6 +1,6 @@
 """What is about to be pushed or committed and should not be: secrets, large files, files that belong in no repository.
 
-One reading for the card and for the review that → runs. Bounded: the newest `MOST_COMMITS` commits, `MOST_BYTES` of new
+One reading for the card and for the review that → runs. Bounded: the newest `MAX_COMMITS` commits, `MAX_BYTES` of new
 files; what was not read is counted.
 """
 
@@ -15,20 +15,20 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.leftovers import HINT, SECRET, Leftover, look, secret, secret_file
+from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line, secret_kind
 from engine.git.patch import HUNK, unquoted
 from engine.git.state import FileState, GitState
 
-MOST_COMMITS: Final = 2_000
-MOST_BYTES: Final = 32_000_000
-LARGEST_READ: Final = 512_000
+MAX_COMMITS: Final = 2_000
+MAX_BYTES: Final = 32_000_000
+MAX_READ_BYTES: Final = 512_000
 """Bytes of a file that is read for secrets; larger ones are data."""
 
-LARGE: Final = 10_000_000
+LARGE_FILE_BYTES: Final = 10_000_000
 """Bytes from which on a file is large."""
 
-MOST_FOUND: Final = 500
-RECENT: Final = timedelta(days=7)
+MAX_PROBLEMS: Final = 500
+RECENT_AGE: Final = timedelta(days=7)
 """Where there is no remote and no other branch, commits as young as this can still be changed."""
 
 _TEXT = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--irreversible-delete")
@@ -51,7 +51,7 @@ class Span:
 
     head: str
     without: str = ""
-    newest: int = MOST_COMMITS
+    newest: int = MAX_COMMITS
     shared: bool = True
 
     @property
@@ -104,7 +104,7 @@ class Unpushed:
     uncommitted: tuple[UnpushedProblem, ...] = ()
 
 
-NOTHING: Final = Unpushed()
+NOTHING_UNPUSHED: Final = Unpushed()
 
 
 @frozen
@@ -128,7 +128,7 @@ def span_of(state: GitState, now: datetime) -> Span | None:
         return Span(state.head)
     if state.base_tip and state.base_tip != state.head and state.branch != state.base:
         return Span(state.head, state.base_tip, shared=False)
-    newest = sum(now - commit.at <= RECENT for commit in state.recent)
+    newest = sum(now - commit.at <= RECENT_AGE for commit in state.recent)
     return Span(state.head, newest=newest, shared=False) if newest else None
 
 
@@ -147,7 +147,7 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     found = _files(git, entries, sizes, span.without, span.head)
     read = _affordable(shas, entries, sizes)
     patch = git.run(
-        "-c", f"core.bigFileThreshold={LARGEST_READ}", "diff-tree", "--stdin", "--root", "-r", "--patch", *_TEXT,
+        "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-tree", "--stdin", "--root", "-r", "--patch", *_TEXT,
         "--no-prefix", "--format=%x01%H", stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
     )  # fmt: skip
     if patch.returncode:
@@ -167,27 +167,27 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
     paths = _readable(git, files)
     for asked in (["--cached"], []) if paths else ():
         patch = git.output(
-            "-c", f"core.bigFileThreshold={LARGEST_READ}", "diff-index", *asked, "--patch", *_TEXT, "--no-prefix",
+            "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-index", *asked, "--patch", *_TEXT, "--no-prefix",
             head, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
         for added in _suspicious(patch):
-            if kind := secret(added.path, added.text, added.after):
+            if kind := secret_kind(added.path, added.text, added.after):
                 found.append(UnpushedProblem(f"{SECRET}: {kind}", added.path, added.line))
     return _sorted({(one.kind, one.path, one.line): one for one in found}.values())
 
 
 def _readable(git: Git, files: Sequence[FileState]) -> list[str]:
-    """The changed tracked files that are small enough, as many as `MOST_BYTES` hold."""
+    """The changed tracked files that are small enough, as many as `MAX_BYTES` hold."""
     paths: list[str] = []
-    left = MOST_BYTES
+    left = MAX_BYTES
     for file in files:
-        if not (file.staged or file.modified) or file.deleted or len(paths) >= MOST_FOUND:
+        if not (file.staged or file.modified) or file.deleted or len(paths) >= MAX_PROBLEMS:
             continue
         try:
             size = (git.folder / file.path).lstat().st_size
         except OSError:
             size = 0  # staged, and taken away since
-        if size <= min(LARGEST_READ, left):
+        if size <= min(MAX_READ_BYTES, left):
             left -= size
             paths.append(file.path)
     return paths
@@ -216,12 +216,12 @@ def _sizes(git: Git, blobs: Iterable[str]) -> Mapping[str, int]:
 
 
 def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[str, int]) -> list[str]:
-    """The newest commits whose new files are at most `MOST_BYTES` together."""
+    """The newest commits whose new files are at most `MAX_BYTES` together."""
     cost: dict[str, int] = defaultdict(int)
     for entry in entries:
         size = sizes.get(entry.blob, 0)
-        cost[entry.sha] += size if size <= LARGEST_READ else 0
-    read, left = [], MOST_BYTES
+        cost[entry.sha] += size if size <= MAX_READ_BYTES else 0
+    read, left = [], MAX_BYTES
     for sha in shas:
         if cost[sha] <= left:
             left -= cost[sha]
@@ -261,7 +261,7 @@ def _at(git: Git, commit: str, paths: Sequence[str]) -> list[int | None]:
 
 def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
     """What is wrong with a file and the path to name, ("", "") when nothing is."""
-    if entry.status == "A" and secret_file(entry.path) and size:
+    if entry.status == "A" and is_secret_file(entry.path) and size:
         return f"{SECRET}: file that holds keys", entry.path
     if not _TESTS.search(entry.path):
         if filled := _FILLED.match(entry.path):
@@ -269,7 +269,7 @@ def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
         for kind, least, pattern in _UNWANTED:
             if size >= least and pattern.search(entry.path):
                 return kind, entry.path
-    return ("large file", entry.path) if size > LARGE else ("", "")
+    return ("large file", entry.path) if size > LARGE_FILE_BYTES else ("", "")
 
 
 def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
@@ -278,9 +278,9 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
     found: dict[tuple[str, str, int], UnpushedProblem] = {}
     for added in added_lines(patch.decode(errors="surrogateescape")) if leftovers else _suspicious(patch):
         if leftovers:
-            hits = look(added.path, added.text, added.after)
+            hits = scan_line(added.path, added.text, added.after)
         else:
-            kind = secret(added.path, added.text, added.after)
+            kind = secret_kind(added.path, added.text, added.after)
             hits = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
         for hit in hits:
             if added.path not in texts:
@@ -288,7 +288,7 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
             one = _placed(hit, added, texts[added.path])
             if one is not None:
                 found.setdefault((one.kind, one.path, one.line), one)
-        if len(found) >= MOST_FOUND:
+        if len(found) >= MAX_PROBLEMS:
             break
     return list(found.values())
 
@@ -298,7 +298,7 @@ def _sorted(found: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
     every = list(found)
     told = {one.path for one in every if one.secret and one.line}
     found = [one for one in every if not one.secret or one.line or one.path not in told]
-    return tuple(sorted(found, key=lambda one: (not one.secret, not one.line, one.path, one.line))[:MOST_FOUND])
+    return tuple(sorted(found, key=lambda one: (not one.secret, not one.line, one.path, one.line))[:MAX_PROBLEMS])
 
 
 def _placed(hit: Leftover, added: Added, now: list[str]) -> UnpushedProblem | None:

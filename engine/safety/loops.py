@@ -27,9 +27,9 @@ REVERSE_WINDOW = timedelta(minutes=5)
 PAIR_WINDOW = timedelta(minutes=10)
 PAIR_LIMIT = 2
 """A pair may be asked for so often within `PAIR_WINDOW`; once more is a loop."""
-DEEPEST = 3
+MAX_DEPTH = 3
 """Channels in a chain: A→B→C passes, →D does not."""
-REMEMBERED = 50
+MAX_LINKS = 50
 
 
 @frozen
@@ -109,9 +109,9 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
                 "reverse",
             )
     channels = depth(ran, link.from_channel) + 1
-    if channels > DEEPEST:
+    if channels > MAX_DEPTH:
         return RailVerdict(
-            RAIL, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {DEEPEST} are allowed", "depth"
+            RAIL, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed", "depth"
         )
     times = sum(
         (one.from_channel, one.to_channel) == (link.from_channel, link.to_channel) and link.at - one.at < PAIR_WINDOW
@@ -132,7 +132,7 @@ def link_of(trigger: Trigger, from_channel: str, now: datetime, *, ran: bool = T
 def recent(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
     links = [Link(*row) for row in ask(session, _NEWEST)]
-    oldest = [link for link in links if link.ran][:REMEMBERED][-1:]
+    oldest = [link for link in links if link.ran][:MAX_LINKS][-1:]
     kept = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
     return kept[::-1]
 
@@ -146,7 +146,7 @@ def forget(transaction: Transaction) -> None:
     """Take away links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
     session = transaction.session
     oldest = session.exec(
-        select(ChainLink.id).where(col(ChainLink.ran)).order_by(desc(col(ChainLink.id))).offset(REMEMBERED - 1).limit(1)
+        select(ChainLink.id).where(col(ChainLink.ran)).order_by(desc(col(ChainLink.id))).offset(MAX_LINKS - 1).limit(1)
     ).first()
     if oldest is not None:
         session.exec(

@@ -15,7 +15,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load
 from engine.storage.types import UtcDateTime, utc
 
-LIFE = timedelta(minutes=15)
+LIFETIME = timedelta(minutes=15)
 
 KillQuestion = Callable[[Session, TriggerType], RailVerdict]
 """What the kill switch says to a trigger of this type now."""
@@ -67,7 +67,7 @@ class Permits:
             digest=trigger.assignment.digest,
             trigger_type=trigger.type,
             issued_at=transaction.now,
-            expires_at=transaction.now + LIFE,
+            expires_at=transaction.now + LIFETIME,
         )
         transaction.insert(
             PermitRow(

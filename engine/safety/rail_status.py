@@ -32,9 +32,9 @@ from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, Pi
 from engine.storage import state
 from engine.storage.database import Database
 
-COUNTED = timedelta(hours=24)
+COUNTED_WITHIN = timedelta(hours=24)
 """Over so long stopped decisions are counted."""
-MOST = 2000
+MAX_COUNTED = 2000
 """More stopped decisions than these are not counted."""
 
 GATE_BRIEF = {
@@ -81,7 +81,7 @@ class RailStatus:
             newest = session.exec(
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
             ).first()
-            stopped = _stopped(session, now - COUNTED)
+            stopped = _stopped(session, now - COUNTED_WITHIN)
         said: dict[str, RailVerdict] = {}
         if newest is not None:
             said = {
@@ -194,6 +194,6 @@ def _stopped(session: Session, since: datetime) -> Counter[str]:
         select(CrosspollLog.block_reason)
         .where(col(CrosspollLog.blocked).is_(True), col(CrosspollLog.created_at) > since)
         .order_by(desc(col(CrosspollLog.id)))
-        .limit(MOST)
+        .limit(MAX_COUNTED)
     )
     return Counter(rail for reason in reasons if (rail := (reason or "").partition(":")[0]) in ORDER)

@@ -238,7 +238,7 @@ def found(
 
 def _instance(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
     manager, names = _instances(model)
-    instance = manager.new_instance()
+    instance: AnyRow = manager.new_instance()
     instance.__dict__.update(zip(names, values, strict=True))
     return instance
 

@@ -23,7 +23,7 @@ from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.prediction.approvals import Request
-from engine.safety.permits import LIFE, PermitRow
+from engine.safety.permits import LIFETIME, PermitRow
 from engine.safety.pipeline import CrosspollLog
 from tests.autonomy.world import FLOW, World
 
@@ -151,11 +151,11 @@ def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: Worl
     assert start(world, permit, assignment) == "permit_used"
 
     late, assignment = permitted(world)
-    world.clock.advance(LIFE)
+    world.clock.advance(LIFETIME)
     assert start(world, late, assignment) == "permit_expired"
 
     last, assignment = permitted(world)
-    world.clock.advance(LIFE - timedelta(microseconds=1))
+    world.clock.advance(LIFETIME - timedelta(microseconds=1))
     assert start(world, last, assignment) == ""
 
     void, assignment = permitted(world)

@@ -35,7 +35,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.git import Git
-from engine.git.co_changes import LARGEST, LARGEST_ASKED, CoChanges
+from engine.git.co_changes import MAX_CHANGED, MAX_FILES, CoChanges
 from engine.git.history import Change, read_history
 from engine.git.releases import DAY, ReleaseRhythm, is_release_tag, release_rhythm
 
@@ -126,7 +126,7 @@ class Rule:
         return max(found)[2] if found else None
 
     def learn(self, files: Sequence[str]) -> None:
-        if len(files) <= LARGEST:
+        if len(files) <= MAX_FILES:
             for file in files:
                 self._alone[file] += 1
                 self._pairs[file].update(other for other in files if other != file)
@@ -180,7 +180,7 @@ def replayed(history: Sequence[Change], git: Git) -> tuple[Score, Score]:
     ours, plain = Score(), Score()
     begin = sum(change.parents < 2 for change in history[: len(history) // 2])
     changes = [change for change in history if change.parents < 2]
-    fit = [at for at in range(begin, len(changes)) if 2 <= len(changes[at].files) <= LARGEST_ASKED]
+    fit = [at for at in range(begin, len(changes)) if 2 <= len(changes[at].files) <= MAX_CHANGED]
     samples = set(fit[:: max(1, len(fit) // SAMPLES)])
     for at, change in enumerate(changes):
         if at in set(fit):

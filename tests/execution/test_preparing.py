@@ -29,7 +29,7 @@ from engine.safety.gate import GateFacts, rows
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
-from tests.git.test_locks import run
+from tests.git.test_lock_files import run
 from tests.support.outside import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"

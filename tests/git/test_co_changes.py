@@ -53,14 +53,14 @@ def test_what_changed_alone_as_often_is_no_partner() -> None:
 
 
 def test_sweeps_tie_nothing() -> None:
-    everything = ",".join(f"f{number}.py" for number in range(co_changes.LARGEST + 1))
+    everything = ",".join(f"f{number}.py" for number in range(co_changes.MAX_FILES + 1))
     habits = CoChanges(history(*[everything] * 30))
     assert told(habits, "f1.py") is None
 
 
 def test_many_changed_files_are_not_asked_about() -> None:
     habits = CoChanges(history(*PAIR))
-    assert told(habits, "price.py", *(f"new{number}.txt" for number in range(co_changes.LARGEST_ASKED))) is None
+    assert told(habits, "price.py", *(f"new{number}.txt" for number in range(co_changes.MAX_CHANGED))) is None
 
 
 def test_a_file_that_is_gone_is_not_missing_until_it_is_back() -> None:

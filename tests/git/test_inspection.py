@@ -160,7 +160,7 @@ def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -
 def test_what_is_saved_often_drives_out_no_other_answer(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.git.reader.ANSWERS", 8)
+    monkeypatch.setattr("engine.git.reader.MAX_ANSWERS", 8)
     old, new = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
     reader = GitReader()
     assert reader.is_ancestor(repository.path, old, new)

@@ -9,7 +9,7 @@ import pytest
 from engine.git import Git
 from engine.git.mentions import stale_mentions
 from engine.git.own_changes import own_changes, statement_lines, without_lines
-from engine.git.patch import MOST_BYTES, MOST_LINES, own_patch
+from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
@@ -123,14 +123,14 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
     repository.write("z/data.json", '{"a": "breakpoint()"}\n')
     repository.write("build/out.py", "breakpoint()\n")
     patch = own_patch(Git(repository.path), GitReader().read(repository.path))
-    assert sum(len(one.text) + 1 for one in patch.added) <= MOST_BYTES
-    assert len(patch.added) <= MOST_LINES
+    assert sum(len(one.text) + 1 for one in patch.added) <= MAX_BYTES
+    assert len(patch.added) <= MAX_LINES
     assert {"made/00.py", "made/01.py"} <= {one.path for one in patch.added}
     assert not {"z/data.json", "build/out.py"} & {one.path for one in patch.added}
     assert {"z/data.json", "build/out.py", "made/19.py"} <= patch.untracked
     repository.commit("all of it")
-    repository.write("a.py", "b = 2\n" * (MOST_LINES + 10))
-    assert len(own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MOST_LINES
+    repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))
+    assert len(own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MAX_LINES
 
 
 def test_sixty_names_that_are_gone_cost_three_processes(repository: Repository) -> None:

@@ -12,7 +12,7 @@ import pytest
 from engine.execution import merging
 from engine.git import Git
 from engine.git.reader import GitReader
-from engine.git.status import instant
+from engine.git.status import to_datetime
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
@@ -345,7 +345,7 @@ def test_an_environment_that_a_run_saw_is_nothing_that_changed(repository: Repos
 
 @pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
 def test_dates_that_no_calendar_holds(seconds: str) -> None:
-    assert instant(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def test_files_of_the_latest_commits_without_the_one_that_made_everything(

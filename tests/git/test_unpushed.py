@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
-from engine.git.leftovers import secret, secret_file
+from engine.git.leftovers import is_secret_file, secret_kind
 from engine.git.reader import GitReader
 from engine.git.unpushed import Span, Unpushed, read_commits
 from tests.conftest import Repository
@@ -97,7 +97,7 @@ def test_names_that_are_no_text(repository: Repository) -> None:
 
 
 def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpushed, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(unpushed, "MAX_BYTES", 10_000)
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
     head = repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
@@ -129,9 +129,9 @@ def test_the_second_look_asks_git_nothing(repository: Repository) -> None:
     ],
 )
 def test_secrets_and_what_only_looks_like_one(path: str, line: str, kind: str) -> None:
-    assert secret(path, line) == kind
+    assert secret_kind(path, line) == kind
 
 
 def test_files_that_hold_keys() -> None:
     names = {".env": True, "a/id_rsa": True, "x/.env.example": False, "tests/.env": False, "debug.keystore": False}
-    assert {name: secret_file(name) for name in names} == names
+    assert {name: is_secret_file(name) for name in names} == names

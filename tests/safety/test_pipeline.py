@@ -13,7 +13,7 @@ from sqlmodel import select
 
 from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 from engine.safety import pipeline as pipeline_module
-from engine.safety.permits import LIFE, PermitRow
+from engine.safety.permits import LIFETIME, PermitRow
 from engine.safety.pipeline import ORDER, CrosspollLog
 
 from .helpers import WORKSPACE, Rails, approval, unattended
@@ -95,10 +95,10 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     second = rails.rule(approval(prediction_id="b")).permit
     assert first
     assert second
-    rails.clock.advance(LIFE - timedelta(microseconds=1))
+    rails.clock.advance(LIFETIME - timedelta(microseconds=1))
     rails.database.write(lambda tx: rails.safety.permits.consume(tx, first, first.digest))
     rails.clock.advance(timedelta(microseconds=1))
-    assert timedelta(minutes=15) == LIFE
+    assert timedelta(minutes=15) == LIFETIME
     assert refusal(rails, second, second.digest) == "permit_expired"
     # The next decision gives its reservation back.
     before = rails.safety.costs.state().day

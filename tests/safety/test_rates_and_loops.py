@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DecidedBy, Trigger, TriggerType, Verdict
-from engine.safety.loops import DEEPEST, Link, decide_loop, depth
+from engine.safety.loops import MAX_DEPTH, Link, decide_loop, depth
 from engine.safety.rates import decide_rate
 
 from .helpers import Rails, approval, on, unattended
@@ -127,7 +127,7 @@ def test_no_chain_ever_grows_past_three(steps: list[tuple[str, str, int]]) -> No
         one = Link(from_channel, to_channel, "p", "/w", now)
         if decide_loop(one, links).verdict is Verdict.ALLOW:
             links.append(one)
-            assert depth(links, to_channel) <= DEEPEST
+            assert depth(links, to_channel) <= MAX_DEPTH
             pair = [x for x in links if (x.from_channel, x.to_channel) == (from_channel, to_channel)]
             assert sum(now - x.at < TEN for x in pair) <= 2
 
@@ -208,4 +208,4 @@ def test_whatever_programs_ask_for_no_pair_runs_three_times_and_no_answer_comes_
             and one.at - x.at < timedelta(minutes=5)
             for x in before
         )
-        assert depth([x for x in links[: place + 1] if x.ran], one.to_channel) <= DEEPEST
+        assert depth([x for x in links[: place + 1] if x.ran], one.to_channel) <= MAX_DEPTH

@@ -104,11 +104,12 @@ def find_mismatches(
         for tool, manifest, lock, compare in FORMATS:
             if not (folder / lock).is_file() or not folder.resolve().is_relative_to(top):
                 continue
-            texts = read_text(folder, manifest, stamps), read_text(folder, lock, stamps)
-            if texts[0] is None or texts[1] is None:
+            manifest_text, lock_text = read_text(folder, manifest, stamps), read_text(folder, lock, stamps)
+            if manifest_text is None or lock_text is None:
                 continue
+            pair = LockPair(folder, manifest_text, lock_text, manifest, lock, stamps)
             try:
-                differences = list(dict.fromkeys(compare(LockPair(folder, *texts, manifest, lock, stamps))))
+                differences = list(dict.fromkeys(compare(pair)))
             except _UNREADABLE:
                 continue  # half-written, or of a form that nobody knows yet
             if differences:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from engine.git.github import For, PullRequest
-from engine.git.merges import MOST_COLLIDING
+from engine.git.github import PullRequest, WaitsFor
+from engine.git.merges import MAX_COLLIDING
 from engine.git.operation import CONFLICT, Operation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model import Proposal
@@ -75,7 +75,7 @@ def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
     group = {collisions[0].one.name: collisions[0].one, collisions[0].other.name: collisions[0].other}
     for pair in collisions:
         both = {pair.one.name: pair.one, pair.other.name: pair.other}
-        if both.keys() & group.keys() and len(both.keys() | group.keys()) <= MOST_COLLIDING:
+        if both.keys() & group.keys() and len(both.keys() | group.keys()) <= MAX_COLLIDING:
             group |= both
     files = sorted(
         {name for pair in collisions if {pair.one.name, pair.other.name} <= group.keys() for name in pair.files}
@@ -278,11 +278,11 @@ def _bisect(operation: Operation) -> str:
 
 
 MOST = 3
-_ORDER = (For.CHANGES, For.REVIEW, For.ANSWER)
+_ORDER = (WaitsFor.CHANGES, WaitsFor.REVIEW, WaitsFor.ANSWER)
 _ASKS = {
-    For.REVIEW: "asks you for a review of",
-    For.CHANGES: "asked for changes in your",
-    For.ANSWER: "commented on your",
+    WaitsFor.REVIEW: "asks you for a review of",
+    WaitsFor.CHANGES: "asked for changes in your",
+    WaitsFor.ANSWER: "commented on your",
 }
 
 

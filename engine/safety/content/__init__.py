@@ -22,7 +22,7 @@ from engine.safety.content.judging import RANK, judge_command
 from engine.safety.content.own import NOTHING, OwnRules, own_rules
 from engine.safety.content.patterns import Hit
 from engine.safety.content.prompts import judge_prompt
-from engine.safety.content.shell import LONGEST, fold
+from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
     "RAIL",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 RAIL = "content"
-LONGEST_PROMPT = 24_000
+MAX_PROMPT_LENGTH = 24_000
 _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 
 
@@ -64,23 +64,23 @@ def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NOTHING
 
     `cwd` is where it would run; it is kept for rules that need it. `own` are the operator's rules (`own_rules`).
     """
-    folded = fold(text[: LONGEST + 1])
+    folded = fold(text[: MAX_LENGTH + 1])
     hit = judge_command(folded, 0, own)
-    if hit is None and len(text) > LONGEST:
-        hit = (Verdict.ASK, "too-long", f"longer than {LONGEST} characters: it needs your decision")
+    if hit is None and len(text) > MAX_LENGTH:
+        hit = (Verdict.ASK, "too-long", f"longer than {MAX_LENGTH} characters: it needs your decision")
     return _verdict(hit)
 
 
 def programs_of(text: str) -> list[str]:
     """The programs that a shell command runs, each with its arguments; what of it can be told. Never raises."""
-    return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: LONGEST + 1])).calls]
+    return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: MAX_LENGTH + 1])).calls]
 
 
 def check_prompt(text: str, *, own: OwnRules = NOTHING) -> RailVerdict:
     """The filter's word on a prompt: what it asks for, commands in it, payloads in it. Never raises."""
-    hit = judge_prompt(fold(text[: LONGEST_PROMPT + 1]), own)
-    if hit is None and len(text) > LONGEST_PROMPT:
-        hit = (Verdict.ASK, "too-long", f"longer than {LONGEST_PROMPT} characters: it needs your decision")
+    hit = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
+    if hit is None and len(text) > MAX_PROMPT_LENGTH:
+        hit = (Verdict.ASK, "too-long", f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision")
     return _verdict(hit)
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
-from engine.safety.content.shell import MOST, Simple, parse
+from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 from engine.safety.content.wrappers import (
     CODE_ANYWHERE,
     CONTAINER_VALUES,
@@ -19,8 +19,8 @@ from engine.safety.content.wrappers import (
     carried,
 )
 
-DEEPEST = 10
-BUDGET = 30_000
+MAX_DEPTH = 10
+MAX_NESTED = 30_000
 """Characters of nested text that are taken apart for one command; more is asked about."""
 
 _UNRESOLVED = re.compile(r"\$(?!\$)")
@@ -75,7 +75,7 @@ class Unwrapped:
     unreadable: str = ""
     unresolved: str = ""
     """A command whose name the text does not tell."""
-    budget: int = BUDGET
+    budget: int = MAX_NESTED
     downloaded: set[str] = field(default_factory=set)
     """Files that the text itself fetched from elsewhere."""
 
@@ -89,16 +89,16 @@ def unwrap(text: str) -> Unwrapped:
 
 def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     result.budget -= len(text)
-    if depth > DEEPEST or result.budget < 0:
+    if depth > MAX_DEPTH or result.budget < 0:
         result.unreadable = "nested too deeply to be checked"
         return
     simples = parse(text)
-    if len(simples) >= MOST or len(result.calls) >= MOST:
+    if len(simples) >= MAX_COMMANDS or len(result.calls) >= MAX_COMMANDS:
         result.unreadable = "more commands than can be checked"
     for simple in simples:
         for nested in simple.nested:
             _script(nested, result, depth + 1, (*via, "$()"))
-        if len(result.calls) >= MOST:
+        if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
             _call(_substituted(simple), simple, result, depth, via)
@@ -126,7 +126,7 @@ def _substituted(simple: Simple) -> list[str]:
 
 
 def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         result.unreadable = "nested too deeply to be checked"
         return
     while argv and argv[0] in ("$", "#", "%", ">", "") and len(argv) > 1:

@@ -118,7 +118,7 @@ def judge_windows(call: Call) -> Hit | None:
 
 _EXEC = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
 
-LONGEST_EXEC = 60
+MAX_EXEC_WORDS = 60
 """Words of what `-exec` runs that are looked at."""
 
 
@@ -130,9 +130,13 @@ def judge_find(call: Call) -> Hit | None:
     end = braces = len(args)  # where the section after `place` ends, and the next word with {} in it
     for place in range(len(args) - 1, -1, -1):
         word = args[place]
-        if word in _EXEC and place < len(args) - 1 and (call.base != "find" or braces < min(end, place + LONGEST_EXEC)):
+        if (
+            word in _EXEC
+            and place < len(args) - 1
+            and (call.base != "find" or braces < min(end, place + MAX_EXEC_WORDS))
+        ):
             # Without {} it is not given what was found, and what it runs is judged by itself.
-            one, deep = _runs_deletion(args[place + 1 : min(end, place + LONGEST_EXEC)])
+            one, deep = _runs_deletion(args[place + 1 : min(end, place + MAX_EXEC_WORDS)])
             destroys, recursive = destroys or one, recursive or deep
         if word in (";", "+"):
             end = place

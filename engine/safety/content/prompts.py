@@ -10,9 +10,9 @@ from engine.safety.content.outputs import decode_base64
 from engine.safety.content.own import NOTHING, OwnRules
 from engine.safety.content.patterns import ASK, Hit
 from engine.safety.content.sentences import Clause, clauses
-from engine.safety.content.shell import LONGEST
+from engine.safety.content.shell import MAX_LENGTH
 
-ALLOWANCE = 12_000
+MAX_COMMAND_TEXT = 12_000
 """Characters of commands in one prompt that are judged; more is asked about."""
 
 _PLAIN_PROGRAMS = (
@@ -53,7 +53,7 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
     words_allowed = own.allows_prompt(text)
     pieces: dict[str, None] = {}
     if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
-        pieces[text.strip()[:LONGEST]] = None
+        pieces[text.strip()[:MAX_LENGTH]] = None
     parts, complete = clauses(text)
     if not complete:
         hits.append((ASK, "too-long", "more sentences than can be checked: it needs your decision"))
@@ -75,7 +75,7 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
         decoded = decode_base64(match[0])
         if decoded and decoded.isprintable():
             pieces[decoded] = None
-    allowance = ALLOWANCE
+    allowance = MAX_COMMAND_TEXT
     for piece in pieces:
         allowance -= len(piece) + 20
         if allowance < 0:

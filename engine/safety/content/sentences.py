@@ -10,11 +10,11 @@ import re
 
 from engine.frozen import frozen
 
-MOST = 300
+MAX_CLAUSES = 300
 """Clauses of one prompt that are looked at."""
-MOST_QUOTED = 100
+MAX_QUOTED = 100
 """Pieces of code and quoted text of one prompt that are looked at."""
-LONGEST_SENTENCE = 4000
+MAX_SENTENCE_LENGTH = 4000
 
 _FENCE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
 _TICKS = re.compile(r"`([^`\n]{1,1000})`")
@@ -108,7 +108,7 @@ class Clause:
 
 
 def clauses(text: str) -> tuple[list[Clause], bool]:
-    """The clauses of `text`, and whether these are all of it: at most `MOST`, of bounded length. Takes linear time."""
+    """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all of it. Takes linear time."""
     stripped = _BLANKS.sub(" ", text.strip())
     if len(stripped) > 2 and stripped[0] in "\"'" and stripped[-1] == stripped[0] and stripped.count(stripped[0]) == 2:
         stripped = stripped[1:-1]
@@ -118,7 +118,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
         inner = next((group for group in match.groups() if group), "")
         if match.re is _QUOTED and len(inner.split()) < 2:
             return f" {inner} "
-        if len(kept) >= MOST_QUOTED:
+        if len(kept) >= MAX_QUOTED:
             return " "
         kept.append((inner, match.re is not _QUOTED))
         return f" \ue000{len(kept) - 1}\ue001 "
@@ -128,24 +128,24 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
         stripped = pattern.sub(keep, stripped)
     stripped = _BLANKS.sub(" ", stripped)
     sentences = _SENTENCE.split(stripped)
-    complete = len(kept) < MOST_QUOTED and all(len(one) <= LONGEST_SENTENCE for one in sentences)
+    complete = len(kept) < MAX_QUOTED and all(len(one) <= MAX_SENTENCE_LENGTH for one in sentences)
     found: list[Clause] = []
     talked_before = False
-    for sentence in sentences[:MOST]:
+    for sentence in sentences[:MAX_CLAUSES]:
         bare = _MARK.sub("", sentence)
         alone = not bare.strip(" .:!`")
         sentence_clauses = _clauses_of(sentence, kept, talked=alone and talked_before)
         found += sentence_clauses
         if sentence_clauses and not alone:
             talked_before = not sentence_clauses[-1].asks
-        if len(found) >= MOST:
+        if len(found) >= MAX_CLAUSES:
             break
-    return found[:MOST], complete and len(found) < MOST and len(sentences) <= MOST
+    return found[:MAX_CLAUSES], complete and len(found) < MAX_CLAUSES and len(sentences) <= MAX_CLAUSES
 
 
 def _clauses_of(sentence: str, kept: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
     """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
-    sentence = _BULLET.sub("", sentence[:LONGEST_SENTENCE])
+    sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
     question = bool(_QUESTION.match(_without_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
     parts = _SEPARATOR.split(sentence)
     found: list[Clause] = []

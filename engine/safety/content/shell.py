@@ -11,7 +11,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 
-LONGEST = 8_000
+MAX_LENGTH = 8_000
 """Characters of one text that are looked at; longer commands are not judged but asked about."""
 
 
@@ -31,7 +31,7 @@ class Simple:
     """Words that the shell replaces by the names of files that fit them."""
 
 
-MOST = 300
+MAX_COMMANDS = 300
 """Simple commands of one text that are looked at."""
 
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
@@ -69,7 +69,7 @@ def unescape(text: str) -> str:
 
 def parse(text: str) -> list[Simple]:
     """The simple commands of `text` in order; never raises, takes time linear in the length."""
-    return _Parser(text[:LONGEST]).run()
+    return _Parser(text[:MAX_LENGTH]).run()
 
 
 class _Parser:
@@ -84,7 +84,7 @@ class _Parser:
 
     def run(self) -> list[Simple]:
         text = self.text
-        while self.at < len(text) and len(self.found) < MOST:
+        while self.at < len(text) and len(self.found) < MAX_COMMANDS:
             character = text[self.at]
             if character in " \t":
                 blank = _BLANK.match(text, self.at)

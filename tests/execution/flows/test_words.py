@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.changelog_text import classify, extended, mentioned
 from engine.execution.runners.flows.common import count, in_words, listed
-from engine.git.leftovers import look, secret_file
+from engine.git.leftovers import is_secret_file, scan_line
 from engine.model import CheckResult
 
 # -- parameters -----------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_what_was_there_stays_and_everything_new_is_mentioned(before: str, entri
     ],
 )
 def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str]) -> None:
-    assert [one.kind for one in look(path, line)] == kinds
+    assert [one.kind for one in scan_line(path, line)] == kinds
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str])
     ],
 )
 def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
-    [found] = look("config.py", "".join(parts), "MIIEowIBAAKCAQEA" * 4)
+    [found] = scan_line("config.py", "".join(parts), "MIIEowIBAAKCAQEA" * 4)
     assert found.kind == f"likely secret: {kind}"
     assert found.secret
 
@@ -358,10 +358,10 @@ def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
     ],
 )
 def test_what_only_looks_like_a_secret(line: str) -> None:
-    assert look("config.py", line) == []
+    assert scan_line("config.py", line) == []
 
 
 def test_names_of_files_that_hold_keys() -> None:
-    assert [secret_file(name) for name in (".env", "a/id_rsa", "b.pfx", ".env.example", "id_rsa.pub")] == [
+    assert [is_secret_file(name) for name in (".env", "a/id_rsa", "b.pfx", ".env.example", "id_rsa.pub")] == [
         True, True, True, False, False,
     ]  # fmt: skip

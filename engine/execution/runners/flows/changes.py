@@ -15,8 +15,8 @@ from engine.execution.runners.flows.common import Line, Revision, clean, count, 
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
-from engine.git.status import is_byproduct, parts, read_status
-from engine.git.unpushed import MOST_COMMITS, Span, Unpushed, UnpushedProblem, read_commits, read_uncommitted
+from engine.git.status import is_byproduct, read_status, split_nul
+from engine.git.unpushed import MAX_COMMITS, Span, Unpushed, UnpushedProblem, read_commits, read_uncommitted
 from engine.plain_files import read_plain
 
 # -- Look through what is about to be pushed for what should not be -----------------------------------------------
@@ -34,7 +34,7 @@ class ReviewUnpushed(Flow):
         default=None,
         description="the branch to compare with, for example origin/main; without it, all remote branches",
     )
-    newest: int = Field(default=MOST_COMMITS, ge=1, le=MOST_COMMITS, description="the most commits to review")
+    newest: int = Field(default=MAX_COMMITS, ge=1, le=MAX_COMMITS, description="the most commits to review")
     broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
     def describe(self) -> str:
@@ -238,7 +238,7 @@ class LookAtChanges(Flow):
         sources = [change.file.path for change in changes if _is_source(change.file.path) and not change.file.deleted]
         if not sources:
             return []
-        tracked = parts(job.git.output("ls-files", "-z"))
+        tracked = split_nul(job.git.output("ls-files", "-z"))
         new = (change.file.path for change in changes if change.file.untracked)
         tested = {stem(path) for path in (*tracked, *new) if is_test(path)}
         return [path for path in sources if stem(path) not in tested]
@@ -247,7 +247,7 @@ class LookAtChanges(Flow):
 def _changes(job: Job, head: str, files: Iterable[FileState]) -> list[Change]:
     out = job.git.output("diff-index", "--numstat", "-z", "--no-renames", head)
     numbers = {}
-    for field in parts(out):
+    for field in split_nul(out):
         added, removed, path = field.split("\t", 2)
         numbers[path] = (int(added), int(removed)) if added != "-" else (0, 0)
     changes = []

@@ -24,7 +24,7 @@ from engine.execution.runners.flows.common import (
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.co_changes import is_group
-from engine.git.leftovers import look
+from engine.git.leftovers import scan_line
 from engine.git.merges import objects_aside
 from engine.model import sanitise
 
@@ -365,7 +365,7 @@ def _lines(git: Git, sha: str, partner: str) -> list[str]:
 
 def _line(line: str, partner: str) -> str:
     """A line of a patch as it may be shown, its white space kept; one with a likely secret is not shown."""
-    if any(found.secret for found in look(partner, line[1:])):
+    if any(found.secret for found in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
 

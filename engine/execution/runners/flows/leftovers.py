@@ -23,7 +23,7 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.execution.runners.toolchains.projects import project_of, projects
-from engine.git.leftovers import look
+from engine.git.leftovers import scan_line
 from engine.git.own_changes import (
     MARKER,
     TODOS,
@@ -100,7 +100,7 @@ def _around(path: str, text: str, line: int) -> list[str]:
     shown = []
     for number in range(max(1, line - AROUND), min(len(rows), line + AROUND) + 1):
         row = rows[number - 1]
-        hidden = any(hit.secret for hit in look(path, row))
+        hidden = any(hit.secret for hit in scan_line(path, row))
         words = "(not shown: it may hold a secret)" if hidden else row[:200].rstrip()
         shown.append(f"  {'>' if number == line else ' '} {number:>4}  {words}")
     return shown

@@ -34,7 +34,7 @@ from engine.execution.runners.flows.common import (
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.frozen import frozen
 from engine.git import Git, GitError
-from engine.git.merges import MOST_COLLIDING, merge_trees, objects_aside
+from engine.git.merges import MAX_COLLIDING, merge_trees, objects_aside
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
@@ -253,7 +253,7 @@ class ForecastConflicts(Flow):
         facts = {"merges": [{"from": each.one, "into": each.other, "conflicts": list(each.files)} for each in tried]}
         if not bad:
             return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
-        colliding = [name for name in newest if any(name in (each.one, each.other) for each in bad)][:MOST_COLLIDING]
+        colliding = [name for name in newest if any(name in (each.one, each.other) for each in bad)][:MAX_COLLIDING]
         if len(colliding) < 2:
             words = listed([f"{each.one} with {each.other} ({count(len(each.files), 'file')})" for each in bad], 3)
             return FlowResult(f"{len(bad)} of {count(len(tried), 'merge')} would conflict: {words}", facts=facts)

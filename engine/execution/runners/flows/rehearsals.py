@@ -32,7 +32,7 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.flows.merges import unmerged
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
-from engine.git.leftovers import secret
+from engine.git.leftovers import secret_kind
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
 from engine.git.reflog import Stash, read_stashes
@@ -124,7 +124,7 @@ def _show(job: Job, culprit: str) -> None:
     text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", culprit)
     lines = text.splitlines()
     for line in lines[:SHOWN]:
-        job.say("(a line that looks secret)" if secret("", line[1:], "A" * 40) else sanitise(line))
+        job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else sanitise(line))
     if len(lines) > SHOWN:
         job.say(f"and {len(lines) - SHOWN} more lines: git show {culprit[:10]}")
 
