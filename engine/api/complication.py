@@ -19,7 +19,7 @@ from engine.events import Subscription
 from engine.model import Card, Refusal, sanitise
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ CONCERNS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgot
 class Complication:
     """Keeps the file. From any thread."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Services) -> None:
         self.file = engine.home.complication
         self._engine = engine
         self._background = Background("clawpy-complication", self._step)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from engine.api.documents import Document, document, instant
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 
-def counts(engine: Engine) -> Document:
+def counts(engine: Services) -> Document:
     """Triggers, loops and cost against caps. `enabled` is the settings' word and this run's."""
     triggers, last_trigger = engine.safety.triggers()
     return {
@@ -22,7 +22,7 @@ def counts(engine: Engine) -> Document:
     }
 
 
-def status(engine: Engine) -> Document:
+def status(engine: Services) -> Document:
     """The same with the state, the holds, each lifted by its own word, and how many cards wait."""
     state = engine.autonomy.state()
     return counts(engine) | {

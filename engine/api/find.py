@@ -14,7 +14,7 @@ from engine.frozen import frozen
 from engine.model import UNDONE, Card, ChangeSet, Refusal, SessionState, SessionView, sanitise
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Found:
         raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
 
 
-def find(engine: Engine, prefix: str, *, see: str = "clawpy cards") -> Found:
+def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Found:
     """What `wanted` names; `see` is the verb that lists what there is.
 
     Raises `Refusal` `unknown_id`, `ambiguous_id`.
@@ -76,7 +76,7 @@ def find(engine: Engine, prefix: str, *, see: str = "clawpy cards") -> Found:
     )
 
 
-def channel_named(engine: Engine, name: str | None) -> str | None:
+def channel_named(engine: Services, name: str | None) -> str | None:
     """The channel `name`, None for none. Raises `Refusal` `unknown_channel`, which names those that there are."""
     known = engine.settings.current.channels
     if name and name not in known:
@@ -118,7 +118,7 @@ def shown(found: Found) -> Document:
     }
 
 
-def with_transcript(engine: Engine, found: Found, lines: int) -> Document:
+def with_transcript(engine: Services, found: Found, lines: int) -> Document:
     """The same, with the last `lines` of its transcript."""
     reply = shown(found)
     if found.session is not None and lines:
@@ -136,11 +136,11 @@ def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
         return None
 
 
-def _of_card(engine: Engine, card: Card) -> Found:
+def _of_card(engine: Services, card: Card) -> Found:
     session = _exact(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
     return Found(card, session, engine.changes.for_session(session.id) if session else None)
 
 
-def _of_session(engine: Engine, session: SessionView) -> Found:
+def _of_session(engine: Services, session: SessionView) -> Found:
     card = _exact(engine.cards.get, session.prediction_id, "unknown_card")
     return Found(card, session, engine.changes.for_session(session.id))

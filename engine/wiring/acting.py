@@ -17,7 +17,7 @@ from engine.storage.consumers import StalledConsumers
 from engine.wiring.prediction import last_sign
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 SHARE_EVERY = timedelta(minutes=5)
 """How often summaries are exchanged with other machines, where they share any."""
@@ -44,7 +44,7 @@ DAYS_LOOK = timedelta(hours=1)
 """So often rows go that were kept for the days of the settings (SPEC 4.2)."""
 
 
-def build(core: Engine, launcher: Launcher) -> None:
+def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], None]) -> None:
     """What happens without being asked."""
     clock = core.clock
     core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))
@@ -75,7 +75,7 @@ def build(core: Engine, launcher: Launcher) -> None:
             core.cards.follow_landings,
             core.knowledge.housekeeping,
             core.learnings.housekeeping,
-            lambda: core.gateway.follow(),
+            follow_gateway,
             core.wisdom.follow,
             core.adaptation.reflect,
             core.trials.catch_up,
@@ -101,7 +101,7 @@ def build(core: Engine, launcher: Launcher) -> None:
     )
 
 
-def _cards_of_new_tasks(core: Engine) -> Callable[[], None]:
+def _cards_of_new_tasks(core: Services) -> Callable[[], None]:
     """Makes cards where a task was added since it was last called: within half a minute, not with the next cycle."""
 
     def newest() -> int:
@@ -118,7 +118,7 @@ def _cards_of_new_tasks(core: Engine) -> Callable[[], None]:
     return look
 
 
-def _look_at_new_workspaces(core: Engine) -> None:
+def _look_at_new_workspaces(core: Services) -> None:
     """Make cards where no cycle has looked yet: within half a minute, not with the next cycle, unless that is due."""
     if core.safety.kill_switch.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
@@ -127,25 +127,25 @@ def _look_at_new_workspaces(core: Engine) -> None:
         core.predictions.run_cycle(workspaces=new)
 
 
-def _pulse(core: Engine) -> None:
+def _pulse(core: Services) -> None:
     """Make tasks of what is due, and cards of them at once."""
     if core.heartbeat.pulse():
         core.predictions.run_cycle()
 
 
-def last_heard(core: Engine) -> datetime | None:
+def last_heard(core: Services) -> datetime | None:
     """When the operator last wrote in a workspace, or talked with another agent where he opted in (SPEC 2.2)."""
     signs = (last_sign(core, core.workspaces), core.talks.grew())
     return max((sign for sign in signs if sign is not None), default=None)
 
 
-def _heartbeat_pages(core: Engine) -> tuple[list[Page], list[str]]:
+def _heartbeat_pages(core: Services) -> tuple[list[Page], list[str]]:
     pages, unread = core.hierarchy.heartbeats()
     about = next(iter(core.workspaces), "")
     return [Page(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
 
 
-def _imports(core: Engine) -> bool:
+def _imports(core: Services) -> bool:
     """Whether transcripts of other agents are imported: only where the settings name some."""
     return bool(core.settings.current.memory.transcripts)
 
@@ -153,7 +153,7 @@ def _imports(core: Engine) -> bool:
 class _ByItself:
     """Trainings that begin by themselves, and runs that are brought on."""
 
-    def __init__(self, core: Engine) -> None:
+    def __init__(self, core: Services) -> None:
         self._core = core
         self._said = ""
 
@@ -184,10 +184,10 @@ class _ByItself:
         core.training.step()
 
 
-def _export_due(core: Engine) -> bool:
+def _export_due(core: Services) -> bool:
     """Whether the daily batch is to be brought out: only where `dpoExportEnabled` says so."""
     return core.settings.current.dpo_export_enabled and core.exporter.due(core.clock.now())
 
 
-def _export(core: Engine) -> None:
+def _export(core: Services) -> None:
     core.exporter.batch()

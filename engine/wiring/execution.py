@@ -41,17 +41,17 @@ from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
 from engine.overrides import Overrides
 from engine.storage.database import Transaction
-from engine.wiring.organisation import card
+from engine.wiring.people import card
 from engine.wiring.prediction import last_sign
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 RECALL_WITHIN = 2.0
 """Seconds that a prompt waits for its recall, whose first of an engine loads a model, and for what was learnt."""
 
 
-def build(core: Engine, overrides: Overrides) -> Launcher:
+def build(core: Services, overrides: Overrides) -> Launcher:
     """What carries work out; returns what starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.keys = Keys(home, clock=clock)
@@ -150,7 +150,7 @@ def build(core: Engine, overrides: Overrides) -> Launcher:
     return Launcher(core.sessions, core.settings)
 
 
-def _own_lessons(core: Engine, request: PromptRequest) -> frozenset[str]:
+def _own_lessons(core: Services, request: PromptRequest) -> frozenset[str]:
     """What learned guidance and the soul of an agent say."""
     learned = core.fragments.lessons(request)
     soul = core.hierarchy.soul_in_prompt(request.agent) if request.agent else ""
@@ -158,7 +158,7 @@ def _own_lessons(core: Engine, request: PromptRequest) -> frozenset[str]:
 
 
 def _told(
-    core: Engine, tx: Transaction, session: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
+    core: Services, tx: Transaction, session: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
 ) -> None:
     """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
     core.wisdom.applied(
@@ -172,12 +172,12 @@ def _told(
         tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))
 
 
-def _last_check(core: Engine, workspace: str) -> CheckResult | None:
+def _last_check(core: Services, workspace: str) -> CheckResult | None:
     """How the tests of a workspace stood last."""
     return next((run.check for run in core.runs.latest(workspace, 1)), None)
 
 
-def _unattended(core: Engine, workspace: str) -> str:
+def _unattended(core: Services, workspace: str) -> str:
     """Why nothing may begin by itself in a workspace now, in words (SPEC 7.1, 7.3, 7.4); "" when it may."""
     if reason := core.safety.kill_switch.held():
         return reason

@@ -1,4 +1,4 @@
-"""Cards, the task board, and the cycle that makes them."""
+"""What proposes cards: the Twin model and its training, the task board, and the cycle that makes cards."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config.agents import AUTO
+from engine.events import TwinAnswered
 from engine.execution.launcher import Launcher
+from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchains.projects import ProjectsFound, projects
+from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.project_ids import top_folder
+from engine.keys import Keys
+from engine.learning.decisions.insights import Figures
+from engine.learning.decisions.training_examples import Plan
+from engine.learning.decisions.training_lines import ARROW
+from engine.learning.decisions.training_provider import Account, Provider, TrainingFault
+from engine.learning.decisions.training_runs import Training, TwinModel
 from engine.memory.meanings import Meanings
 from engine.memory.threads import Threads
-from engine.model import Assignment
+from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.overrides import Overrides
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
@@ -27,15 +36,131 @@ from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
+from engine.prediction.model_twin import ModelTwin, TwinAccess, Unusable
 from engine.prediction.routing import Placing, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import learned
 from engine.prediction.twin import EmbeddedTwin
-from engine.wiring.effects import learned_work
+from engine.settings_store import SettingsStore
+from engine.wiring.foundation import learned_work
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
+
+
+def build_twin(core: Services) -> PredictorHook:
+    """What else proposes cards; returns the hook that reads what other programs predict."""
+    home, clock, randomness = core.home, core.clock, core.randomness
+    twin = TwinAccess(core.settings, core.models, core.keys)
+    core.twin = ModelTwin(
+        core.settings,
+        Completions(
+            core.database,
+            host=core.host,
+            access=twin,
+            calls=core.calls,
+            costs=core.safety.costs,
+            clock=clock,
+            held=core.safety.kill_switch.held,
+            secrets=core.keys.secrets,
+        ).ask,
+        flows=core.flows,
+        phase=lambda: core.predictions.phase().number,
+        told=partial(_twin_told, core),
+    )
+    school = _TwinSchool(core.settings, core.keys, twin, core.twin)
+    core.training = Training(
+        core.database,
+        home.data / "training",
+        exporter=core.exporter,
+        twin=TwinModel(school.plan, school.provider, school.answer, school.adopt),
+        budget=core.safety.costs,
+        randomness=randomness,
+        hold=lambda: core.safety.kill_switch.stopped() or "",
+        stopped=core.safety.kill_switch.thrown,
+    )
+    core.insights = Figures(
+        core.database,
+        clock,
+        phase=lambda: core.predictions.phase(),
+        check=lambda: core.predictions.calibration(),
+        threshold=lambda: core.settings.current.cross_poll_auto_execute_threshold,
+        earning=partial(_earning, core),
+        training=lambda: core.training.view(clock.now()),
+    )
+    return PredictorHook(
+        core.database,
+        lambda: Path(core.settings.current.predictions_dir or home.data).expanduser() / "predictions.jsonl",
+        flows=core.flows,
+        home_workspace=lambda: next(iter(core.workspaces), ""),
+        report=core.report,
+    )
+
+
+def _earning(core: Services, workspace: str) -> str:
+    """What is still needed before a workspace, or any for "", acts by itself."""
+    return core.autonomy.earning([workspace] if workspace else core.workspaces).words
+
+
+def _twin_told(core: Services, model: str, usable: bool, words: str) -> None:
+    core.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
+
+
+@frozen
+class _TwinSchool:
+    """What training needs of the settings, the keys and the Twin model (SPEC 8.4)."""
+
+    settings: SettingsStore
+    keys: Keys
+    access: TwinAccess
+    twin: ModelTwin
+
+    def plan(self) -> Plan:
+        """As the settings are now."""
+        settings = self.settings.current
+        training, current = settings.training, self.twin.named
+        provider_settings = settings.provider(training.provider)
+        return Plan(
+            training.provider,
+            training.base_model,
+            microusd(training.cost_cap),
+            "" if current is None else str(current),
+            automatic=training.automatic,
+            enabled=settings.twin_model_enabled,
+            base_url="" if provider_settings is None else provider_settings.base_url,
+        )
+
+    def provider(self) -> Provider:
+        """Raises `Refusal`: `unknown_provider`, `no_key`."""
+        training = self.settings.current.training
+        provider_settings = self.settings.current.provider(training.provider)
+        if provider_settings is None:
+            raise Refusal(
+                "unknown_provider",
+                f"there is no provider {training.provider}",
+                "clawpy config set training.provider NAME",
+            )
+        key = self.keys.get(training.provider) or self.access.key(training.provider)
+        if key is None and not provider_settings.keyless:
+            raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
+        # The libraries want a word even where the provider wants none.
+        return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
+
+    def answer(self, model: str, situation: str) -> str | None:
+        """What a model proposes, as `prompt → channel`; None for rubbish. Raises `TrainingFault`."""
+        try:
+            reply = self.twin.answer(model, situation)
+        except Unusable:
+            return None
+        except NoAnswer as fault:
+            raise TrainingFault(f"{model} cannot be reached: {fault}", passing=True) from fault
+        return f"{reply.prompt}{ARROW}{reply.channel}"
+
+    def adopt(self, model: str) -> None:
+        """The model is the Twin from now on; no restart is needed."""
+        self.settings.set("twinModelId", model)
+
 
 WAITED = 10.0
 """Seconds that a prompt waits for its meaning; the embedder takes one or two to load."""
@@ -44,7 +169,7 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
 
 
-def build(core: Engine, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
+def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
     """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
@@ -98,7 +223,7 @@ def _takes_prose(launcher: Launcher, workspace: str) -> str:
     return info.by if info.takes else ""
 
 
-def _follow_tasks(core: Engine) -> None:
+def _follow_tasks(core: Services) -> None:
     """Take in what the files of `tasksDir` say; what cannot be read is told, and the board stays as it is."""
     if not (folder := core.settings.current.tasks_dir):
         return
@@ -109,7 +234,7 @@ def _follow_tasks(core: Engine) -> None:
         core.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 
 
-def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
     if not core.safety.kill_switch.stopped():
         core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
     _follow_tasks(core)
@@ -127,14 +252,14 @@ def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceCon
     return [replace(context, first=context.workspace in core.workspaces[:1]) for context in contexts]
 
 
-def last_sign(core: Engine, workspaces: Sequence[str]) -> datetime | None:
+def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:
     """When anyone but us last wrote in these workspaces, None if nothing is known of it. Asks git."""
     return core.contexts.last_sign_of_life(
         workspaces, last_input=None, ours={path: _ours(core, path) for path in workspaces}
     )
 
 
-def _ours(core: Engine, workspace: str) -> list[OurWrite]:
+def _ours(core: Services, workspace: str) -> list[OurWrite]:
     """What our landings wrote there: no sign of the operator."""
     writes = []
     for path, mtime_ns in core.changes.written_by_us(workspace).items():

@@ -19,7 +19,7 @@ from engine.storage.ledger import MAX_KEPT as NEWEST
 from engine.storage.retention import RetentionRounds, Rule
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 RUNS_KEPT = 50
 """So many of the newest runs of a workspace's checks stay, of the operator's files and of agents' each; 20 are read."""
@@ -105,7 +105,7 @@ def events(followers: Set[str]) -> Rule:
     )
 
 
-def build(core: Engine) -> None:
+def build(core: Services) -> None:
     """What the rounds work by. The records come before the facts that they were made of."""
     rules = (RECORDS, RUNS, COSTS, TRIGGERS, events(core.ledger.cursors.keys()))
     core.retention = RetentionRounds(

@@ -24,6 +24,7 @@ from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
 from engine.api.operations.learning import DAYS, MAX_DAYS
 from engine.api.operations.operation import NO_OBJECT, in_words
+from engine.api.services import ApiServices
 from engine.model import Refusal
 
 log = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class Reply(JSONResponse):
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-def build(engine: Any, access: Access, feed: Feed, address: ListenAddress, limits: Limits) -> Guard:
+def build(engine: ApiServices, access: Access, feed: Feed, address: ListenAddress, limits: Limits) -> Guard:
     """The whole application behind its guard."""
     service = GatewayService(engine, at_once=limits.triggers)
     app = FastAPI(
@@ -128,7 +129,7 @@ def build(engine: Any, access: Access, feed: Feed, address: ListenAddress, limit
     return Guard(app, access, address, limits)
 
 
-def _router(engine: Any, service: GatewayService) -> APIRouter:
+def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
     router = APIRouter(
         prefix=API, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )

@@ -19,7 +19,7 @@ from engine.api.gateway.limits import Limits
 from engine.api.gateway.messages import STATUS, frame, messages, status_message, written
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ LOOK = 5.0
 class Feed:
     """`run` on the gateway's loop; everything else on that loop too, but `clients` and `dropped`."""
 
-    def __init__(self, engine: Engine, access: Access, limits: Limits) -> None:
+    def __init__(self, engine: Services, access: Access, limits: Limits) -> None:
         self._engine = engine
         self._access = access
         self._limits = limits

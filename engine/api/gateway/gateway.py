@@ -17,8 +17,9 @@ from engine.model import Refusal
 
 if TYPE_CHECKING:
     from engine.api.gateway.feed import Feed
+    from engine.api.gateway.guard import Guard
     from engine.api.gateway.server import Server
-    from engine.engine import Engine
+    from engine.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +43,24 @@ class GatewayState:
         return bool(self.url)
 
 
-class Gateway:
-    """Callable from any thread. `announce(url)` writes where it listens into the note of who holds the home."""
+BuildApp = Callable[..., "Guard"]
+"""`engine.api.gateway.api.build`, which is handed in: it stands on the operations, and they on the gateway's state."""
 
-    def __init__(self, engine: Engine, *, announce: Callable[[str], None], limits: Limits | None = None) -> None:
+
+class Gateway:
+    """Callable from any thread. `announce(url)` writes where it listens into the note of the engine that holds the
+    home."""
+
+    def __init__(
+        self,
+        engine: Services,
+        build_app: BuildApp,
+        *,
+        announce: Callable[[str], None],
+        limits: Limits | None = None,
+    ) -> None:
         self._engine = engine
+        self._build_app = build_app
         self._announce = announce
         self._limits = limits or Limits()
         self._access = Access(engine.keys, engine.database)
@@ -164,13 +178,13 @@ class Gateway:
 
     def _open(self, address: ListenAddress, in_file: bool) -> None:
         # Only here FastAPI and uvicorn are loaded: a console without a gateway never pays for them.
-        from engine.api.gateway.api import build
         from engine.api.gateway.feed import Feed
         from engine.api.gateway.server import Server
 
         self._fresh = self._access.begin(in_file=in_file) or self._fresh
         feed = Feed(self._engine, self._access, self._limits)
-        server = Server(build(self._engine, self._access, feed, address, self._limits), address, self._limits, feed.run)
+        app = self._build_app(self._engine, self._access, feed, address, self._limits)
+        server = Server(app, address, self._limits, feed.run)
         server.start()
         self._server, self._feed = server, feed
         self._announce(server.address.url)

@@ -12,7 +12,7 @@ from engine.model import Refusal
 from engine.storage.ledger import LedgerEntry
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 HELD = frozenset({"PAUSED", "DISABLED"})
 """States of SPEC 7.1 in which nothing runs by itself because something holds it."""
@@ -39,13 +39,13 @@ STATUS = frozenset(
 """After these `crossPollStatus` may be another; told once for all that came together."""
 
 
-def status_message(engine: Engine, event_id: int) -> Document:
+def status_message(engine: Services, event_id: int) -> Document:
     """How it stands now."""
     now = instant(engine.clock.now())
     return {"type": "crosspoll.status", "id": event_id, "at": now, "status": crosspoll.status(engine)}
 
 
-def messages(engine: Engine, facts: Sequence[LedgerEntry]) -> list[tuple[int, str]]:
+def messages(engine: Services, facts: Sequence[LedgerEntry]) -> list[tuple[int, str]]:
     """What these facts come to, each with its id, ready to be sent."""
     return [(fact.id, written(message)) for fact in facts for message in _messages_of(engine, fact)]
 
@@ -60,7 +60,7 @@ def frame(texts: Sequence[str], last: int) -> str:
     return texts[0] if len(texts) == 1 else f'{{"type":"batch","id":{last},"events":[{",".join(texts)}]}}'
 
 
-def _messages_of(engine: Engine, fact: LedgerEntry) -> Iterable[Document]:
+def _messages_of(engine: Services, fact: LedgerEntry) -> Iterable[Document]:
     about: dict[str, Any] = {"id": fact.id, "at": instant(fact.at)}
     if fact.kind in ("PredictionCreated", "PredictionReopened"):
         try:
@@ -87,12 +87,12 @@ def _messages_of(engine: Engine, fact: LedgerEntry) -> Iterable[Document]:
             yield {"type": "crosspoll.resumed", **about}
 
 
-def _reason(engine: Engine, cause: str) -> str:
+def _reason(engine: Services, cause: str) -> str:
     """Why, in the words of the hold that is in force."""
     return next((hold.reason for hold in engine.safety.holds()), cause)
 
 
-def _executed(engine: Engine, fact: LedgerEntry) -> Document:
+def _executed(engine: Services, fact: LedgerEntry) -> Document:
     result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
     task = None
     try:

@@ -27,7 +27,7 @@ from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import in_words
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 CHANNELS = ("crosspoll",)
 SUBPROTOCOL = "pulse"
@@ -50,7 +50,7 @@ class _Leave(Exception):
 class Pulse:
     """Serves every client."""
 
-    def __init__(self, engine: Engine, service: GatewayService, feed: Feed, limits: Limits) -> None:
+    def __init__(self, engine: Services, service: GatewayService, feed: Feed, limits: Limits) -> None:
         self._engine = engine
         self._service = service
         self._feed = feed
@@ -75,7 +75,9 @@ class Pulse:
 class _Client:
     """One client. Two tasks: what it says, and what it is told."""
 
-    def __init__(self, engine: Engine, service: GatewayService, feed: Feed, limits: Limits, socket: WebSocket) -> None:
+    def __init__(
+        self, engine: Services, service: GatewayService, feed: Feed, limits: Limits, socket: WebSocket
+    ) -> None:
         self._engine = engine
         self._service = service
         self._feed = feed
@@ -110,16 +112,16 @@ class _Client:
             if self._bucket.take(time.monotonic()):
                 raise _Leave(POLICY, "too many messages")
             try:
-                message = json.loads(message.get("text") or "")
+                request: Any = json.loads(message.get("text") or "")
             except (ValueError, RecursionError):
-                message = None
-            if not isinstance(message, dict):
+                request = None
+            if not isinstance(request, dict):
                 await self._complain("a message must be a JSON object")
-            elif "jsonrpc" in message:
-                await self._call(message)
-            elif message.get("type") == "subscribe":
-                await self._subscribe(message)
-            elif message.get("type") == "ping":
+            elif "jsonrpc" in request:
+                await self._call(request)
+            elif request.get("type") == "subscribe":
+                await self._subscribe(request)
+            elif request.get("type") == "ping":
                 await self._say({"type": "pong", "id": self._feed.head})
             else:
                 await self._complain("its type must be subscribe or ping, or it must be a JSON-RPC call")

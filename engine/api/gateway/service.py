@@ -21,7 +21,7 @@ from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sani
 from engine.prediction.model_twin import Unusable
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 GATEWAY = "gateway"
 """Where chains of triggers begin that a program asks for (SPEC 3.3)."""
@@ -41,7 +41,7 @@ RUN_SETTINGS = {
 class GatewayService:
     """Blocking calls, from any thread. Each raises `Refusal` for what is not done."""
 
-    def __init__(self, engine: Engine, *, at_once: int) -> None:
+    def __init__(self, engine: Services, *, at_once: int) -> None:
         """`at_once`: so many slow questions are waited for at a time."""
         self._engine = engine
         self._slow = threading.BoundedSemaphore(at_once)

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from engine.frozen import frozen
 from engine.model import extras
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 SECONDS = 15.0
 """So long one delivery may take, all in all."""
@@ -38,6 +38,9 @@ VERBS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 """The last part of the gateway's path for each action."""
 
 LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
+
+PassFor = Callable[..., str]
+"""`Gateway.pass_for`: a credential for one request alone, "" while nothing listens."""
 
 MARKS = re.compile(r"([*_`~|>#\\\[\]])")
 """What Discord would take for markdown."""
@@ -59,7 +62,7 @@ class Button:
     credential: str = field(repr=False)
 
 
-def buttons(engine: Engine, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
+def buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
     """A button for each action on a card, which calls the gateway; none where it could not be pressed.
 
     A notification goes through other people's servers, so it never carries the gateway's token. Each button carries a
@@ -70,7 +73,7 @@ def buttons(engine: Engine, card_id: str, actions: Sequence[str]) -> Mapping[str
         return {}
     until = (engine.clock.now() + BUTTONS_LAST).timestamp()
     paths = {action: f"/api/v1/predictions/{card_id}/{VERBS[action]}" for action in actions}
-    passes = {action: engine.gateway.pass_for("POST", path, until=until) for action, path in paths.items()}
+    passes = {action: pass_for("POST", path, until=until) for action, path in paths.items()}
     return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.api.notify import moments, notes, timing
 from engine.api.notify.addresses import Address, Addresses
-from engine.api.notify.delivery import Button, Failure, buttons, deliver
+from engine.api.notify.delivery import Button, Failure, PassFor, buttons, deliver
 from engine.api.notify.matrix import URGENCY, Happening, Urgency, allowed, form_of
 from engine.api.notify.notes import Note
 from engine.api.notify.outbox import Dead, NotificationRow, Outbox, Standing
@@ -27,7 +27,7 @@ from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,11 @@ Deliver = Callable[[Address, Note, Mapping[str, Button]], Failure | None]
 class Notifications:
     """`engine.notify`. All methods may be called from any thread."""
 
-    def __init__(self, engine: Engine, *, deliver: Deliver = deliver) -> None:
+    def __init__(self, engine: Services, *, pass_for: PassFor, deliver: Deliver = deliver) -> None:
         self.outbox = Outbox(engine.database)
         self.addresses = Addresses(engine.settings, engine.keys)
         self.deliver = deliver
+        self.pass_for = pass_for
         self._engine = engine
         self._read = LedgerCursor(engine.ledger, CURSOR, lambda fact: fact.kind in moments.KINDS)
         self._senders = {surface: _Sender(self, engine, surface) for surface in Surface}
@@ -219,7 +220,7 @@ class Notifications:
 class _Sender:
     """Delivers to one surface. `shut_until`: until then its service, which failed, is left alone."""
 
-    def __init__(self, hub: Notifications, engine: Engine, surface: Surface) -> None:
+    def __init__(self, hub: Notifications, engine: Services, surface: Surface) -> None:
         self.trouble = ""
         self.shut_until: datetime | None = None
         self.background = Background(f"clawpy-notify-{surface.value}", self._work, interruptible=True)
@@ -276,7 +277,9 @@ class _Sender:
         if address is None:
             return Failure("it has no address", lasting=True)
         try:
-            return self._hub.deliver(address, note, buttons(self._engine, note.prediction_id, note.actions))
+            return self._hub.deliver(
+                address, note, buttons(self._engine, self._hub.pass_for, note.prediction_id, note.actions)
+            )
         except Exception as error:
             # Of a library's fault only the kind is told: its words may hold the address.
             log.warning("the %s could not be reached: %s", self._surface.value, type(error).__name__)

@@ -16,7 +16,7 @@ from engine.model import Refusal
 from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.api.services import ApiServices
 
 FLAGS = {Surface.WATCH: "watchComplicationsEnabled", Surface.GLASSES: "glassesAlertsEnabled"}
 PUSH = "pushNotificationsEnabled"
@@ -59,7 +59,7 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     }
 
 
-def tested(engine: Engine, surface: Surface | None) -> list[Document]:
+def tested(engine: ApiServices, surface: Surface | None) -> list[Document]:
     """Send a test to a surface, or to all that have an address. Raises `Refusal` `no_surface`."""
     chosen = [surface] if surface else [each for each in Surface if engine.notify.addresses.named(each)]
     if not chosen:
@@ -68,7 +68,7 @@ def tested(engine: Engine, surface: Surface | None) -> list[Document]:
     return [_tested(engine, each) for each in chosen]
 
 
-def listed(engine: Engine) -> list[Document]:
+def listed(engine: ApiServices) -> list[Document]:
     """How each surface is reached, and what it did not get."""
     dead = {given_up.surface: given_up for given_up in engine.notify.outbox.dead()}
     return [
@@ -83,7 +83,7 @@ def listed(engine: Engine) -> list[Document]:
     ]
 
 
-def _reached(engine: Engine, surface: Surface) -> Document:
+def _reached(engine: ApiServices, surface: Surface) -> Document:
     """How a surface is reached, or what is missing."""
     on = allowed(surface, engine.settings.current)
     reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
@@ -108,7 +108,7 @@ def _flag(surface: Surface) -> str:
     return FLAGS.get(surface, PUSH)
 
 
-def _tested(engine: Engine, surface: Surface) -> Document:
+def _tested(engine: ApiServices, surface: Surface) -> Document:
     try:
         failure = engine.notify.test(surface)
     except Refusal as refusal:

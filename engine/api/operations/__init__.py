@@ -13,12 +13,12 @@ from engine.api.operations.operation import OPERATIONS
 from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.api.services import ApiServices
 
 __all__ = ["OPERATIONS", "dispatch"]
 
 
-def dispatch(engine: Engine, name: str, arguments: Any) -> Document:
+def dispatch(engine: ApiServices, name: str, arguments: Any) -> Document:
     """Do an operation. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or whatever it refuses."""
     known_operation = OPERATIONS.get(name) if isinstance(name, str) else None
     if known_operation is None:

@@ -11,12 +11,12 @@ from engine.hierarchy import profile_text
 from engine.model import BubbleState, Refusal
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 
 @operation(by_you=True)
 def agents(
-    engine: Engine,
+    engine: Services,
     action: Literal["list", "show", "add", "move", "retire", "restore", "tier", "serve"] = "list",
     id: Text = "",
     reports_to: Text = "",
@@ -69,7 +69,7 @@ def _tier(value: object) -> int | None:
         raise Refusal("bad_tier", f"{value!r} is not a tier", "a whole number from 1 to 5, or auto") from error
 
 
-def _agent_document(engine: Engine, agent_id: str) -> Document:
+def _agent_document(engine: Services, agent_id: str) -> Document:
     """All about one agent; of one that is broken or retired what can be told."""
     hierarchy = engine.hierarchy
     retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
@@ -93,7 +93,7 @@ def _agent_document(engine: Engine, agent_id: str) -> Document:
     }
 
 
-def _coding(engine: Engine) -> list[Document]:
+def _coding(engine: Services) -> list[Document]:
     """The coding agents that are installed or in the settings, and the channels they serve."""
     settings = engine.settings.current
     return [
@@ -107,7 +107,7 @@ def _coding(engine: Engine) -> list[Document]:
 
 
 @operation()
-def guidance(engine: Engine, id: Needed, reports_to: Text = "") -> Document:
+def guidance(engine: Services, id: Needed, reports_to: Text = "") -> Document:
     """What the next prompt of an agent will carry; with `reportsTo` also what it would carry there."""
     wisdom = engine.wisdom
     if reports_to:
@@ -118,7 +118,7 @@ def guidance(engine: Engine, id: Needed, reports_to: Text = "") -> Document:
 
 
 @operation(by_you=True)
-def profile(engine: Engine, id: Needed, text: Text | None = None, yes: bool = False, undo: bool = False) -> Document:
+def profile(engine: Services, id: Needed, text: Text | None = None, yes: bool = False, undo: bool = False) -> Document:
     """What a leader tells those below it, as a text to edit; with `text` what that would change, and with `yes` as
     well it is saved. With `undo` the last save is undone."""
     wisdom = engine.wisdom
@@ -143,7 +143,7 @@ def profile(engine: Engine, id: Needed, text: Text | None = None, yes: bool = Fa
 
 @operation(by_you=True)
 def bubbles(
-    engine: Engine,
+    engine: Services,
     action: Literal["list", "flush", "approve"] = "list",
     id: Text = "",
     state: Literal["queued", "refused", "flushed", ""] = "",

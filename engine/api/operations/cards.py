@@ -15,14 +15,14 @@ from engine.api.operations.operation import Limit, Needed, Seconds, Text, needed
 from engine.model import Card, DecidedBy, DismissReason, Refusal, Status
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 Reason = Annotated[DismissReason, Field(strict=False)]
 
 
 @operation(by_you=True)
 def predict(
-    engine: Engine,
+    engine: Services,
     workspaces: Sequence[str] = (),
     channel: Text | None = None,
     snoozed: bool = False,
@@ -46,7 +46,7 @@ def predict(
 
 @operation()
 def cards(
-    engine: Engine,
+    engine: Services,
     workspaces: Sequence[str] = (),
     channel: Text | None = None,
     snoozed: bool = False,
@@ -70,7 +70,9 @@ def cards(
     return {"predictions": document(recent)}
 
 
-def _pending(engine: Engine, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool) -> Document:
+def _pending(
+    engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
+) -> Document:
     pending = engine.cards.pending(channel=channel_named(engine, channel), include_snoozed=snoozed)
     shown_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
     workspaces_of_cards = [card.assignment.workspace for card in pending]
@@ -84,7 +86,7 @@ def _pending(engine: Engine, workspaces: Sequence[str], channel: str | None, *, 
 
 @operation(by_you=True)
 def propose(
-    engine: Engine,
+    engine: Services,
     text: Needed,
     workspace: Text = "",
     channel: Text | None = None,
@@ -105,7 +107,7 @@ def propose(
 
 @operation(by_you=True)
 def approve(
-    engine: Engine,
+    engine: Services,
     id: Needed,
     edit: Text | None = None,
     parameters: dict[str, Any] | None = None,
@@ -122,13 +124,13 @@ def approve(
 
 
 @operation(by_you=True)
-def dismiss(engine: Engine, id: Needed, reason: Reason | Literal[""] = "") -> Document:
+def dismiss(engine: Services, id: Needed, reason: Reason | Literal[""] = "") -> Document:
     """Dismiss a card; of one that was dismissed already, say why."""
     return decided(engine, turn_down(engine, find(engine, id).card_id, reason or None))
 
 
 def turn_down(
-    engine: Engine, card_id: str, reason: DismissReason | None, *, by: DecidedBy = DecidedBy.OPERATOR
+    engine: Services, card_id: str, reason: DismissReason | None, *, by: DecidedBy = DecidedBy.OPERATOR
 ) -> Card:
     """Dismiss a card; of one that was dismissed already, say why."""
     if reason is not None and engine.cards.get(card_id).status is Status.REJECTED:
@@ -137,7 +139,7 @@ def turn_down(
 
 
 @operation(by_you=True)
-def muted(engine: Engine, action: Literal["list", "lift"] = "list", id: Text = "") -> Document:
+def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text = "") -> Document:
     """list what stays away because it was dismissed; lift one, so that it may come back."""
     mutes = engine.cards.muted()
     if action == "lift":
@@ -148,7 +150,7 @@ def muted(engine: Engine, action: Literal["list", "lift"] = "list", id: Text = "
 
 
 @operation(by_you=True)
-def snooze(engine: Engine, id: Needed, seconds: Seconds = 7200) -> Document:
+def snooze(engine: Services, id: Needed, seconds: Seconds = 7200) -> Document:
     """Put a card off, 2 h unless said."""
     card_id = find(engine, id).card_id
     engine.cards.snooze(card_id, span=timedelta(seconds=seconds))
@@ -156,26 +158,26 @@ def snooze(engine: Engine, id: Needed, seconds: Seconds = 7200) -> Document:
 
 
 @operation(by_you=True)
-def undo(engine: Engine, id: Needed) -> Document:
+def undo(engine: Services, id: Needed) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
     card_id = find(engine, id).card_id
     engine.cards.undo(card_id)
     return _about(engine, card_id)
 
 
-def decided(engine: Engine, card: Card) -> Document:
+def decided(engine: Services, card: Card) -> Document:
     """A card that was decided, with what the decision itself had to say."""
     reply = _about(engine, card.id)
     return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
 
 
-def _about(engine: Engine, card_id: str) -> Document:
+def _about(engine: Services, card_id: str) -> Document:
     return shown(find(engine, card_id))
 
 
 @operation(by_you=True)
 def tasks(
-    engine: Engine,
+    engine: Services,
     action: Literal["list", "add", "done"] = "list",
     id: Text = "",
     title: Text = "",

@@ -22,7 +22,7 @@ from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragme
 from engine.model.lessons import lesson_id, lessons_of
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 WRITES = "write_agents_md"
 """The flow that writes an `AGENTS.md`."""
@@ -42,7 +42,7 @@ Format = Annotated[Shape, Field(strict=False)]
 
 @operation(by_you=True)
 def learnings(
-    engine: Engine,
+    engine: Services,
     action: Literal["list", "show", "scopes", "retract", "keep", "promote", "chain", "write"] = "list",
     workspace: Text = "",
     id: Text = "",
@@ -76,14 +76,14 @@ def learnings(
         case "promote":
             return {"promoted": document(service.promote(needed("id", id)))}
         case "chain":
-            report = service.chain(judge=judge)
+            chain = service.chain(judge=judge)
             return {
-                "extracted": dict(report.extracted),
-                "promoted": list(report.promoted),
-                "reinforced": list(report.reinforced),
-                "compacted": list(report.compacted),
-                "faults": list(report.faults),
-                "judged": [{"id": entry, "verdict": verdict} for entry, verdict in report.judged.items()],
+                "extracted": dict(chain.extracted),
+                "promoted": list(chain.promoted),
+                "reinforced": list(chain.reinforced),
+                "compacted": list(chain.compacted),
+                "faults": list(chain.faults),
+                "judged": [{"id": entry, "verdict": verdict} for entry, verdict in chain.judged.items()],
             }
         case "write":
             return _write(engine, needed("workspace", workspace))
@@ -107,7 +107,7 @@ def learnings(
     return {"workspace": workspace, "learnings": document([*entries, *taught][:limit])}
 
 
-def _lesson_uses(engine: Engine, lesson: str) -> Document:
+def _lesson_uses(engine: Services, lesson: str) -> Document:
     """Where a lesson stands besides the pages: which leaders say it, and which learned guidance, by its candidate."""
     leaders = [agent.id for agent in engine.hierarchy.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
     promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
@@ -119,11 +119,11 @@ def _lesson_uses(engine: Engine, lesson: str) -> Document:
     return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
 
 
-def _teaches(engine: Engine, leader: str, lesson: str) -> bool:
+def _teaches(engine: Services, leader: str, lesson: str) -> bool:
     return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.wisdom.profile(leader).patterns)
 
 
-def _write(engine: Engine, workspace: str) -> Document:
+def _write(engine: Services, workspace: str) -> Document:
     """A card that writes what the workspace learnt down: what its leaders took up and what its sessions say again and
     again, the newest first, each once."""
     taught = [(learnt.at, learnt.text) for learnt in engine.wisdom.learnt(workspace)]
@@ -153,7 +153,7 @@ def _write(engine: Engine, workspace: str) -> Document:
 
 @operation(by_you=True)
 def candidates(
-    engine: Engine,
+    engine: Services,
     action: Literal["list", "show", "approve", "reject", "rollback", "undo", "digest", "records"] = "list",
     id: Text = "",
     status: Status | None = None,
@@ -188,7 +188,7 @@ def candidates(
 
 
 @operation(by_you=True)
-def export(engine: Engine, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
+def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
     """`dpo`: preference pairs in the shape `format`; `sft`: conversations (SPEC 8.3)."""
     result = engine.exporter.preferences(format) if what == "dpo" else engine.exporter.conversations()
     return {
@@ -203,7 +203,7 @@ def export(engine: Engine, what: Literal["dpo", "sft"] = "dpo", format: Format =
 
 @operation(by_you=True)
 def train(
-    engine: Engine,
+    engine: Services,
     action: Literal["status", "start", "cancel", "adopt", "back", "import"] = "status",
     file: Text = "",
 ) -> Document:
@@ -261,7 +261,7 @@ def _lines(file: str) -> list[str]:
 
 @operation()
 def metrics(
-    engine: Engine, days: Annotated[int, WHOLE, Field(ge=1, le=MAX_DAYS)] = DAYS, workspace: Text = ""
+    engine: Services, days: Annotated[int, WHOLE, Field(ge=1, le=MAX_DAYS)] = DAYS, workspace: Text = ""
 ) -> Document:
     """How good the predictions of the last `days` were, 7 unless said, today's included (SPEC 8.5, 8.6)."""
     trained = (run for run in engine.training.runs() if run.state == ADOPTED and run.method == DPO)

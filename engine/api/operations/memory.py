@@ -21,7 +21,7 @@ from engine.memory.remember import read as read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 RECALL_SECONDS = 20.0
 """Seconds that a layer has: somebody waits, unlike for a prompt; and the first question loads the embedder."""
@@ -59,7 +59,7 @@ class _Line(BaseModel):
 
 @operation()
 def recall(
-    engine: Engine,
+    engine: Services,
     query: Text = "",
     k: K = 10,
     agent: Text | None = None,
@@ -76,7 +76,7 @@ def recall(
     return _recalled(engine, replace(scope, text=needed("query", query), k=k))
 
 
-def _line(engine: Engine, line: str, scope: RecallQuery) -> Document:
+def _line(engine: Services, line: str, scope: RecallQuery) -> Document:
     """One line of a batch; a bad one is answered with its error and stops nothing."""
     identity: Document = {}
     example = '{"id": "1", "query": "…", "k": 10}'
@@ -93,14 +93,14 @@ def _line(engine: Engine, line: str, scope: RecallQuery) -> Document:
         return identity | error.document()
 
 
-def _recalled(engine: Engine, query: RecallQuery) -> Document:
+def _recalled(engine: Services, query: RecallQuery) -> Document:
     result: Recall = engine.memory.recall(query, deadline=RECALL_SECONDS)
     return {"results": document(result.items), "leftOut": list(result.left_out)}
 
 
 @operation()
 def remember(
-    engine: Engine,
+    engine: Services,
     lines: Sequence[str] = (),
     first: Annotated[int, WHOLE, Field(ge=1, le=10**12)] = 1,
     source: Text = "",
@@ -128,7 +128,7 @@ def remember(
 
 @operation()
 def note(
-    engine: Engine,
+    engine: Services,
     text: Needed,
     by: Needed,
     kind: Literal["fact", "decision", "correction", "note"] = "fact",
@@ -144,7 +144,7 @@ def note(
 
 @operation()
 def suggest(
-    engine: Engine, text: Needed, by: Needed, workspace: Needed, reason: Text = "", channel: Text | None = None
+    engine: Services, text: Needed, by: Needed, workspace: Needed, reason: Text = "", channel: Text | None = None
 ) -> Document:
     """A card with `text`, suggested `by` an agent for a reason; one that waits already is answered as it is."""
     name, words = agent_name(by), sanitise(text).strip()
@@ -178,7 +178,7 @@ def agent_name(given_name: str) -> str:
 
 @operation(by_you=True)
 def drafts(
-    engine: Engine, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
+    engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
 ) -> Document:
     """list what waits; promote one to a fact, in the words of `edit` if there are any; dismiss one for good."""
     service = engine.memory.drafts
@@ -194,7 +194,7 @@ def drafts(
     return {"drafts": [document(service.get(draft_id))], "fact": document(fact)}
 
 
-def _is_draft(engine: Engine, draft_id: str) -> bool:
+def _is_draft(engine: Services, draft_id: str) -> bool:
     try:
         return bool(engine.memory.drafts.get(draft_id))
     except Refusal:
@@ -202,7 +202,7 @@ def _is_draft(engine: Engine, draft_id: str) -> bool:
 
 
 @operation(by_you=True)
-def forget(engine: Engine, what: Needed, yes: bool = False) -> Document:
+def forget(engine: Services, what: Needed, yes: bool = False) -> Document:
     """What forgetting an id or words would touch; with `yes` it is done, and cannot be undone.
 
     Raises `Refusal`: `nothing_found`, and as `Forget.forget`.

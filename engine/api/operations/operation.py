@@ -15,7 +15,7 @@ from engine.api.documents import Document
 from engine.model import Refusal
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.api.services import ApiServices
 
 Work = TypeVar("Work", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
@@ -54,7 +54,9 @@ class Operation:
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The model of its arguments, which come in camelCase."""
-        hints = typing.get_type_hints(self._work, localns={"Engine": object}, include_extras=True)
+        hints = typing.get_type_hints(
+            self._work, localns={"Services": object, "ApiServices": object}, include_extras=True
+        )
         _, *parameters = inspect.signature(self._work).parameters.values()
         fields: dict[str, Any] = {
             parameter.name: (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
@@ -64,7 +66,7 @@ class Operation:
         config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False)
         return create_model(self.name, __config__=config, **fields)
 
-    def __call__(self, engine: Engine, arguments: Any) -> Document:
+    def __call__(self, engine: ApiServices, arguments: Any) -> Document:
         """Do it. Raises `Refusal` `bad_arguments`, and what it refuses itself."""
         values = read(self.arguments, arguments)
         arguments_by_name = {name: getattr(values, name) for name in type(values).model_fields}

@@ -24,7 +24,7 @@ from engine.model import (
 )
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
 
 FAR_BACK = 1000
 """Beginnings of what sessions ask leave for are looked for among so many of the latest."""
@@ -32,7 +32,7 @@ FAR_BACK = 1000
 
 @operation()
 def work(
-    engine: Engine,
+    engine: Services,
     id: Text | None = None,
     workspaces: Sequence[str] = (),
     limit: Limit = 20,
@@ -66,7 +66,7 @@ def work(
 
 
 @operation(by_you=True)
-def land(engine: Engine, id: Needed, only: Sequence[Any] = ()) -> Document:
+def land(engine: Services, id: Needed, only: Sequence[Any] = ()) -> Document:
     """Bring a change set into the working tree, or `only` some of its files, or of these some hunks."""
     target = _find(engine, id)
     engine.changes.land(target.change_set_id, [_part(part) for part in only])
@@ -74,7 +74,7 @@ def land(engine: Engine, id: Needed, only: Sequence[Any] = ()) -> Document:
 
 
 @operation(by_you=True)
-def branch(engine: Engine, id: Needed) -> Document:
+def branch(engine: Services, id: Needed) -> Document:
     """Commit a change set onto a branch of its own."""
     target = _find(engine, id)
     engine.changes.branch(target.change_set_id)
@@ -82,7 +82,7 @@ def branch(engine: Engine, id: Needed) -> Document:
 
 
 @operation(by_you=True)
-def discard(engine: Engine, id: Needed) -> Document:
+def discard(engine: Services, id: Needed) -> Document:
     """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
     target = _find(engine, id)
     if target.session is not None and target.session.state is SessionState.INTERRUPTED:
@@ -96,7 +96,7 @@ def discard(engine: Engine, id: Needed) -> Document:
 
 @operation(by_you=True)
 def comment(
-    engine: Engine,
+    engine: Services,
     id: Needed,
     file: Text | None = None,
     line: Annotated[int, WHOLE, Field(ge=0, le=10_000_000)] = 0,
@@ -137,12 +137,12 @@ def _part(part: object) -> FilePart:
     return FilePart(path, tuple(hunks))
 
 
-def _find(engine: Engine, wanted: str) -> Found:
+def _find(engine: Services, wanted: str) -> Found:
     return find(engine, wanted, see="clawpy work")
 
 
 @operation()
-def xray(engine: Engine, id: Needed, call: Any = None) -> Document:
+def xray(engine: Services, id: Needed, call: Any = None) -> Document:
     """The calls of a session, or of the night after a day as `nightly:2026-01-05`; with `call`, a number from 1 or its
     id, that one's prompt, each line with its source, its trust, and what the content filter has against it."""
     session = None
@@ -190,7 +190,7 @@ def _chosen(calls: list[ModelCall], named: object, session_id: str) -> ModelCall
 
 
 @operation(by_you=True)
-def reply(engine: Engine, id: Needed, text: Needed) -> Document:
+def reply(engine: Services, id: Needed, text: Needed) -> Document:
     """Tell a running session something."""
     target = find(engine, id, see="clawpy work")
     if target.session is None:
@@ -201,7 +201,7 @@ def reply(engine: Engine, id: Needed, text: Needed) -> Document:
 
 @operation(by_you=True)
 def permissions(
-    engine: Engine,
+    engine: Services,
     action: Literal["list", "allow", "deny"] = "list",
     id: Text = "",
     session: bool = False,
@@ -221,6 +221,6 @@ def permissions(
     return {"permissions": [_permission(engine, engine.permissions.answer(request_id, answer))]}
 
 
-def _permission(engine: Engine, request: PermissionRequest) -> Document:
+def _permission(engine: Services, request: PermissionRequest) -> Document:
     until = request.answered_at or engine.clock.now()
     return {**document(request), "waitedSeconds": round((until - request.asked_at).total_seconds(), 1)}

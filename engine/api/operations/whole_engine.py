@@ -16,11 +16,11 @@ from engine.config.notify import Surface
 from engine.model import RailVerdict, Refusal
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.api.services import ApiServices
 
 
 @operation()
-def status(engine: Engine) -> Document:
+def status(engine: ApiServices) -> Document:
     """State, holds, caps, the last decisions and what waits. `engine` is "none" where none runs but the one that
     answers: the state is then the one that the last engine left."""
     autonomy = engine.autonomy
@@ -73,7 +73,7 @@ def status(engine: Engine) -> Document:
 
 
 @operation()
-def stop(engine: Engine, reason: Text = "") -> Document:
+def stop(engine: ApiServices, reason: Text = "") -> Document:
     """Stop everything and keep it stopped until `resume stop` (SPEC 3.7)."""
     running = [view.id for view in engine.sessions.running()]
     try:
@@ -88,7 +88,7 @@ def stop(engine: Engine, reason: Text = "") -> Document:
 
 
 @operation(by_you=True)
-def resume(engine: Engine, word: Text = "") -> Document:
+def resume(engine: ApiServices, word: Text = "") -> Document:
     """Lift one hold by its word, without one the only one there is. `lifted` says which, `holds` what holds still."""
     before = engine.safety.holds()
     if not word:
@@ -107,7 +107,7 @@ def resume(engine: Engine, word: Text = "") -> Document:
 
 
 @operation(by_you=True)
-def dnd(engine: Engine, seconds: Seconds = 7200, off: bool = False) -> Document:
+def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
     """Do not disturb for `seconds`, 2 h unless said, or `off`: cards are made, nothing executes by itself."""
     until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))
     return {"dndUntil": instant(until), "quiet": engine.autonomy.quiet()}
@@ -115,7 +115,7 @@ def dnd(engine: Engine, seconds: Seconds = 7200, off: bool = False) -> Document:
 
 @operation(by_you=True)
 def config(
-    engine: Engine, action: Literal["get", "set", "unset"] = "get", key: Text = "", value: Any = None
+    engine: ApiServices, action: Literal["get", "set", "unset"] = "get", key: Text = "", value: Any = None
 ) -> Document:
     """get (one key or all), set, unset."""
     settings = engine.settings
@@ -129,7 +129,7 @@ def config(
 
 @operation(by_you=True)
 def notify(
-    engine: Engine,
+    engine: ApiServices,
     action: Literal["list", "test", "retry", "dismiss"] = "list",
     surface: Literal["phone", "watch", "glasses", "discord", "web", "desktop", ""] = "",
 ) -> Document:
@@ -147,7 +147,7 @@ def notify(
 
 @operation()
 def check(
-    engine: Engine,
+    engine: ApiServices,
     command: Text = "",
     prompt: Text | None = None,
     lines: Sequence[Any] | None = None,
@@ -162,7 +162,7 @@ def check(
     return _judged(engine.safety.check_command(needed("command", command), cwd=folder))
 
 
-def _check_line(engine: Engine, line: Any, cwd: Path | None) -> Document:
+def _check_line(engine: ApiServices, line: Any, cwd: Path | None) -> Document:
     """One line of a batch; a bad one is answered with its error and stops nothing."""
     if not isinstance(line, Mapping) or ("command" in line) == ("prompt" in line):
         return Refusal("bad_line", 'each line needs either "command" or "prompt"', '{"command": "ls"}').document()
@@ -180,13 +180,13 @@ def _judged(verdict: RailVerdict) -> Document:
 
 
 @operation(name="doctor")
-def examine(engine: Engine, workspaces: Sequence[str] = (), online: bool = False) -> Document:
+def examine(engine: ApiServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
     """What is configured, found, missing, and how to mend it."""
     return doctor.examine(engine.home, workspaces or list(engine.workspaces), online=online)
 
 
 @operation()
-def key(engine: Engine, action: Literal["list", "delete", "test"] = "list", name: Text = "") -> Document:
+def key(engine: ApiServices, action: Literal["list", "delete", "test"] = "list", name: Text = "") -> Document:
     """list, delete, test. Keeping one is no operation: see `engine.api.keys.keep_key`."""
     match action:
         case "list":

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from engine import open_engine
+from engine.api.gateway.api import build
 from engine.api.gateway.gateway import Gateway
 from engine.api.gateway.limits import Limits
 from engine.engine import Engine
@@ -119,7 +120,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
             overrides = Overrides(throw_away=throw_away)
             engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
             opened.append(engine)
-            gateway = Gateway(engine, announce=engine._lock.announce_gateway, limits=limits)
+            gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
             engine.gateway = gateway
             return Served(engine, gateway, gateway.open(**{"port": 0} | wish), place)
 

@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from engine.api import doctor
 from engine.api.gateway.addresses import ListenOptions, host_name, listen_address
+from engine.api.gateway.api import build
 from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.gateway import ENDED, Gateway
 from engine.config.gateway import GatewaySettings
@@ -180,7 +181,7 @@ def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
     other.gateway.close()
     other.engine.settings.set("gateway.port", 0)
     other.engine.settings.set("gateway.enabled", True)
-    gateway = Gateway(other.engine, announce=lambda url: None)
+    gateway = Gateway(other.engine, build, announce=lambda url: None)
     gateway.follow()
     try:
         first = gateway.state().url

@@ -76,9 +76,8 @@ class World:
             cards=self,
             sessions=_Sessions(self.sessions),
             autonomy=SimpleNamespace(quiet=lambda: self.quiet),
-            gateway=SimpleNamespace(pass_for=lambda method, path, until: "word" if self.listens else ""),
         )
-        self.router = Notifications(engine, deliver=deliver if real else self.courier.deliver)
+        self.router = Notifications(engine, pass_for=self._pass_for, deliver=deliver if real else self.courier.deliver)
         self.router.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
     def at(self, digest: float = 5, gateway: str = "", **urls: str) -> None:
@@ -86,6 +85,9 @@ class World:
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
         notify = NotifySettings(digest_minutes=digest, gateway=gateway, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
+
+    def _pass_for(self, method: str, path: str, *, until: float) -> str:
+        return "word" if self.listens else ""
 
     def get(self, card_id: str) -> Card:
         if card_id not in self.cards:

@@ -9,7 +9,7 @@ import pytest
 from engine.execution.validation import REPAIRS
 from engine.model import CheckResult, NewMemory, Trust
 from engine.model.adaptation import CandidateStatus, FixTemplate
-from engine.wiring.adaptation import _Sources
+from engine.wiring.learning import _Sources
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import ModelWorld
 from tests.situations.conftest import SHOP

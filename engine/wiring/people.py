@@ -1,35 +1,44 @@
-"""Agents, their files, what was decided, and the wisdom that flows between them."""
+"""Agents, your decisions and what is known: the services of the organisation, of memory and of knowledge."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.execution.runners.model.completions import MemoryModel
+from engine.frozen import frozen
 from engine.git.history import deleted_files
+from engine.git.project_ids import ProjectIds, top_folder
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
+from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
-from engine.memory.importing import talks
+from engine.memory.importing import Importer, talks
+from engine.memory.knowledge import Knowledge
 from engine.memory.markdown import Markdown
+from engine.memory.summaries import PostgresSummaries, SummarySharing
 from engine.memory.watching import Watching
-from engine.model import Card, Doing, LeaderDecision, Refusal
+from engine.memory.work import Work
+from engine.model import Card, Doing, LeaderDecision, Refusal, SessionView
 from engine.model.lessons import Correction
 from engine.model.trust import may_guide
 from engine.overrides import Overrides
+from engine.storage.database import Transaction
 from engine.storage.shared import SHARED_URL
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.services import Services
+
 
 FAR_BACK = 200
 """So many of the latest decisions, the operator's and captured ones, are looked through."""
 
 
-def build(core: Engine, overrides: Overrides) -> None:
+def build_organisation(core: Services, overrides: Overrides) -> None:
     """Who and what."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.hierarchy = Agents(
@@ -61,7 +70,7 @@ def build(core: Engine, overrides: Overrides) -> None:
     )
 
 
-def _activity(core: Engine) -> Mapping[str, Doing]:
+def _activity(core: Services) -> Mapping[str, Doing]:
     """What agents are doing now, and did so far, for the hierarchy."""
     states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
     states |= {
@@ -70,7 +79,7 @@ def _activity(core: Engine) -> Mapping[str, Doing]:
     return {agent: Doing(*states.get(agent, ("idle", 0)), *totals) for agent, totals in core.sessions.totals().items()}
 
 
-def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+def _decided(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
     """What was decided in sessions of leaders, the newest first: by the operator, or with the operator's approval."""
     decisions: dict[str, list[LeaderDecision]] = {}
     for captured in core.knowledge.captures.entries(limit=FAR_BACK):
@@ -83,7 +92,7 @@ def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[Lead
     return decisions
 
 
-def correction(core: Engine, card_id: str) -> Correction | None:
+def correction(core: Services, card_id: str) -> Correction | None:
     """What the operator made of a card's prompt before approving it; None when nothing, and for work without a card."""
     about = card(core, card_id)
     correction_texts = None if about is None else core.cards.correction(card_id)
@@ -101,12 +110,12 @@ def correction(core: Engine, card_id: str) -> Correction | None:
     )
 
 
-def reach(core: Engine, channel: str) -> int:
+def reach(core: Services, channel: str) -> int:
     """How much work a rule of a channel concerns: how many of the latest decided cards were on it, at least 1."""
     return max(1, sum(decision.channel == channel for decision in core.feedback.recent(FAR_BACK)))
 
 
-def card(core: Engine, card_id: str) -> Card | None:
+def card(core: Services, card_id: str) -> Card | None:
     """A card as prompts are made of it; None for work that has none."""
     try:
         return core.cards.get(card_id)
@@ -117,3 +126,73 @@ def card(core: Engine, card_id: str) -> Card | None:
 def shared_database(overrides: Overrides) -> str:
     """Where machines share, "" for nowhere: what is made up is shared with nobody."""
     return "" if overrides.throw_away else os.environ.get(SHARED_URL, "")
+
+
+def build_knowledge(core: Services, overrides: Overrides) -> None:
+    """Memory's knowledge, and the observers of sessions."""
+    core.knowledge = Knowledge(
+        core.home,
+        core.memory,
+        core.ledger,
+        work=Work(
+            get=core.sessions.get,
+            transcript=core.sessions.transcript,
+            continues=core.sessions.continues,
+            running=core.sessions.running,
+            task=core.tasks.get,
+            needing=core.tasks.needing,
+            change=core.changes.for_session,
+        ),
+        files=core.files,
+        model=MemoryModel(core.settings, core.completions),
+        report=core.report,
+        secrets=core.keys.secrets,
+    )
+    learnt = core.learnings.texts
+    others = (core.wisdom.texts, learnt, CandidateTexts(core.database))
+    core.knowledge.forget_in(others, {"lrn": learnt.text_of})
+    core.memory.know(
+        captures=core.knowledge.captures,
+        graph=core.knowledge.graph,
+        para=core.knowledge.para,
+        drafts=core.knowledge.drafts,
+        forgetting=core.knowledge.forgetting,
+        sources=core.knowledge.sources,
+        layers=core.knowledge.layers,
+    )
+    core.importer = Importer(
+        core.database,
+        core.memory.remember,
+        lambda: core.settings.current.memory.transcripts,
+        workspace_of=top_folder,
+        ours=core.home.holds_worktree,
+        secrets=core.keys.secrets,
+        report=core.report,
+    )
+    url = shared_database(overrides)
+    shared_summaries = PostgresSummaries(url) if url else None
+    projects = ProjectIds()
+    core.summaries = SummarySharing(
+        core.database,
+        core.memory.store,
+        lambda: shared_summaries,
+        origin=core.wisdom.origin,
+        projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
+        remember=core.memory.add,
+    )
+    watching = (core.cards, core.safety, core.tasks, core.calls, core.permissions, core.knowledge, core.learnings)
+    for observer in (*watching, _WhenOver(lambda: core.autonomy.poke())):
+        core.sessions.observe(observer)
+
+
+@frozen
+class _WhenOver:
+    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
+
+    poke: Callable[[], None]
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        pass
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
+        tx.after_commit(self.poke)

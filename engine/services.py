@@ -1,0 +1,240 @@
+"""The services of one engine, by name, and the reads that need several of them.
+
+`engine.engine.Engine` fills this class; what is built on the services (the API, the composition root) names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine import views
+from engine.clock import Clock
+from engine.config import Autonomy as WorkspaceAutonomy
+from engine.events import FaultReported, WorkspaceAdded
+from engine.git import repository_root
+from engine.home import Home
+from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, Waiting
+
+if TYPE_CHECKING:
+    from engine.autonomy.autonomy import Autonomy
+    from engine.autonomy.heartbeat import Heartbeat
+    from engine.events import EventBus
+    from engine.execution.agent_setup import AgentSetup
+    from engine.execution.changesets import ChangeSets
+    from engine.execution.housekeeping import Housekeeping
+    from engine.execution.model_calls import ModelCalls
+    from engine.execution.overlaps import Overlaps
+    from engine.execution.permissions import Permissions
+    from engine.execution.prompt import PromptAssembly
+    from engine.execution.routing import ModelRouter
+    from engine.execution.runners.flows.learned import Registry
+    from engine.execution.runners.model.client import ModelHost
+    from engine.execution.runners.model.completions import Completions
+    from engine.execution.sessions import Sessions
+    from engine.execution.tools.belt import Toolbelts
+    from engine.hierarchy.agents import Agents
+    from engine.hierarchy.wisdom import Wisdom
+    from engine.keys import Keys
+    from engine.learning.candidates.adaptation import Adaptation
+    from engine.learning.candidates.fragments import LearnedGuidance
+    from engine.learning.candidates.trials import Overlays, Trials
+    from engine.learning.decisions.decisions import Decisions
+    from engine.learning.decisions.exporting import Exporter
+    from engine.learning.decisions.insights import Figures
+    from engine.learning.decisions.training_runs import Training
+    from engine.learning.learnings.learnings import Learnings
+    from engine.learning.learnings.prompt_part import LearntPart
+    from engine.memory.importing import Importer
+    from engine.memory.knowledge import Knowledge
+    from engine.memory.markdown import Markdown
+    from engine.memory.meanings import Meanings
+    from engine.memory.memory import MemoryPort
+    from engine.memory.prompt_part import RecalledPart
+    from engine.memory.summaries import SummarySharing
+    from engine.memory.threads import Threads
+    from engine.memory.validation_runs import ValidationRuns
+    from engine.memory.watching import Watching
+    from engine.overrides import Contexts
+    from engine.prediction.cards import Cards
+    from engine.prediction.cycle import Predictions
+    from engine.prediction.model_twin import ModelTwin
+    from engine.prediction.tasks import TaskBoard
+    from engine.prediction.twin import EmbeddedTwin
+    from engine.safety.safety import Safety
+    from engine.settings_store import SettingsStore
+    from engine.storage.database import Database
+    from engine.storage.ledger import Ledger
+    from engine.storage.retention import RetentionRounds
+
+log = logging.getLogger(__name__)
+
+
+class Services:
+    """The services of one engine, callable from any thread."""
+
+    home: Home
+    clock: Clock
+    randomness: Randomness
+    version: str
+
+    # the ground (`engine.wiring.foundation`)
+    bus: EventBus
+    settings: SettingsStore
+    database: Database
+    ledger: Ledger
+    runs: ValidationRuns
+    memory: MemoryPort
+
+    # who and what (`engine.wiring.people`)
+    hierarchy: Agents
+    files: Markdown
+    watching: Watching
+    feedback: Decisions
+    exporter: Exporter
+    wisdom: Wisdom
+
+    # rails (`engine.wiring.foundation`)
+    safety: Safety
+
+    # what was learnt and is in force (`engine.wiring.foundation`)
+    overlays: Overlays
+    trials: Trials
+    fragments: LearnedGuidance
+    flows: Registry
+
+    # what sessions learnt (`engine.wiring.learning`)
+    learnings: Learnings
+    learnt_part: LearntPart
+
+    # execution (`engine.wiring.execution`)
+    keys: Keys
+    models: ModelRouter
+    agent_setup: AgentSetup
+    calls: ModelCalls
+    recalling: RecalledPart
+    prompts: PromptAssembly
+    changes: ChangeSets
+    overlaps: Overlaps
+    housekeeping: Housekeeping
+    permissions: Permissions
+    belts: Toolbelts
+    host: ModelHost
+    host_lent: bool
+    completions: Completions
+    sessions: Sessions
+
+    # the Twin model (`engine.wiring.prediction`)
+    twin: ModelTwin
+    training: Training
+    insights: Figures
+
+    # prediction (`engine.wiring.prediction`)
+    meanings: Meanings
+    embedded: EmbeddedTwin
+    cards: Cards
+    tasks: TaskBoard
+    talks: Threads
+    contexts: Contexts
+    predictions: Predictions
+
+    # what is known (`engine.wiring.people`)
+    knowledge: Knowledge
+    importer: Importer
+    summaries: SummarySharing
+
+    # learning to act otherwise (`engine.wiring.learning`)
+    adaptation: Adaptation
+
+    # how long rows are kept (`engine.wiring.retention`)
+    retention: RetentionRounds
+
+    # acting by itself (`engine.wiring.acting`)
+    heartbeat: Heartbeat
+    autonomy: Autonomy
+
+    _named_workspaces: list[str]
+    _queues: Sequence[Callable[[], Sequence[Waiting]]]
+    """What puts entries into the queue of what waits for you, besides changes, sessions and permissions."""
+
+    @property
+    def workspaces(self) -> list[str]:
+        """Top folders of the repositories that are looked after: those named at the start, then the settings' that
+        are not off. One that is no repository any more is left out and named by `doctor`."""
+        roots = dict.fromkeys(self._named_workspaces)
+        for path, section in self.settings.current.workspaces.items():
+            if section.autonomy is WorkspaceAutonomy.OFF:
+                roots.pop(path, None)
+                continue
+            if path in roots:
+                continue
+            try:
+                roots.setdefault(str(repository_root(Path(path).expanduser())))
+            except Refusal as refusal:
+                log.warning("workspace %s is left out: %s", path, refusal)
+        return list(roots)
+
+    def look_after(self, folder: str) -> None:
+        """Look after the repository of `folder` too, as if it had been named at the start. Nothing happens when it is
+        looked after already.
+
+        Raises `Refusal`: `workspace_off` where the settings switch it off, and what `repository_root` says.
+        """
+        root = str(repository_root(Path(folder)))
+        if root in self.workspaces:
+            return
+        if self.settings.current.workspace(root).autonomy is WorkspaceAutonomy.OFF:
+            on = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
+            raise Refusal("workspace_off", f"{root} is switched off in the settings, so it gets no cards", on)
+        self._named_workspaces = [*self._named_workspaces, root]
+        self.database.write(lambda tx: tx.record(WorkspaceAdded(subject=root)))
+        self.autonomy.poke()  # what was never checked is checked at once
+
+    def queue(self) -> list[Waiting]:
+        """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""
+        acknowledged = views.acknowledged(self.database)
+        changes, sessions = self.changes.list(state=ChangeState.WAITING, limit=100), self.sessions.list(limit=20)
+        queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), acknowledged)
+        queue += [views.checked(entry, self.safety.check_prompt) for entries in self._queues for entry in entries()]
+        return views.in_order(queue)
+
+    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+        """For each line of a prompt what the content filter has against it, "" for nothing. Our own words and what a
+        model answered are not looked at. Takes up to a second for a long prompt."""
+        return [views.objections(part, self.safety.check_prompt) for part in parts]
+
+    def acknowledge(self, session_id: str) -> None:
+        """The operator knows that this session was interrupted: it leaves the queue."""
+        views.acknowledge(self.database, session_id)
+
+    def layers(self) -> list[LayerState]:
+        """How the seven layers of memory stand (SPEC 9.5)."""
+        return [self.files.layer(), self.ledger.layer(), *self.memory.layers()]
+
+    def since(self, instant: datetime | None = None) -> views.Since:
+        """What ran, was blocked, decided and spent since `instant`, else since the operator's present or last absence
+        began, else since midnight; and what waits for him."""
+        if instant is None:
+            instant = self.autonomy.presence.away_since()
+        if instant is None:
+            instant = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
+        return views.since(
+            instant,
+            sessions=self.sessions.list(limit=views.MOST),
+            blocked=self.safety.log(limit=views.MOST, blocked_only=True),
+            decided=self.ledger.latest(views.MOST, kinds=views.DECIDED),
+            spent=self.safety.costs.settled_since(instant),
+            waits=self.queue(),
+            learnings=self.ledger.latest(views.MOST, kinds=views.LEARNT),
+        )
+
+    def place(self, workspace: str) -> str:
+        """Name and branch of a workspace for the status line."""
+        return views.place(workspace)
+
+    def report(self, where: str, message: str) -> None:
+        """Tell of a fault that work can go on without."""
+        self.database.write(lambda tx: tx.record(FaultReported(where=where, message=message)))

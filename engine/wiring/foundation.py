@@ -1,0 +1,129 @@
+"""What every other service stands on: settings, database, ledger, rails, and the learned effects that are active."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.config.agents import url_fault
+from engine.events import EventBus
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.learned import LearnedFlow, Registry, learned
+from engine.learning.candidates.effects import words
+from engine.learning.candidates.fragments import LearnedGuidance
+from engine.learning.candidates.trials import Overlays, Trials
+from engine.memory.embedding import Endpoint
+from engine.memory.index import KEY, VARIABLE, ChromaServer, database_of
+from engine.memory.memory import MemoryPort
+from engine.memory.validation_runs import ValidationRuns
+from engine.model.adaptation import FlowOffload, Overlay
+from engine.overrides import Overrides
+from engine.prediction.templates.work import LearnedWork
+from engine.safety.safety import Hooks, Safety
+from engine.settings_store import SettingsStore
+from engine.storage.database import Database
+from engine.storage.ledger import Ledger, append
+
+if TYPE_CHECKING:
+    from engine.services import Services
+
+
+def build_storage(core: Services, overrides: Overrides) -> None:
+    """The ground that everything else stands on."""
+    home, clock = core.home, core.clock
+    core.bus = EventBus()
+    core.settings = SettingsStore(home.config_file, clock=clock)
+    core.database = Database(
+        home.database, clock=clock, bus=core.bus, recorder=append, durable=not overrides.throw_away
+    )
+    core.settings.attach(core.database)
+    core.ledger = Ledger(core.database)
+    core.runs = ValidationRuns(core.database)
+    core.memory = MemoryPort(
+        core.database,
+        settings=core.settings,
+        clock=clock,
+        folder=home.data / "chroma",
+        endpoint=partial(_endpoint, core),
+        running=lambda: frozenset(session.id for session in core.sessions.running()),
+        meaning=not overrides.throw_away,  # in a simulated month nobody waits for a model
+        server=(lambda: None) if overrides.throw_away else partial(_chroma_server, core),
+    )
+
+
+def _chroma_server(core: Services) -> ChromaServer | None:
+    """The server that holds the index, None where it is in a folder."""
+    url = os.environ.get(VARIABLE, "").strip().rstrip("/") or core.settings.current.memory.chroma_url
+    if not url or url_fault(url):  # `doctor` tells of it
+        return None
+
+    def token() -> str:
+        key = core.keys.get(KEY)
+        return key.value if key else ""
+
+    return ChromaServer(url, database_of(core.wisdom.origin()), token)
+
+
+def _endpoint(core: Services, provider: str) -> Endpoint | None:
+    """Where a provider makes embeddings, None when it cannot be used."""
+    if core.settings.current.provider(provider) is None:
+        return None
+    state = core.models.provider(provider)
+    key = core.keys.get(provider)
+    return Endpoint(state.settings.base_url, key.value if key else "") if state.usable else None
+
+
+def build_rails(core: Services) -> None:
+    """The pipeline and its holds."""
+    home, clock, randomness = core.home, core.clock, core.randomness
+    core.safety = Safety(
+        core.database,
+        core.settings,
+        clock,
+        randomness,
+        data=home.data,
+        decisions=core.feedback,
+        hooks=Hooks(
+            stop_sessions=partial(_stop_all, core),
+            agent_budget=core.hierarchy.budget,
+            quiet=lambda: core.autonomy.quiet(),
+            confined=lambda: core.sessions.sandbox.confines,
+            on_change=lambda: core.autonomy.poke(),
+        ),
+    )
+
+
+def _stop_all(core: Services, reason: str) -> None:
+    """The kill switch: sessions and all their processes, and the one that speaks to models for them."""
+    core.sessions.stop_all(reason)
+    if not core.host_lent:
+        core.host.end()
+
+
+def build_effects(core: Services) -> None:
+    """Before anything that an effect may change."""
+    core.overlays = Overlays(core.database)
+    core.trials = Trials(core.database, core.overlays, core.settings, facts=core.ledger)
+    core.fragments = LearnedGuidance(core.overlays, core.trials, core.settings)
+    core.flows = Registry(FLOWS, partial(_learned_flows, core))
+
+
+def _learned_flows(core: Services) -> list[type[LearnedFlow]]:
+    return [
+        _flow(overlay, overlay.effect) for overlay in core.overlays.flows() if isinstance(overlay.effect, FlowOffload)
+    ]
+
+
+def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
+    commands = tuple(tuple(words(command)) for command in effect.commands)
+    return learned(effect.name, effect.title, commands, overlay.workspace)
+
+
+def learned_work(core: Services) -> list[LearnedWork]:
+    """Learned flows as prediction offers them."""
+    return [
+        LearnedWork(effect.name, f"Run {_flow(overlay, effect).words()}", overlay.since, overlay.workspace)
+        for overlay in core.overlays.flows()
+        if isinstance(effect := overlay.effect, FlowOffload)
+    ]
