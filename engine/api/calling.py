@@ -108,8 +108,8 @@ def stop(home: Home, reason: str) -> Document:
     counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
     (a full disk) and no engine answers either; sessions are ended all the same.
     """
-    from engine.execution import traces
-    from engine.execution.processes import end_all, is_stopped
+    from engine.execution.pid_files import pid_folder
+    from engine.execution.process_termination import is_stopped, terminate_sessions
 
     unwritten: OSError | None = None
     try:
@@ -132,7 +132,7 @@ def stop(home: Home, reason: str) -> Document:
             if error.code != "no_answer":
                 refusals.append(error)
 
-    ended = end_all(traces.folder(home), first=ask_engine)
+    ended = terminate_sessions(pid_folder(home), first=ask_engine)
     if refusals:
         raise refusals[0]
     if unwritten is not None and not answers:

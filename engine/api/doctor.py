@@ -351,7 +351,7 @@ def _rungs() -> list[dict[str, Any]]:
 
 
 def _sandbox(settings: Settings) -> Check:
-    from engine.execution import traces
+    from engine.execution import cgroups
     from engine.execution.sandbox import best_sandbox, ladder_reports, limits
 
     rungs = ladder_reports()
@@ -364,7 +364,7 @@ def _sandbox(settings: Settings) -> Check:
         return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.lacks})" if in_force.lacks else ""
     memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
-    by = "limited by a control group" if traces.limits() else "checked twice a second"
+    by = "limited by a control group" if cgroups.can_limit() else "checked twice a second"
     limited = (
         f"a session has at most {memory:.1f} GiB of memory and {limits.PROCESSES:,} processes ({by}),"
         f" {limits.FILE_BYTES // 1024**3} GiB a file, no core dumps"

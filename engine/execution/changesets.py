@@ -41,7 +41,8 @@ from engine.execution.change_store import NEXT, ChangeReader, ChangeSetRow, chec
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_store import SessionRow
 from engine.execution.snapshots import PlainGit, named, shown
-from engine.execution.worktrees import EVERYWHERE, Onto, Worktree, Worktrees
+from engine.execution.workspace_locks import EVERYWHERE
+from engine.execution.worktrees import Onto, Worktree, Worktrees
 from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
@@ -230,7 +231,7 @@ class ChangeSets(ChangeReader):
     def _deciding(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """The row and the operator's files, for as long as nobody else changes these; an earlier change is settled."""
         workspace = self._row(change_set_id).workspace
-        with self._locks.alone(workspace), _open_workspace(workspace) as root:
+        with self._locks.exclusive(workspace), _open_workspace(workspace) as root:
             self._settle(workspace)
             yield self._row(change_set_id, becoming=becoming), root
 
@@ -555,7 +556,7 @@ class ChangeSets(ChangeReader):
         self.worktrees.remove(change_set.session_id)
         if change_set.state is ChangeState.LANDED:
             return
-        self.worktrees.let_go(Path(change_set.workspace), change_set.session_id)
+        self.worktrees.release(Path(change_set.workspace), change_set.session_id)
 
         def forget(tx: Transaction) -> None:
             row = tx.session.get(ChangeSetRow, change_set.id)

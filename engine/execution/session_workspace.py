@@ -83,7 +83,7 @@ class SessionWorkspaces:
         worktree as it was, or the change set."""
         self._caches.sweep()
         messages, unsaved = [], set()
-        for worktree in self._worktrees.left():
+        for worktree in self._worktrees.unsaved():
             with self._database.read() as session:
                 row = session.get(SessionRow, worktree.session_id)
             if row is None or not _has_unsaved_changes(row) or self._changes.for_session(row.id) is not None:
@@ -171,13 +171,13 @@ class SessionWorkspaces:
             onto = self._changes.onto(former) if former else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
-            if worktree.included.words:
-                live.note(worktree.included.words)
+            if worktree.included.summary:
+                live.note(worktree.included.summary)
             if salvage is not None:
                 self._prepare(live, worktree)
             self._set_up(live, worktree)
             if salvage is not None:
-                self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either
+                self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             workspace = SessionWorkspace(
                 worktree.folder, snapshots.plain_git(worktree.folder).git, worktree, continues=former
             )
@@ -264,7 +264,7 @@ class SessionWorkspaces:
 
     def _discard(self, live: LiveSession) -> None:
         self._worktrees.remove(live.id)
-        self._worktrees.let_go(Path(live.assignment.workspace), live.id)
+        self._worktrees.release(Path(live.assignment.workspace), live.id)
 
     def _prepare(self, live: LiveSession, worktree: Worktree) -> None:
         """Install the project's packages into the worktree of an agent, where the workspace's settings allow that. A

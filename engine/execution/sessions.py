@@ -18,11 +18,12 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution import processes, traces
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
 from engine.execution.live_session import LiveSession, SessionRails, Stop
-from engine.execution.processes import Processes, end_processes
+from engine.execution.pid_files import pid_folder
+from engine.execution.process_termination import end_processes, terminate_sessions
+from engine.execution.processes import Processes
 from engine.execution.runners.base import Runner, RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbox, furnish, limits, secret_places
@@ -263,7 +264,7 @@ class Sessions(SessionStore):
         interrupted = self.rows(state=SessionState.RUNNING)
         queued = self.rows(state=SessionState.QUEUED)[::-1]
         messages = []
-        processes.end_all(traces.folder(self._home))
+        terminate_sessions(pid_folder(self._home))
         for row in reversed(interrupted):
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine stopped while it ran"))
@@ -347,7 +348,7 @@ class Sessions(SessionStore):
         contained = isinstance(sandbox, Bubblewrap)
         return LiveSession(
             assignment,
-            Processes(row.id, traces.folder(self._home), memory, contained=contained),
+            Processes(row.id, pid_folder(self._home), memory, contained=contained),
             limits=self._channels.limits(assignment.channel, row.mode),
             clock=self._clock,
             transcript=self._writer(row.id),

@@ -136,7 +136,7 @@ def keep(git: Git, session_id: str, name: str, oid: str) -> None:
     git.output("update-ref", f"{REF_ROOT}/{checked_id(session_id)}/{name}", oid)
 
 
-def let_go(git: Git, session_id: str) -> None:
+def release(git: Git, session_id: str) -> None:
     """Drop every ref of a session; git collects its objects in its own time."""
     prefix = f"{REF_ROOT}/{checked_id(session_id)}/"
     refs = git.text("for-each-ref", "--format=%(refname)", prefix).split("\n")

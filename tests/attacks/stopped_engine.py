@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from engine.execution.pid_files import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Bubblewrap
 from engine.execution.sandbox.ladder import rungs
-from engine.execution.traces import folder
 from engine.home import Home
 from tests.attacks.inside import Inside
 
@@ -19,7 +19,7 @@ def main() -> None:
     inside = Inside(sandbox, Path(root), session)
     argv, environment = inside.wrapped(code)
     contained = isinstance(sandbox, Bubblewrap)
-    processes = Processes(session, folder(Home.locate(Path(home))), contained=contained)
+    processes = Processes(session, pid_folder(Home.locate(Path(home))), contained=contained)
     processes.run(
         argv,
         cwd=inside.confinement.folder,

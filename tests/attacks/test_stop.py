@@ -17,7 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.execution import traces
+from engine.execution import cgroups
+from engine.execution.pid_files import pid_folder
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.home import Home
 from tests.attacks.inside import sleepers, until
@@ -150,7 +151,7 @@ def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, mo
     )
     attack.begin(DEAF + hydra + "subprocess.Popen(['sleep', T])", 1)
     if group == "no group":
-        for file in traces.folder(Home.locate(attack.home)).glob("*.group"):
+        for file in pid_folder(Home.locate(attack.home)).glob("*.group"):
             file.unlink()
     answer = clawpy_stop(attack.home)
     assert not attack.living()
@@ -188,7 +189,7 @@ def test_a_dead_engine(attack: Attack) -> None:
     until(lambda: not sleepers(attack.seconds))
     answer = clawpy_stop(attack.home)
     assert answer["left"] == []
-    assert not list(traces.folder(Home.locate(attack.home)).glob("*.command"))
+    assert not list(pid_folder(Home.locate(attack.home)).glob("*.command"))
 
 
 # Files that want an unrelated process killed
@@ -235,7 +236,7 @@ FORGED: dict[str, Callable[[Path, int], object]] = {
 @pytest.mark.parametrize("way", FORGED)
 def test_a_forged_file(outside: Path, victim: subprocess.Popen[bytes], way: str) -> None:
     home = outside / "home"
-    at = traces.folder(Home.locate(home))
+    at = pid_folder(Home.locate(home))
     at.mkdir(parents=True)
     FORGED[way](at, victim.pid)
     answer = clawpy_stop(home)
@@ -248,7 +249,7 @@ def test_a_forged_file(outside: Path, victim: subprocess.Popen[bytes], way: str)
 def test_a_number_that_went_to_another_process(outside: Path) -> None:
     """Even to one that carries the mark of that very session, which is not this home's to end twice."""
     home = outside / "home"
-    at = traces.folder(Home.locate(home))
+    at = pid_folder(Home.locate(home))
     at.mkdir(parents=True)
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
         (at / "sess_x.1.command").write_text(_began_before(process.pid))
@@ -259,14 +260,14 @@ def test_a_number_that_went_to_another_process(outside: Path) -> None:
 
 @pytest.mark.long
 def test_a_group_of_another_name(outside: Path, victim: subprocess.Popen[bytes]) -> None:
-    parent = traces.own()
+    parent = cgroups.parent_group()
     if parent is None:
         pytest.skip("no control group can be made here")
     group = parent / f"operators-{os.getpid()}"
     group.mkdir()
     try:
         (group / "cgroup.procs").write_text(str(victim.pid))
-        at = traces.folder(Home.locate(outside / "home"))
+        at = pid_folder(Home.locate(outside / "home"))
         at.mkdir(parents=True)
         (at / "sess_x.group").write_text(str(group))
         assert clawpy_stop(outside / "home")["killed"] == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import worktrees
+from engine.execution import worktree_include
 from tests.execution.landing_world import World
 
 
@@ -41,7 +41,7 @@ def test_ignored_files_that_match_come_along(world: World) -> None:
     assert not (worktree.folder / ".env.local").exists()
     assert not (worktree.folder / "cache/big.bin").exists()
     assert set(worktree.included.names) == {b".env", "cache/x/y ü.json".encode(), b"cache/run"}
-    assert worktree.included.words.startswith(".worktreeinclude: copied ")
+    assert worktree.included.summary.startswith(".worktreeinclude: copied ")
 
 
 def test_without_the_file_nothing_comes_along(world: World) -> None:
@@ -50,7 +50,7 @@ def test_without_the_file_nothing_comes_along(world: World) -> None:
     worktree = world.worktrees.create("session_1", world.root)
 
     assert not (worktree.folder / ".env").exists()
-    assert worktree.included.words == ""
+    assert worktree.included.summary == ""
 
 
 def test_links_never_lead_out(world: World, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_links_never_lead_out(world: World, tmp_path: Path) -> None:
     assert (worktree.folder / "links/inside").readlink() == Path("real")
     assert sorted(path.name for path in (worktree.folder / "links").iterdir()) == ["inside", "real"]
     assert not (worktree.folder / "other").exists()
-    assert "a link that leads out of the repository" in worktree.included.words
+    assert "a link that leads out of the repository" in worktree.included.summary
     assert not any(b"key" in path.read_bytes() for path in worktree.folder.rglob("*") if path.is_file())
 
 
@@ -108,7 +108,7 @@ def test_the_files_of_git_and_of_repositories_inside_stay(world: World) -> None:
 
 
 def test_it_is_bounded_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktrees, "MAX_FILES", 3)
+    monkeypatch.setattr(worktree_include, "MAX_FILES", 3)
     world.repository.write(".worktreeinclude", "cache/\n")
     for number in range(9):
         world.repository.write(f"cache/{number}", "x")
@@ -116,7 +116,7 @@ def test_it_is_bounded_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch
     worktree = world.worktrees.create("session_1", world.root)
 
     assert len(list((worktree.folder / "cache").iterdir())) == 3
-    assert "left out: the rest, beyond 3 files" in worktree.included.words
+    assert "left out: the rest, beyond 3 files" in worktree.included.summary
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "large"])
@@ -133,7 +133,7 @@ def test_a_strange_list_is_not_used(world: World, kind: str) -> None:
     worktree = world.worktrees.create("session_1", world.root)
 
     assert worktree.included.names == ()
-    assert worktree.included.words.startswith(".worktreeinclude was not used")
+    assert worktree.included.summary.startswith(".worktreeinclude was not used")
 
 
 def test_what_came_along_is_no_part_of_the_diff(world: World) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.processes import NICE, GroupClosed, Processes, end_processes, marked_processes
+from engine.execution.process_termination import end_processes, marked_processes
+from engine.execution.processes import NICE, GroupClosed, Processes
 
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""

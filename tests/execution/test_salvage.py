@@ -61,7 +61,7 @@ class World(RepositoryWorld):
         if (change := self.changes.for_session(session_id)) is not None:
             self.changes.discard(change.id)
         worktree = self.worktrees.create(session_id, self.workspace)
-        self.worktrees.worth_keeping(worktree)
+        self.worktrees.mark_worth_keeping(worktree)
         for name in files:
             (folder / name).write_text("half\n")
 

@@ -18,7 +18,7 @@ from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.execution.sandbox import (
     PRIVATE,
     SESSION_MARK,

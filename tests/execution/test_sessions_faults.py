@@ -15,7 +15,7 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.execution.session_store import SessionRow
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction

@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.journal import MAX_CALLS
 from engine.execution.live_session import LiveSession
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import FlowUnable
 from engine.git import Git
 from engine.model import SessionState

@@ -82,7 +82,7 @@ def test_removed_it_leaves_nothing_and_others_stay(world: World) -> None:
     (worktree.folder / "locked").chmod(0o500)
 
     world.worktrees.remove("session_1")
-    world.worktrees.let_go(world.root, "session_1")
+    world.worktrees.release(world.root, "session_1")
     world.worktrees.remove("session_1")
 
     assert not worktree.folder.exists()

@@ -14,7 +14,7 @@ from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import Stopped

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.model import SessionState, SessionView
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.execution.sandbox import best_sandbox
 from engine.model import (
     Prompt,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -76,6 +77,8 @@ class Jail:
 
     root: Path
     sandbox: Sandbox
+    session_id: str = field(default_factory=lambda: f"sess_{secrets.token_hex(6)}")
+    """Its own: tests that end a session end every process of this machine with its mark, a parallel jail's too."""
     user: Path = field(init=False)
     home: Home = field(init=False)
     project: Path = field(init=False)
@@ -106,9 +109,9 @@ class Jail:
         for folder in (self.home.config, self.home.data, self.home.logs, *self.others):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "keep.txt").write_text("PRIVATE")
-        worktree = self.home.worktrees / "sess_1"
+        worktree = self.home.worktrees / self.session_id
         self.git("worktree", "add", "-q", "--detach", str(worktree))
-        scratch = self.home.cache / "scratch" / "sess_1"
+        scratch = self.home.cache / "scratch" / self.session_id
         self.confinement = Confinement(
             worktree,
             scratch,
@@ -162,7 +165,7 @@ class Jail:
         return subprocess.Popen(
             self.sandbox.wrap(argv, self.confinement, cwd=self.folder),
             cwd=self.folder,
-            env=session_environment(self.confinement, self.sandbox, "sess_1", self.operator),
+            env=session_environment(self.confinement, self.sandbox, self.session_id, self.operator),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

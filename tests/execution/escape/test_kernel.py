@@ -152,7 +152,7 @@ def test_typing_into_the_operators_terminal(jail: Jail) -> None:
                 jail.confinement,
                 cwd=jail.folder,
             ),
-            env=session_environment(jail.confinement, jail.sandbox, "sess_1", jail.operator),
+            env=session_environment(jail.confinement, jail.sandbox, jail.session_id, jail.operator),
             stdin=inner,
             stdout=subprocess.PIPE,
             stderr=inner,

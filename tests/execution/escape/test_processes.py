@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from engine.execution.processes import Processes, end_processes
+from engine.execution.process_termination import end_processes
+from engine.execution.processes import Processes
 from engine.execution.sandbox import session_environment
 from tests.execution.escape.jail import PRELUDE, Jail
 from tests.execution.session_world import until
@@ -126,12 +127,12 @@ DETACHED = {
 def test_a_detached_child_after_the_end(jail: Jail, way: str) -> None:
     """It went its own way, without the session's mark, and the command ended well."""
     seconds = f"{time.time() % 1000:.6f}{os.getpid()}"[:14]
-    processes = Processes("sess_1")
+    processes = Processes(jail.session_id)
     known = f'{{"time": "{seconds}"}}'
     processes.run(
         jail.sandbox.wrap([sys.executable, "-c", PRELUDE + DETACHED[way], known], jail.confinement, cwd=jail.folder),
         cwd=jail.folder,
-        env=session_environment(jail.confinement, jail.sandbox, "sess_1", jail.operator),
+        env=session_environment(jail.confinement, jail.sandbox, jail.session_id, jail.operator),
         on_output=lambda chunk: None,
     )
     until(lambda: not sleepers(seconds), 2.0)
@@ -156,7 +157,7 @@ def test_ignoring_every_signal(jail: Jail) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     began = time.monotonic()
-    assert end_processes("sess_1", [psutil.Process(process.pid)], 0.1)
+    assert end_processes(jail.session_id, [psutil.Process(process.pid)], 0.1)
     assert time.monotonic() - began < 1.0
     assert not sleepers(seconds)
     process.communicate()

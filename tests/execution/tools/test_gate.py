@@ -12,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.channels import AUTONOMOUS
-from engine.execution.processes import marked_processes
+from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import best_sandbox
 from engine.execution.tools.belt import Toolbelts

@@ -1,0 +1,122 @@
+"""PID files of every session in the home: they find a session's processes without the engine (SPEC 3.7).
+
+The first process of each command writes its line of /proc before it becomes the command: its number and its start time.
+A number that belongs to another process by now has another start time, and a process without the session's mark in its
+environment is not the session's, whatever a file says: neither is touched. A second file names the control group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from engine.execution import cgroups
+from engine.execution.sandbox import SESSION_MARK
+from engine.frozen import frozen
+from engine.home import Home
+
+_COMMAND, _GROUP = ".command", ".group"
+
+_SHELL = ["/bin/sh", "-c"]
+
+
+def pid_folder(home: Home) -> Path:
+    """Where the files of all sessions are."""
+    return home.data / "run" / "sessions"
+
+
+class PidFiles:
+    """The files of one session in `folder`."""
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        self._folder = folder
+        self._session_id = session_id
+        self._number = 0
+
+    def create(self, group: Path | None) -> None:
+        """Make the folder, and write down the session's control group. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if group is not None:
+            (self._folder / f"{self._session_id}{_GROUP}").write_text(str(group))
+
+    def wrap(self, argv: Sequence[str], group: Path | None) -> tuple[list[str], Path]:
+        """The command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
+        self._number += 1
+        file = self._folder / f"{self._session_id}.{self._number}{_COMMAND}"
+        prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
+        if group is not None:
+            prologue += f"echo 0 >{shlex.quote(str(group / 'cgroup.procs'))}; "
+        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
+            return [*_SHELL, prologue + argv[2], *argv[3:]], file
+        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
+
+    def clear(self) -> None:
+        """Remove the files of a session that has no processes any more."""
+        for file in self._folder.glob(f"{self._session_id}.*"):
+            file.unlink(missing_ok=True)
+
+
+@frozen
+class SessionProcesses:
+    """What the files say of a session: the first processes of its commands that are still alive, and its group."""
+
+    session_id: str
+    leaders: tuple[psutil.Process, ...]
+    group: Path | None
+
+
+def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
+    """What the files in `folder` say of each session that may have processes left."""
+    sessions: dict[str, list[Path]] = {}
+    with contextlib.suppress(OSError):
+        for file in sorted(folder.iterdir()):
+            if file.suffix in (_COMMAND, _GROUP):
+                sessions.setdefault(file.name.partition(".")[0], []).append(file)
+    for session_id, files in sessions.items():
+        leaders, group = [], None
+        for file in files:
+            text = _read(file)
+            if file.suffix == _GROUP:
+                path = Path(text)
+                group = path if cgroups.belongs(path, session_id) else None
+            elif (leader := _leader(text, session_id)) is not None:
+                leaders.append(leader)
+        yield SessionProcesses(session_id, tuple(leaders), group)
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the files whose process has ended or whose group is gone."""
+    for file in [*folder.glob(f"*{_COMMAND}"), *folder.glob(f"*{_GROUP}")]:
+        session_id, text = file.name.partition(".")[0], _read(file)
+        is_group = file.suffix == _GROUP
+        if not (cgroups.belongs(Path(text), session_id) if is_group else _leader(text, session_id)):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _leader(line: str, session_id: str) -> psutil.Process | None:
+    """The process whose line of /proc this is, if it is still alive and the session's."""
+    try:
+        pid = int(line.partition(" ")[0])
+        process = psutil.Process(pid)  # psutil compares the start time from here on
+        current = Path(f"/proc/{pid}/stat").read_text()
+        written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
+        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
+            return process
+    except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
+        pass  # it has ended, or the file is damaged
+    return None
+
+
+def _read(file: Path) -> str:
+    """The beginning of its text; "" for what is not a regular file."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, errors="replace") as stream:
+            return stream.read(4096).strip()
+    except OSError:
+        return ""

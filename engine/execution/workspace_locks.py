@@ -1,0 +1,67 @@
+"""Keeps landings, undos and snapshots of one workspace from overlapping with each other, and with sessions whose
+commands may write to the same files (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.model import Refusal
+
+EVERYWHERE = ""
+"""In place of a workspace: a session without a sandbox may write to all of them."""
+
+
+class WorkspaceLocks:
+    """One lock a workspace: snapshots that become a base, landings and undos of a workspace never overlap. Nor does a
+    landing overlap with a session whose commands may write to the same files."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._guard = threading.Lock()
+        self._writers: dict[str, str] = {}
+
+    @contextmanager
+    def holding(self, workspace: str) -> Iterator[None]:
+        """Wait for the workspace, then keep others waiting."""
+        with self._guard:
+            lock = self._locks[os.path.realpath(workspace)]
+        with lock:
+            yield
+
+    @contextmanager
+    def exclusive(self, workspace: str) -> Iterator[None]:
+        """`holding`, while no session may write to the workspace's files. Raises `Refusal` `session_writes`."""
+        path = os.path.realpath(workspace)
+        with self.holding(workspace):
+            with self._guard:
+                writer_id = next((writer for writer, its in self._writers.items() if its in (path, EVERYWHERE)), "")
+                is_everywhere = self._writers.get(writer_id) == EVERYWHERE
+            if writer_id:
+                what = "runs without a sandbox and could" if is_everywhere else "works in these files and could"
+                raise Refusal(
+                    "session_writes",
+                    f"session {writer_id} {what} change them in the meantime; nothing was changed",
+                    "wait until it has finished, or stop it on the work screen, then try again",
+                )
+            yield
+
+    @contextmanager
+    def writing(self, workspace: str, session_id: str) -> Iterator[None]:
+        """While a session's commands may write to the files of `workspace`, or to any (`EVERYWHERE`). Waits for a
+        landing that is under way there."""
+        path = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)
+        with self._guard:
+            self._writers[session_id] = path
+            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, EVERYWHERE)]
+        try:
+            for lock in locks:
+                with lock:
+                    pass  # who holds it looked before we were there
+            yield
+        finally:
+            with self._guard:
+                self._writers.pop(session_id, None)
