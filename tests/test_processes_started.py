@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 STARTERS = {
-    "engine/git/repository.py": "git, the only place",
+    "engine/git/process.py": "git, the only place",
     "engine/git/command.py": "names the type of a finished process",
     "engine/child_process.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
@@ -56,7 +56,7 @@ def test_few_modules_start_processes() -> None:
 
 @pytest.mark.parametrize("place", sorted(STARTERS))
 def test_none_but_one_runs_git(place: str) -> None:
-    assert place == "engine/git/repository.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
+    assert place == "engine/git/process.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
 
 
 def test_no_command_that_enters_nested_repositories() -> None:

@@ -12,7 +12,7 @@ from engine.execution import snapshots
 from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
 from engine.execution.tools.jail import is_git
 from engine.frozen import frozen
-from engine.git import Git, GitError, own_branch
+from engine.git import Git, GitError, session_branch
 from engine.git.tree import split
 from engine.model import Refusal
 
@@ -174,7 +174,7 @@ def _identity(git: Git, at: datetime) -> dict[str, str]:
 
 def free_name(git: Git, title: str, session_id: str) -> str:
     """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
-    name = first = own_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
+    name = first = session_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
     number = 1
     while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
         number += 1

@@ -12,16 +12,11 @@ files. `github` asks the server that a repository is on, through `gh`. May impor
 programs.
 """
 
+from engine.git.branch_names import is_session_branch, session_branch
 from engine.git.command import Git, create, version
-from engine.git.repository import (
-    MIN_VERSION,
-    GitError,
-    Repository,
-    is_own_branch,
-    own_branch,
-    repository_root,
-    submodule_paths,
-)
+from engine.git.process import MIN_VERSION, GitError
+from engine.git.repository import repository_root, submodule_paths
+from engine.git.shadow import Repository
 
 __all__ = [
     "MIN_VERSION",
@@ -29,9 +24,9 @@ __all__ = [
     "GitError",
     "Repository",
     "create",
-    "is_own_branch",
-    "own_branch",
+    "is_session_branch",
     "repository_root",
+    "session_branch",
     "submodule_paths",
     "version",
 ]

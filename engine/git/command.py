@@ -11,7 +11,9 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from engine.frozen import frozen
-from engine.git.repository import GitError, Repository, call, find, operators_configuration
+from engine.git.process import GitError, operators_configuration, run_git
+from engine.git.repository import find
+from engine.git.shadow import Repository
 from engine.model import Refusal, sanitise
 
 _NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration
@@ -107,7 +109,7 @@ class Git:
         self.check()
         place = self.repository
         try:
-            done = call(
+            done = run_git(
                 _with_options(arguments),
                 self.folder,
                 {**place.environment(), **self.environment, **(environment or {})},
@@ -147,13 +149,13 @@ def _pipes(top: Path) -> list[str]:
 
 def version() -> str:
     """What `git --version` says. Raises `Refusal` `no_git`."""
-    return call(["--version"], Path("/"), {}).stdout.decode(errors="replace").strip()
+    return run_git(["--version"], Path("/"), {}).stdout.decode(errors="replace").strip()
 
 
 def create(folder: Path, branch: str = "main") -> Git:
     """Make an empty repository in `folder`, which is there. Raises `GitError`."""
     arguments = ["init", "--quiet", f"--initial-branch={branch}", "--template="]
-    done = call(arguments, folder, {"GIT_DIR": str(folder / ".git"), **operators_configuration()})
+    done = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **operators_configuration()})
     if done.returncode:
         raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), folder)
     return Git(folder)

@@ -191,8 +191,8 @@ def _added_lines(git: Git, old: str, new: str) -> dict[str, set[bytes]]:
         if read > MAX_DIFF_BYTES:
             return {}
         lines = patch.partition(b"\n@@ ")[2].split(b"\n")
-        if new := {line[1:].strip() for line in lines if line[:1] == b"+" and _is_meaningful(line)}:
-            added[path] = new
+        if meaningful := {line[1:].strip() for line in lines if line[:1] == b"+" and _is_meaningful(line)}:
+            added[path] = meaningful
     return added
 
 

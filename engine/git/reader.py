@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.frozen import frozen
-from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
+from engine.git import Git, GitError, Repository, is_session_branch, submodule_paths
 from engine.git.co_changes import CoChanges, Partner
 from engine.git.fixups import FIXUP, Fixups, read_fixups
 from engine.git.history import read_history
@@ -413,7 +413,7 @@ def _branches(git: Git, present: str) -> list[Branch]:
         remote = name.startswith("refs/remotes/")
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
         bare = short.partition("/")[2] if remote else short
-        if bare == present or not is_own_branch(bare, session):
+        if bare == present or not is_session_branch(bare, session):
             branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, taken=bool(worktree)))
     return branches
 

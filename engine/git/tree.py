@@ -8,7 +8,7 @@ import os
 import stat
 
 from engine.git.command import Git
-from engine.git.repository import GitError
+from engine.git.process import GitError
 
 log = logging.getLogger(__name__)
 
