@@ -33,12 +33,6 @@ def code_of(action: Callable[[], object]) -> str:
     return refused.value.code
 
 
-def test_a_session_that_changed_nothing_leaves_none(world: World) -> None:
-    assert world.session(lambda folder: None) is None
-    assert world.changes.list() == []
-    assert world.changes.for_session("session_1") is None
-
-
 def test_what_one_says_of_itself(world: World) -> None:
     def edit(folder: Path) -> None:
         edit_a(folder)
@@ -88,19 +82,6 @@ def test_the_diff_by_file(world: World) -> None:
     assert (found["old.txt"].status, found["old.txt"].hunks) == ("mode", "")
     assert found["long.txt"].cut
     assert len(found) == 7
-
-
-def test_landing_and_undo_pass_through_the_ledger(world: World) -> None:
-    change_set = world.changed(edit_a)
-    heard = world.bus.subscribe(lambda: None)
-
-    landed = world.changes.land(change_set.id)
-    undone = world.changes.undo(change_set.id)
-    again = world.changes.land(change_set.id)
-
-    assert [landed.state, undone.state, again.state] == [ChangeState.LANDED, ChangeState.UNDONE, ChangeState.LANDED]
-    assert [event.kind for event in heard.drain()] == ["ChangeSetLanded", "LandingUndone", "ChangeSetLanded"]
-    assert landed.decided_at == world.clock.now()
 
 
 def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(world: World) -> None:
@@ -267,17 +248,6 @@ def test_discard_works_when_the_repository_is_gone(world: World) -> None:
 
     assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
     assert code_of(lambda: world.changes.diff(change_set.id)) == "no_folder"
-
-
-def test_our_own_writes_are_remembered(world: World) -> None:
-    change_set = world.changed(edit_a)
-    assert world.changes.written_by_us(str(world.root)) == {}
-
-    world.changes.land(change_set.id)
-    assert world.changes.written_by_us(str(world.root)) == {"a.txt": (world.root / "a.txt").stat().st_mtime_ns}
-    world.changes.undo(change_set.id)
-    assert world.changes.written_by_us(str(world.root)) == {"a.txt": (world.root / "a.txt").stat().st_mtime_ns}
-    assert world.changes.written_by_us("/elsewhere") == {}
 
 
 def test_comments_on_lines(world: World) -> None:

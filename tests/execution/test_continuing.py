@@ -66,15 +66,6 @@ def test_it_begins_with_the_changes_that_wait_and_leaves_one_change_set(world: W
     assert (world.root / "mine.txt").read_text() == "meanwhile\n"
 
 
-def test_the_worktree_shows_no_change_before_the_agent_makes_one(world: World) -> None:
-    work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-
-    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.onto("sess_1"))
-
-    assert (worktree.folder / "a.txt").read_text() == "one\n2\n3\n"
-    assert worktree.start != worktree.head
-
-
 @pytest.mark.parametrize("decide", ["land", "discard"])
 def test_what_was_decided_already_stays_so(world: World, decide: str) -> None:
     former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})

@@ -44,15 +44,6 @@ def test_ignored_files_that_match_come_along(world: World) -> None:
     assert worktree.included.summary.startswith(".worktreeinclude: copied ")
 
 
-def test_without_the_file_nothing_comes_along(world: World) -> None:
-    world.repository.write(".env", "KEY=1\n")
-
-    worktree = world.worktrees.create("session_1", world.root)
-
-    assert not (worktree.folder / ".env").exists()
-    assert worktree.included.summary == ""
-
-
 def test_links_never_lead_out(world: World, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()

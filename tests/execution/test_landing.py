@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.change_store import ChangeSetRow
-from engine.model import ChangeState, Refusal
+from engine.model import Refusal
 from engine.storage.database import Transaction
 from tests.execution.landing_world import TEXT, World, git_state, picture, refusal_of, refused_whole, writing
 
@@ -21,25 +21,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-def test_three_ways_meet_in_one_file(world: World) -> None:
-    world.repository.write("a.txt", TEXT.replace("line 3\n", "mine, uncommitted\n"))
-    change_set = world.changed(
-        writing("a.txt", TEXT.replace("line 3\n", "mine, uncommitted\n").replace("line 10\n", "theirs\n"))
-    )
-    world.repository.write(
-        "a.txt", TEXT.replace("line 3\n", "mine, uncommitted\n").replace("line 18\n", "mine, later\n")
-    )
-    state = git_state(world.root)
-
-    world.changes.land(change_set.id)
-
-    text = (world.root / "a.txt").read_text()
-    assert "mine, uncommitted" in text
-    assert "theirs" in text
-    assert "mine, later" in text
-    assert git_state(world.root) == state
-
-
 def test_the_same_lines_on_both_sides_are_refused(world: World) -> None:
     change_set = world.changed(writing("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.repository.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
@@ -49,16 +30,6 @@ def test_the_same_lines_on_both_sides_are_refused(world: World) -> None:
     assert refusal.code == "conflict"
     assert "a.txt" in refusal.message
     assert "branch" in refusal.fix
-
-
-def test_what_is_there_already_lands_as_nothing(world: World) -> None:
-    change_set = world.changed(writing("a.txt", "same\n"))
-    world.repository.write("a.txt", "same\n")
-    before = picture(world.root)
-
-    assert world.changes.land(change_set.id).state is ChangeState.LANDED
-    assert world.changes.undo(change_set.id).state is ChangeState.UNDONE
-    assert picture(world.root) == before
 
 
 @pytest.mark.parametrize(
@@ -79,31 +50,6 @@ def test_ignored_things_in_the_way_are_never_lost(world: World, made: str, way: 
 
     assert refusal.code == "conflict"
     assert way in refusal.message
-
-
-def test_a_link_to_elsewhere_is_not_written_through(world: World) -> None:
-    change_set = world.changed(writing("sub/new.txt", "theirs\n"))
-    elsewhere = world.folder / "elsewhere"
-    elsewhere.mkdir()
-    (world.root / ".git/info/exclude").write_text("/sub\n")
-    (world.root / "sub").symlink_to(elsewhere)
-
-    refused_whole(world, change_set)
-
-    assert list(elsewhere.iterdir()) == []
-
-
-def test_an_empty_folder_gives_way_and_comes_back(world: World) -> None:
-    change_set = world.changed(writing("place", "theirs\n"))
-    (world.root / "place/inner").mkdir(parents=True)
-    (world.root / "place/inner").chmod(0o711)
-    before = picture(world.root)
-
-    world.changes.land(change_set.id)
-    assert (world.root / "place").read_text() == "theirs\n"
-    world.changes.undo(change_set.id)
-
-    assert picture(world.root) == before
 
 
 def test_modes_links_deletions_and_folders_come_and_go(world: World) -> None:
@@ -153,16 +99,6 @@ def test_a_rename_of_upper_and_lower_case_alone(world: World) -> None:
     assert {path for path in picture(world.root) if path.lower() == "a.txt"} == {"A.txt"}
     world.changes.undo(change_set.id)
     assert picture(world.root) == before
-
-
-def test_a_rename_meets_an_edit(world: World) -> None:
-    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "moved.txt") and None)
-    world.repository.write("a.txt", TEXT + "mine\n")
-
-    world.changes.land(change_set.id)
-
-    assert not (world.root / "a.txt").exists()
-    assert (world.root / "moved.txt").read_text() == TEXT + "mine\n"
 
 
 def test_line_endings_come_as_a_checkout_makes_them_and_go_as_they_were(world: World) -> None:
@@ -219,21 +155,6 @@ def test_filtered_files_are_neither_run_nor_landed(world: World) -> None:
     assert refusal.code == "unsupported_files"
     assert "lfs" in refusal.message
     assert refusal_of(lambda: world.changes.branch(change_set.id)).code == "unsupported_files"
-    assert not (world.folder / "trap").exists()
-
-
-@pytest.mark.long
-def test_no_hook_runs(world: World) -> None:
-    for hook in ("post-checkout", "pre-commit", "post-commit", "reference-transaction", "post-index-change"):
-        file = world.repository.write(f".git/hooks/{hook}", f"#!/bin/sh\ntouch {world.folder}/trap\n")
-        file.chmod(0o755)
-    one = world.changed(writing("a.txt", "1\n"), name="session_1")
-    two = world.changed(writing("b.txt", "2\n"), name="session_2")
-
-    world.changes.land(one.id)
-    world.changes.undo(one.id)
-    world.changes.branch(two.id)
-
     assert not (world.folder / "trap").exists()
 
 

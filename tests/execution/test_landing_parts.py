@@ -204,15 +204,6 @@ def test_the_rest_becomes_a_branch(world: World) -> None:
     assert read(world, "a.txt") == texts()
 
 
-def test_after_an_undo_the_rest_goes_to_another_branch(world: World) -> None:
-    change = world.changed(edit)
-    world.changes.land(change.id, [FilePart("a.txt")])
-    assert world.changes.branch(change.id).note == "the rest is on branch clawpy/fix-the-cart"
-    undone = world.changes.undo(change.id)
-    assert (undone.state, undone.note) == (ChangeState.UNDONE, "")
-    assert world.changes.branch(change.id).note == ""
-
-
 def test_what_was_kept_of_it_outlives_a_smaller_landing_and_git_gc(world: World) -> None:
     change = world.changed(edit)
     world.changes.land(change.id, [FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,))])

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import landing
 from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.storage.beneath import Beneath
-from tests.execution.landing_world import picture
 
 
 @pytest.fixture
@@ -57,25 +55,3 @@ def test_folded_case_tells_spellings_apart(tmp_path: Path, top: Beneath) -> None
     plan = Plan("t", (), folds_case=True)
     assert plan.observe(top, "a").kind is Kind.FILE
     assert plan.observe(top, "A") == ABSENT
-
-
-def test_carrying_out_and_taking_back(tmp_path: Path, top: Beneath) -> None:
-    (tmp_path / "change").write_text("one")
-    (tmp_path / "change").chmod(0o640)
-    (tmp_path / "go").write_text("two")
-    (tmp_path / "go").chmod(0o644)
-    plan, contents = plan_of(
-        Entry("change", file_image("one", 0o640), file_image("three", 0o600)),
-        Entry("go", file_image("two"), ABSENT),
-        Entry("new/x", ABSENT, file_image("two", 0o755)),
-    )
-    before = picture(tmp_path)
-
-    written = landing.carry_out(top, plan, contents)
-
-    assert written.keys() == {"change", "new/x"}
-    assert landing.arrived(top, plan)
-    assert landing.carry_out(top, plan.reversed(), contents).keys() == {"change", "go"}
-    (tmp_path / "new").rmdir()  # unknown to this plan
-    assert picture(tmp_path) == before
-    assert landing.take_back(top, plan, contents).restored == []

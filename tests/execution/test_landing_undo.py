@@ -55,32 +55,6 @@ def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> No
 
 
 @pytest.mark.long
-def test_undo_goes_through_where_only_an_empty_folder_stands(world: World) -> None:
-    change_set = world.changed(lambda folder: (folder / "b.txt").unlink())
-    before = picture(world.root)
-    world.changes.land(change_set.id)
-    (world.root / "b.txt/empty").mkdir(parents=True)
-
-    world.changes.undo(change_set.id)
-
-    assert picture(world.root) == before
-
-
-@pytest.mark.long
-def test_undo_leaves_everything_else_alone(world: World) -> None:
-    change_set = world.changed(writing("new/deep/x.txt", "theirs\n"))
-    world.changes.land(change_set.id)
-    world.repository.write("new/deep/mine.txt", "mine\n")
-    world.repository.commit("the operator goes on", {"b.txt": "later\n"})
-
-    world.changes.undo(change_set.id)
-
-    assert not (world.root / "new/deep/x.txt").exists()
-    assert (world.root / "new/deep/mine.txt").read_text() == "mine\n"
-    assert (world.root / "b.txt").read_text() == "later\n"
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
 def test_a_write_that_fails_takes_everything_back(world: World, failing: str) -> None:
     def edit(folder: Path) -> None:

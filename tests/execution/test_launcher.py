@@ -85,11 +85,6 @@ def test_before_any_runner_of_prose_exists_the_card_says_how_to_set_one_up():
     assert "clawpy key set openai" in info.reason
 
 
-def test_the_runner_that_is_named_is_taken_when_it_can():
-    named = replace(PROSE, runner="acp:claude")
-    assert launcher(Bench(model=YES, acp__claude=CLAUDE), fallback=("model",)).choose(named) == (named, "")
-
-
 @pytest.mark.parametrize("absent", [None, NO, Refusal("no_runner", "Claude Code is not there", "install it")])
 def test_a_runner_that_is_absent_or_broken_falls_back_as_configured_and_says_so(absent: RunnerInfo | Refusal | None):
     named = replace(PROSE, runner="acp:claude")
@@ -99,13 +94,6 @@ def test_a_runner_that_is_absent_or_broken_falls_back_as_configured_and_says_so(
     assert "openai:gpt" in words
     assert "acp:claude" in words
     assert ("is not there" if isinstance(absent, Refusal) else "") in words
-
-
-def test_without_a_fallback_nothing_else_does_it():
-    named = replace(PROSE, runner="acp:claude")
-    made = launcher(Bench(model=YES))
-    assert made.choose(named) == (named, "")
-    assert not made.check(named).takes
 
 
 def test_auto_falls_back_too():

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.model_calls import ModelCallRow, ModelCalls, pack, unpack
+from engine.execution.model_calls import ModelCallRow, ModelCalls
 from engine.model import (
     Prompt,
     PromptLine,
@@ -191,21 +189,6 @@ def test_a_finished_call_stays_as_it_is(world: World) -> None:
     with pytest.raises(Refusal) as refused:
         world.calls.finish("call_x", state="done")
     assert refused.value.code == "unknown_call"
-
-
-@pytest.mark.long
-@given(
-    st.lists(
-        st.tuples(st.text(max_size=5), st.lists(st.tuples(st.text(), st.sampled_from(SourceKind)), max_size=5)),
-        max_size=4,
-    )
-)
-def test_packing_loses_nothing(parts: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
-    made = tuple(
-        PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)
-        for name, lines in parts
-    )
-    assert unpack(pack(made)) == made
 
 
 def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:

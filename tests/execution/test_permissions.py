@@ -109,17 +109,6 @@ def test_an_answer_for_a_session_says_nothing_of_another(tmp_path: Path, databas
     assert second.result() is False
 
 
-def test_parallel_requests_each_with_their_own_answer(world: BeltWorld) -> None:
-    askings = {f"exec:{number}": Asking(world, key=f"exec:{number}") for number in range(8)}
-    waiting = world.permissions.waiting()
-    assert len(waiting) == 8
-    # `waiting` has no keys: answer in any order and look whether each thread got what its row says.
-    for number, request in enumerate(reversed(waiting)):
-        answer = PermissionAnswer.ALLOW_ONCE if number % 2 else PermissionAnswer.DENY_ONCE
-        world.permissions.answer(request.id, answer)
-    assert sorted(str(asking.result()) for asking in askings.values()) == ["False"] * 4 + ["True"] * 4
-
-
 def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWorld) -> None:
     same = [Asking(world) for _ in range(3)]
     first = world.permissions.waiting()[0]
@@ -159,13 +148,6 @@ def test_it_ends_at_once_with_its_session(world: BeltWorld, bus: EventBus) -> No
     assert [asking.result() for asking in askings] == ["the kill switch"] * 3
     assert world.permissions.waiting() == []
     assert sum(isinstance(fact, PermissionWithdrawn) for fact in facts.drain()) == 3
-
-
-def test_a_session_that_ends_asks_nothing(world: BeltWorld) -> None:
-    world.stop()
-    with pytest.raises(Stopped):
-        world.permissions.ask(world.live, world.view, key="x", **ASKED)
-    assert world.permissions.latest() == []
 
 
 def test_an_answer_and_the_end_at_once_are_one_of_the_two(tmp_path: Path, database: Database, clock: FakeClock) -> None:

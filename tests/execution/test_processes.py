@@ -86,42 +86,6 @@ def processes() -> Iterator[Processes]:
     group.end()
 
 
-def test_output_and_exit_code(processes: Processes, tmp_path: Path) -> None:
-    run = Running(
-        processes, "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)", tmp_path
-    )
-    run.thread.join(5)
-    assert run.output == b"out\nerr\n"
-    assert run.finished.exit_code == 3
-    assert not run.finished.timed_out
-
-
-@pytest.mark.long
-def test_family_that_ignores_sigterm_is_gone_within_a_second(processes: Processes, tmp_path: Path) -> None:
-    run = Running(processes, FAMILY, tmp_path)
-    until(lambda: len(run.pids) == 4)
-    pids = run.pids
-    began = time.monotonic()
-    assert processes.end()
-    assert time.monotonic() - began < 1.0
-    assert not any(alive(pid) for pid in pids)
-    run.thread.join(1)
-    assert not run.thread.is_alive()
-
-
-def test_polite_processes_may_tidy_up(processes: Processes, tmp_path: Path) -> None:
-    script = (
-        "import os,signal,sys,time\n"  # no print: the signal may come in the middle of one
-        "def bye(*_): os.write(1, b'tidied\\n'); sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, bye); os.write(1, b'1\\n'); time.sleep(60)"
-    )
-    run = Running(processes, script, tmp_path)
-    until(lambda: b"1" in run.output)
-    assert processes.end()
-    run.thread.join(1)
-    assert run.output == b"1\ntidied\n"
-
-
 def test_what_runs_gives_way_and_so_does_what_it_starts(processes: Processes, tmp_path: Path) -> None:
     wanted = min(19, os.nice(0) + NICE)
     script = (
@@ -140,17 +104,6 @@ def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> N
     run.thread.join(5)
     assert isinstance(run.error, GroupClosed)
     assert run.output == b""
-
-
-@pytest.mark.long
-def test_background_process_ends_with_its_command(processes: Processes, tmp_path: Path) -> None:
-    script = (
-        "import subprocess,sys; p=subprocess.Popen([sys.executable,'-c','import time; time.sleep(60)']); print(p.pid)"
-    )
-    run = Running(processes, script, tmp_path)
-    run.thread.join(5)
-    assert run.finished.exit_code == 0
-    until(lambda: not alive(run.pids[0]))
 
 
 @pytest.mark.long

@@ -137,16 +137,6 @@ def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], W
     assert world.files(view.id) == []
 
 
-def test_a_stopped_session_that_had_changed_nothing_says_so(make: Callable[[Work], World]) -> None:
-    def waits(live: LiveSession, workspace: SessionWorkspace) -> None:
-        live.say("half is written")
-        until(lambda: live.cancelled)
-        live.check_running()
-
-    view = stopped(make(waits), "stopped by you")
-    assert (view.summary, view.gone) == ("stopped by you", "its worktree is gone; it made no changes")
-
-
 def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -337,12 +337,3 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: Wo
     assert codes == [7, 137, 1]
     assert set(Path("/tmp").glob("clawpy-gate-*")) <= began
     until(lambda: not [one for one in threading.enumerate() if one.name == "clawpy-gate"], 5)
-
-
-@needs_a_gate
-def test_what_is_said_of_it() -> None:
-    sandbox = best_sandbox()
-    assert sandbox.describe(network=False, hosts=("api.a.com", "b.org")) == (
-        f"{sandbox.name}, network only to api.a.com, b.org"
-    )
-    assert sandbox.describe(network=False).endswith("no network")

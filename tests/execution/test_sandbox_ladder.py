@@ -86,13 +86,6 @@ def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
     assert Landlock(abi).fault == ""
 
 
-def test_no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "system", lambda: "Linux")
-    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
-    assert "install" in reports()["bubblewrap"].fix
-    assert not reports()["seatbelt"].fix
-
-
 @pytest.mark.parametrize("body", ["exit 0", "exit 1", 'shift 2; exec "$@"'])
 def test_a_sandbox_exec_that_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """One that says nothing, one that fails, and one that lets everything through: none is taken."""

@@ -11,9 +11,8 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.session_workspace import bounded
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
-from engine.model import CheckResult, SessionState
+from engine.model import SessionState
 from engine.model.secrets import CUT, LONGEST, Redactor
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -70,21 +69,6 @@ def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, data
     assert view.state is SessionState.FAILED
     assert view.error == f"the server refuses {CUT}"
     assert OURS not in kept(world, database) + repr(view)
-
-
-@pytest.mark.parametrize("secret", [OURS, THEIRS])
-def test_a_test_that_is_named_by_a_key_is_kept_without_it(world: World, secret: str) -> None:
-    found = []
-
-    def work(live: LiveSession) -> str:
-        named = f"test_api.py::test_login[{secret}]"
-        check = CheckResult("pytest", 1, 1, failing=(named,), durations=((named, 1.0),))
-        found.append(bounded(check, live.without_secrets))
-        return "done"
-
-    world.run(work)
-    assert found[0].failing == (f"test_api.py::test_login[{CUT}]",)
-    assert found[0].durations == ((f"test_api.py::test_login[{CUT}]", 1.0),)
 
 
 def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:

@@ -30,15 +30,6 @@ def split(*chunks: bytes) -> list[str]:
     return [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.end()
 
 
-def test_lines_across_chunks() -> None:
-    assert split(b"on", b"e\ntw", b"o\n\nthr", b"ee") == ["one", "two", "", "three"]
-
-
-def test_characters_and_escapes_across_chunks() -> None:
-    assert split("gr\xfc".encode()[:3], "gr\xfcn".encode()[3:] + b"\n") == ["grün"]
-    assert split(b"\x1b[3", b"1mred\x1b[0m\x1b]0;title\x07\n") == ["red"]
-
-
 def test_progress_bars_show_their_last_state() -> None:
     assert split(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
     endless = split(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")

@@ -12,7 +12,6 @@ import pytest
 
 from engine.execution import snapshots
 from tests.conftest import Repository
-from tests.execution.landing_world import git_state, picture
 
 
 def listing(repository: Repository, tree: str) -> dict[str, str]:
@@ -29,25 +28,6 @@ def content(repository: Repository, tree: str, path: str) -> bytes:
 
 def take(repository: Repository) -> snapshots.Snapshot:
     return snapshots.take(snapshots.plain_git(repository.path))
-
-
-def test_a_clean_tree_is_its_head(repository: Repository) -> None:
-    head = repository.commit("one", {"a.txt": "a\n"})
-
-    snapshot = take(repository)
-
-    assert snapshot == snapshots.Snapshot(head, repository.git("rev-parse", "HEAD^{tree}"), clean=True)
-
-
-def test_before_the_first_commit(repository: Repository) -> None:
-    assert take(repository).clean
-    repository.write("a.txt", "a\n")
-
-    snapshot = take(repository)
-
-    assert snapshot.head == ""
-    assert not snapshot.clean
-    assert list(listing(repository, snapshot.tree)) == ["a.txt"]
 
 
 def test_staged_unstaged_and_untracked_are_in_it_ignored_are_not(repository: Repository) -> None:
@@ -71,20 +51,6 @@ def test_staged_unstaged_and_untracked_are_in_it_ignored_are_not(repository: Rep
     assert not snapshot.clean
 
 
-def test_nothing_of_the_operators_is_touched(repository: Repository) -> None:
-    repository.commit("one", {"a": "1", "b": "1"})
-    repository.write("a", "2")
-    repository.git("stash", "-q")
-    repository.write("b", "2")
-    repository.write("c", "3")
-    repository.git("add", "-N", "c")
-    before = git_state(repository.path), picture(repository.path)
-
-    take(repository)
-
-    assert (git_state(repository.path), picture(repository.path)) == before
-
-
 def test_names_links_and_modes(repository: Repository) -> None:
     repository.commit("one")
     names = [" lead", "a b", 'quo"te', "new\nline", "tab\there", "ünï", "-dash", ":(glob)x", "back\\slash", "*"]
@@ -100,20 +66,6 @@ def test_names_links_and_modes(repository: Repository) -> None:
     assert set(found) == {*names, raw, "link", "run.sh"}
     assert found["link"].startswith("120000")
     assert found["run.sh"].startswith("100755")
-
-
-def test_a_file_becomes_a_folder_and_a_folder_a_link(repository: Repository) -> None:
-    repository.commit("one", {"a": "1", "d/f": "1", "e/f": "1"})
-    (repository.path / "a").unlink()
-    repository.write("a/b", "2")
-    (repository.path / "d/f").unlink()
-    (repository.path / "d").rmdir()
-    (repository.path / "d").symlink_to("a")
-    (repository.path / "e/f").unlink()
-    (repository.path / "e").rmdir()
-    repository.write("e", "file")
-
-    assert set(listing(repository, take(repository).tree)) == {"a/b", "d", "e"}
 
 
 def test_what_git_was_told_to_take_for_unchanged_is_looked_at(repository: Repository) -> None:
@@ -184,18 +136,6 @@ def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: 
 
     assert content(repository, snapshot.tree, "a.bin") == b"2\n"
     assert not trap.exists()
-
-
-def test_line_endings_are_gits_own_work(repository: Repository) -> None:
-    repository.git("config", "core.autocrlf", "true")
-    repository.git("config", "core.safecrlf", "true")
-    (repository.path / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
-    (repository.path / "mixed.txt").write_bytes(b"one\ntwo\r\n")
-
-    tree = take(repository).tree
-
-    assert content(repository, tree, "dos.txt") == b"one\ntwo\n"
-    assert content(repository, tree, "mixed.txt") == b"one\ntwo\n"
 
 
 @pytest.mark.long
