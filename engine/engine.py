@@ -27,7 +27,7 @@ from engine.lock import HomeLock
 from engine.logs import keep_log
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.overrides import Overrides
-from engine.storage.files import sweep_temporaries
+from engine.storage.files import remove_temporaries
 from engine.wiring import acting, execution, foundation, learning, people, prediction, retention
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Engine(ApiServices):
         Without `resume` approved work that never began goes on waiting.
         """
         self.calls.recover()
-        swept = sum(sweep_temporaries(folder) for folder in (self.home.config, self.home.data))
+        swept = sum(remove_temporaries(folder) for folder in (self.home.config, self.home.data))
         if swept:
             log.info("swept %d temporary files of an earlier engine", swept)
         self.hierarchy.ensure_organisation()

@@ -33,8 +33,8 @@ from engine.model.text import count
 from engine.settings_store import SettingsStore
 from engine.storage import schema
 from engine.storage.consumers import FIX as STUCK_FIX
-from engine.storage.consumers import TOLD
-from engine.storage.files import damaged_fix
+from engine.storage.consumers import REPORTED
+from engine.storage.files import recovery_hint
 
 FAULTS_SHOWN = 3
 """So many pages that cannot be read are named."""
@@ -191,15 +191,15 @@ def _database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", damaged_fix(path))
+        return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
     try:
         [(result,)] = rows(path, "PRAGMA quick_check(1)")
         version, refusal = schema.stored_version(path), schema.refused(path)
     except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", damaged_fix(path))
+        return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", damaged_fix(path))
+        return Check("database", FAIL, f"{path} is damaged: {result}", recovery_hint(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
@@ -210,7 +210,7 @@ def _readers(path: Path) -> list[Check]:
     if not path.exists():
         return []
     try:
-        records = rows(path, f"SELECT value FROM engine_state WHERE key = '{TOLD}'")
+        records = rows(path, f"SELECT value FROM engine_state WHERE key = '{REPORTED}'")
     except sqlite3.Error:
         return []  # `database` says what is wrong
     stalled = json.loads(records[0][0]) if records else {}

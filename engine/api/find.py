@@ -67,7 +67,9 @@ def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Found:
     session = _exact(engine.sessions.get, prefix, "unknown_session")
     if session is not None:
         return _of_session(engine, session)
-    cards, sessions, changes = (port.beginning(prefix) for port in (engine.cards, engine.sessions, engine.changes))
+    cards, sessions, changes = (
+        port.ids_with_prefix(prefix) for port in (engine.cards, engine.sessions, engine.changes)
+    )
     match_id = match(prefix, [*cards, *sessions, *changes], see=see)
     if match_id in cards:
         return _of_card(engine, engine.cards.get(match_id))

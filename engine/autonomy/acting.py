@@ -100,13 +100,13 @@ def earning(
     earned = tuple(f"“{kind_title(record.kind)}” on {record.channel}" for record in ranked if record.earned)
     if not earned:
         best = ranked[0] if ranked else None
-        told = (
+        best_words = (
             f" (best: “{kind_title(best.kind)}” on {best.channel} {best.approved} of {best.decided}, "
             f"needs {best.approved + best.needs - best.decided} of {best.needs})"
             if best is not None
             else ""
         )
-        missing.append(f"no kind of card has earned it yet{told}")
+        missing.append(f"no kind of card has earned it yet{best_words}")
     return Earning(tuple(missing), earned, threshold)
 
 

@@ -92,12 +92,12 @@ class Autonomy:
             ],
         )
         with database.read() as session:
-            kept = stored.get(session, KEY)
+            saved = stored.get(session, KEY)
             dnd = stored.get(session, DND_KEY)
         self._dnd_until = datetime.fromisoformat(dnd) if dnd else None
-        if kept:
-            since = datetime.fromisoformat(kept["since"])
-            self._view = StateView(State(kept["state"]), kept["cause"], since, None)
+        if saved:
+            since = datetime.fromisoformat(saved["since"])
+            self._view = StateView(State(saved["state"]), saved["cause"], since, None)
         else:
             self._view = StateView(State.DISABLED, FIRST, clock.now(), None)
 
@@ -145,20 +145,20 @@ class Autonomy:
                 self.schedule.soon(ACT)
         return facts
 
-    def give(self, given: Input) -> StateView:
+    def give(self, trigger: Input) -> StateView:
         """Put something into the machine that no stored fact tells, such as a prediction that is ready."""
         with self._changing:
-            after = next_state(self._view.state, given)
+            after = next_state(self._view.state, trigger)
             if after is not self._view.state:
-                self._database.write(lambda transaction: self._apply(transaction, [(after, given)]))
-                self._view = StateView(after, given.value, self._clock.now(), None)
+                self._database.write(lambda transaction: self._apply(transaction, [(after, trigger)]))
+                self._view = StateView(after, trigger.value, self._clock.now(), None)
             return self._view
 
-    def heard(self, what: str) -> None:
+    def heard(self, source: str) -> None:
         """The operator did something (SPEC 2.2)."""
-        back = self.presence.silence() >= self._threshold()
-        self.presence.heard(what)
-        if back and self.schedule.due(CARDS) <= self._clock.now():
+        has_returned = self.presence.silence() >= self._threshold()
+        self.presence.heard(source)
+        if has_returned and self.schedule.due(CARDS) <= self._clock.now():
             self.schedule.soon(CARDS)  # cards for who comes back, not ten minutes later
         if self._view.state in (State.PRIMING, State.AUTONOMOUS):
             self.evaluate()
@@ -233,11 +233,11 @@ class Autonomy:
     def dnd(self, span: timedelta | None) -> datetime | None:
         """Do not disturb for `span` from now; None ends it. Returns until when."""
         until = None if span is None else self._clock.now() + span
-        told = until.isoformat() if until else "off"
+        value = until.isoformat() if until else "off"
 
         def work(transaction: Transaction) -> None:
             stored.put(transaction, DND_KEY, until.isoformat() if until else None)
-            transaction.record(SettingChanged(subject="dnd", value=told))
+            transaction.record(SettingChanged(subject="dnd", value=value))
 
         self._database.write(work)
         self._dnd_until = until
@@ -310,8 +310,8 @@ class Autonomy:
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)
-        seen = replace(facts, silence=silence)
-        span = wait_for_time(self._view.state, seen, None if until is None else until - now)
+        clamped = replace(facts, silence=silence)
+        span = wait_for_time(self._view.state, clamped, None if until is None else until - now)
         if span == timedelta(0) and self._looked is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
             return max(self._looked + self._look_interval(), self.schedule.due(STATE))

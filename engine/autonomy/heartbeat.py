@@ -106,27 +106,27 @@ def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
 
 def _schedule(rest: str) -> tuple[Daily | Every | Once, str, bool]:
     lower = rest[:60].lower() + rest[60:]
-    if found := _DAILY.fullmatch(lower):
-        day = found["days"]
+    if match := _DAILY.fullmatch(lower):
+        day = match["days"]
         days = range(7) if day == "day" else range(5) if day == "weekday" else [_DAYS.index(day)]
-        when: Daily | Every | Once = Daily(frozenset(days), time(int(found["hour"]), int(found["minute"])))
-    elif found := _SPAN.fullmatch(lower):
-        span = int(found["number"]) * _UNITS[found["unit"]]
+        when: Daily | Every | Once = Daily(frozenset(days), time(int(match["hour"]), int(match["minute"])))
+    elif match := _SPAN.fullmatch(lower):
+        span = int(match["number"]) * _UNITS[match["unit"]]
         if not SHORTEST <= span <= LONGEST:
             raise ValueError("the interval must be from 5 minutes to 366 days")
         when = Every(span)
-    elif found := _ONCE.fullmatch(lower):
-        clock = time(int(found["hour"]), int(found["minute"]))
-        when = Once(datetime.combine(datetime.fromisoformat(found["date"]).date(), clock))
+    elif match := _ONCE.fullmatch(lower):
+        clock = time(int(match["hour"]), int(match["minute"]))
+        when = Once(datetime.combine(datetime.fromisoformat(match["date"]).date(), clock))
     else:
         raise ValueError(f"the time is not understood; write {EXAMPLES}")
-    words = rest[len(rest) - len(found["text"]) :].strip()
+    words = rest[len(rest) - len(match["text"]) :].strip()
     if not words:
         raise ValueError("it says when, but not what to do")
-    return when, words, found["run"] is not None
+    return when, words, match["run"] is not None
 
 
-def occurrence(when: Daily | Every | Once, seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
+def occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
     """The latest moment (UTC) up to `now` at which it came round after it was `seen`; None when it did not yet.
 
     A time of day that the clocks skip comes when they have changed; one that they repeat comes once. `Once` also comes
@@ -136,14 +136,14 @@ def occurrence(when: Daily | Every | Once, seen: datetime, now: datetime, zone: 
         at = when.at.replace(tzinfo=zone).astimezone(UTC)
         return at if at <= now else None
     if isinstance(when, Every):
-        times = (now - seen) // when.span
-        return seen + times * when.span if times > 0 else None
+        times = (now - first_seen) // when.span
+        return first_seen + times * when.span if times > 0 else None
     today = now.astimezone(zone).date()
-    for back in range(9):
-        day = today - timedelta(days=back)
+    for days_ago in range(9):
+        day = today - timedelta(days=days_ago)
         at = datetime.combine(day, when.at, tzinfo=zone).astimezone(UTC)
         if day.weekday() in when.days and at <= now:
-            return at if at > seen else None
+            return at if at > first_seen else None
     return None
 
 
@@ -188,28 +188,28 @@ class Heartbeat:
             faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
 
         def work(transaction: Transaction) -> list[str]:
-            made: list[str] = []
+            task_ids: list[str] = []
             tasks: dict[str, bool] = {}
             pages = [(page, items, self._remembered(transaction, page)) for page, (items, _) in parsed]
-            for _, items, kept in pages:
+            for _, items, memories in pages:
                 for item in items:
-                    if task := kept.get(item.key, {}).get("task"):
+                    if task := memories.get(item.key, {}).get("task"):
                         tasks[task] = tasks.get(task, True) and item.run
             self._board.follow_pages(transaction, tasks, all_read=not unread)
             for page, items, before in pages:
-                made += self._page(transaction, page, items, before, zone)
+                task_ids += self._page(transaction, page, items, before, zone)
             for where, words in faults:
                 if where + words not in self._told:
                     self._told.add(where + words)
                     transaction.record(FaultReported(where=where, message=words))
-            return made
+            return task_ids
 
         return self._database.write(work)
 
     def _remembered(self, transaction: Transaction, page: Page) -> Mapping[str, dict[str, Any]]:
         """Of each item: since when it is seen, when it last came due, the task of that."""
-        found: Mapping[str, dict[str, Any]] = state.get(transaction.session, KEY + page.agent, {})
-        return found
+        memories: Mapping[str, dict[str, Any]] = state.get(transaction.session, KEY + page.agent, {})
+        return memories
 
     def _page(
         self,
@@ -219,10 +219,10 @@ class Heartbeat:
         before: Mapping[str, dict[str, Any]],
         zone: tzinfo,
     ) -> list[str]:
-        kept = {key: dict(value) for key, value in before.items()}
-        made = []
+        memories = {key: dict(value) for key, value in before.items()}
+        task_ids = []
         for item in items:
-            memory = kept.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
+            memory = memories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
             at = occurrence(item.when, datetime.fromisoformat(memory["seen"]), transaction.now, zone)
             fired = memory.get("fired")
             if at is None or (fired and at <= datetime.fromisoformat(fired)):
@@ -230,7 +230,7 @@ class Heartbeat:
             memory["fired"] = at.isoformat()
             if not self._board.is_open(transaction, memory.get("task", "")):
                 memory["task"] = self._board.add_due(transaction, item.text, page.channel, page.workspace, run=item.run)
-                made.append(memory["task"])
-        if kept != before:
-            state.put(transaction, KEY + page.agent, kept)
-        return made
+                task_ids.append(memory["task"])
+        if memories != before:
+            state.put(transaction, KEY + page.agent, memories)
+        return task_ids

@@ -28,27 +28,29 @@ class Presence:
         self._written = datetime.fromisoformat(stored["at"]) if stored else None
         self._last = self._written or clock.now()
         self._what = stored["what"] if stored else "start"
-        left = stored.get("left") if stored else None
-        self._left = datetime.fromisoformat(left) if left else None
+        absent_since = stored.get("left") if stored else None
+        self._left = datetime.fromisoformat(absent_since) if absent_since else None
 
-    def heard(self, what: str) -> None:
+    def heard(self, source: str) -> None:
         """The operator did something; `what` is a word for it, such as `key`, `verb`."""
-        self.seen(self._clock.now(), what)
+        self.seen(self._clock.now(), source)
 
-    def seen(self, at: datetime, what: str) -> None:
+    def seen(self, at: datetime, source: str) -> None:
         """The operator did something at `at`, such as a change of files found later; an older sign changes nothing."""
         with self._lock:
             if at <= self._last and self._written is not None:
                 return
             if at - self._last >= ABSENCE:
                 self._left = self._last
-            self._last, self._what = max(at, self._last), what
+            self._last, self._what = max(at, self._last), source
             due = self._written is None or abs(at - self._written) >= WRITE_EVERY
             if due:
                 self._written = at
-            left = self._left.isoformat() if self._left else None
+            absent_since = self._left.isoformat() if self._left else None
         if due:
-            self._database.write(lambda tx: state.put(tx, KEY, {"at": at.isoformat(), "what": what, "left": left}))
+            self._database.write(
+                lambda tx: state.put(tx, KEY, {"at": at.isoformat(), "what": source, "left": absent_since})
+            )
 
     def silence(self) -> timedelta:
         """Time since the last input, never negative."""

@@ -129,7 +129,7 @@ class Schedule:
             return False
         now = self._clock.now()
         if job.kept:
-            state.put_along(self._database, _key(name), now.isoformat())
+            state.put_with_next_write(self._database, _key(name), now.isoformat())
         self._last[name] = now
         try:
             job.action()

@@ -54,9 +54,9 @@ TABLE: dict[tuple[State, Input], State] = {
 """Every legal move. An input that has no entry for a state changes nothing."""
 
 
-def next_state(state: State, given: Input) -> State:
+def next_state(state: State, trigger: Input) -> State:
     """The state after `given`."""
-    return TABLE.get((state, given), state)
+    return TABLE.get((state, trigger), state)
 
 
 @frozen
@@ -97,9 +97,9 @@ def suggest(state: State, facts: Facts) -> Input | None:
 def settle(state: State, facts: Facts) -> list[tuple[State, Input]]:
     """The moves that the facts make from `state`, one after the other, until it stands."""
     moves: list[tuple[State, Input]] = []
-    while (given := suggest(state, facts)) is not None and len(moves) < len(State):
-        state = next_state(state, given)
-        moves.append((state, given))
+    while (trigger := suggest(state, facts)) is not None and len(moves) < len(State):
+        state = next_state(state, trigger)
+        moves.append((state, trigger))
     return moves
 
 

@@ -21,9 +21,9 @@ from engine.execution.snapshots import named, shown
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, LandPreview, Refusal
 from engine.storage.database import Database
-from engine.storage.kept import Kept
-from engine.storage.rows import Row, ask, beginning, value_of
-from engine.storage.types import utc
+from engine.storage.rows import Row, ask, ids_with_prefix, value_of
+from engine.storage.table_cache import TableCache
+from engine.storage.types import utc_column
 
 NEXT: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
@@ -57,8 +57,8 @@ class ChangeSetRow(Row, table=True):
     files: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
     title: str
     check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
-    created_at: datetime = Field(sa_column=utc())
-    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    created_at: datetime = Field(sa_column=utc_column())
+    decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     branch: str = ""
     note: str = ""
     landings: list[dict[str, Any]] = Field(
@@ -143,7 +143,7 @@ class ChangeReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._written: Kept[dict[str, int]] = Kept(database, ChangeSetRow)
+        self._written: TableCache[dict[str, int]] = TableCache(database, ChangeSetRow)
 
     def list(
         self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
@@ -161,10 +161,10 @@ class ChangeReader:
         """One change set. Raises `Refusal` `unknown_change_set`."""
         return self._row(change_set_id).view()
 
-    def beginning(self, wanted: str) -> builtins.list[str]:
+    def ids_with_prefix(self, wanted: str) -> builtins.list[str]:
         """Ids of change sets, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return beginning(session, col(ChangeSetRow.id), wanted)
+            return ids_with_prefix(session, col(ChangeSetRow.id), wanted)
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set that a session left, if it left one."""

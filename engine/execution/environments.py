@@ -19,7 +19,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun
 from engine.execution.runners.toolchains.installing import Installation
 from engine.plain_files import remove_folder
-from engine.storage.files import TEMPORARY
+from engine.storage.files import TEMPORARY_PREFIX
 
 IGNORED = "*\n"
 """The `.gitignore` inside a folder that was made: a folder that the project does not ignore stays out of git, too."""
@@ -116,7 +116,7 @@ def _swap(fresh: Path, target: Path) -> None:
 
 
 def _beside(target: Path, prefix: str) -> Path:
-    return target.with_name(f"{TEMPORARY}{prefix}-{target.name}")
+    return target.with_name(f"{TEMPORARY_PREFIX}{prefix}-{target.name}")
 
 
 def _finish_swap(target: Path) -> None:

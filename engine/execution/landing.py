@@ -23,7 +23,7 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.storage.beneath import REPLACED, Beneath, parents
-from engine.storage.files import TEMPORARY
+from engine.storage.files import TEMPORARY_PREFIX
 
 
 class Kind(StrEnum):
@@ -310,7 +310,7 @@ def sweep(root: Beneath, plan: Plan) -> None:
 
 
 def _prefix(plan: Plan) -> str:
-    return f"{TEMPORARY}{plan.token}-"
+    return f"{TEMPORARY_PREFIX}{plan.token}-"
 
 
 def _temporaries(root: Beneath, plan: Plan) -> dict[str, str]:

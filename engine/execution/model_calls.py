@@ -32,8 +32,8 @@ from engine.model import (
 )
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, found, value_of, whole
-from engine.storage.types import utc
+from engine.storage.rows import Row, load_all, select_all, value_of
+from engine.storage.types import utc_column
 
 STATES = ("running", "done", "failed", "cancelled", "interrupted")
 
@@ -72,8 +72,8 @@ class ModelCallRow(Row, table=True):
     model: str
     run_kind: str
     state: str
-    started_at: datetime = Field(sa_column=utc())
-    ended_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    started_at: datetime = Field(sa_column=utc_column())
+    ended_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     input_tokens: int = 0
     output_tokens: int = 0
     cost_microusd: int = 0
@@ -331,14 +331,14 @@ def _redacted(part: PromptPart, secrets: tuple[str, ...]) -> PromptPart:
     return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
 
 
-_RUNNING = whole(ModelCallRow).where(col(ModelCallRow.state) == "running")
+_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == "running")
 _RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
 
 
 def _running(session: Session, session_id: str | None = None) -> list[ModelCallRow]:
     if session_id is None:
-        return found(session, ModelCallRow, _RUNNING)
-    return found(session, ModelCallRow, _RUNNING_IN, {"session": session_id})
+        return load_all(session, ModelCallRow, _RUNNING)
+    return load_all(session, ModelCallRow, _RUNNING_IN, {"session": session_id})
 
 
 def _row(session: Session, call_id: str) -> ModelCallRow:

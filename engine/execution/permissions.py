@@ -24,8 +24,8 @@ from engine.execution.live_session import LiveSession
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, found, value_of, whole
-from engine.storage.types import utc
+from engine.storage.rows import Row, load_all, select_all, value_of
+from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class PermissionRow(Row, table=True):
     reason: str
     key: str
     state: str
-    asked_at: datetime = Field(sa_column=utc())
-    answered_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    asked_at: datetime = Field(sa_column=utc_column())
+    answered_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     answer: str | None = None
     answered_by: str = ""
 
@@ -249,7 +249,7 @@ class Permissions:
 
 
 _WAITING = (
-    whole(PermissionRow)
+    select_all(PermissionRow)
     .where(col(PermissionRow.state) == WAITING)
     .order_by(col(PermissionRow.asked_at), col(PermissionRow.id))
 )
@@ -258,8 +258,8 @@ _WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session
 
 def _waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
     if session_id is None:
-        return found(session, PermissionRow, _WAITING)
-    return found(session, PermissionRow, _WAITING_IN, {"session": session_id})
+        return load_all(session, PermissionRow, _WAITING)
+    return load_all(session, PermissionRow, _WAITING_IN, {"session": session_id})
 
 
 def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:

@@ -20,9 +20,9 @@ from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
-from engine.storage.rows import Row, ask, beginning, load, value_of
-from engine.storage.types import flat, utc
+from engine.storage.rows import Row, ask, ids_with_prefix, load, value_of
+from engine.storage.table_cache import TableCache
+from engine.storage.types import shallow_dict, utc_column
 
 LEGAL: dict[SessionState, frozenset[SessionState]] = {
     SessionState.QUEUED: frozenset(
@@ -100,9 +100,9 @@ class SessionRow(Row, table=True):
     mode: str
     sandbox: str = ""
     cwd: str = ""
-    created_at: datetime = Field(sa_column=utc())
-    started_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    ended_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    created_at: datetime = Field(sa_column=utc_column())
+    started_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    ended_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     tokens: int = 0
     cost_microusd: int = 0
     estimate_microusd: int = 0
@@ -112,7 +112,7 @@ class SessionRow(Row, table=True):
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     change_set_id: str | None = None
     lines: int = 0
-    discarded_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    discarded_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     """When the operator threw away what it changed."""
 
     @property
@@ -199,7 +199,7 @@ class SessionStore:
         self._database = database
         self._consume = consume
         self._observers: tuple[SessionObserver, ...] = ()
-        self._usual_costs: Kept[int | None] = Kept(database, SessionRow)
+        self._usual_costs: TableCache[int | None] = TableCache(database, SessionRow)
 
     def observe(self, observer: SessionObserver) -> None:
         """Tell `observer` from now on; for those that are built after the sessions they observe."""
@@ -231,7 +231,7 @@ class SessionStore:
                 cwd=assignment.workspace,
                 created_at=tx.now,
                 estimate_microusd=estimate,
-                **(flat(assignment) | {"agent": agent, "parameters": dict(assignment.parameters)}),
+                **(shallow_dict(assignment) | {"agent": agent, "parameters": dict(assignment.parameters)}),
             )
             tx.insert(row)
             tx.record(SessionQueued(**row.about, flow=row.flow or ""))
@@ -327,10 +327,10 @@ class SessionStore:
         with self._database.read() as session:
             return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
 
-    def beginning(self, prefix: str) -> list[str]:
+    def ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of sessions, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return beginning(session, col(SessionRow.id), prefix)
+            return ids_with_prefix(session, col(SessionRow.id), prefix)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
         """Mean cost in micro-dollars (> 0) of the latest sessions of this runner on this channel that were not free;

@@ -25,7 +25,7 @@ from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
 from engine.git.tree import follow_files
 from engine.model import Refusal
-from engine.storage.files import TEMPORARY
+from engine.storage.files import TEMPORARY_PREFIX
 
 REF_ROOT = "refs/clawpy"
 """Everything we keep alive in a repository hangs here, as trees: `git log --all` does not show it."""
@@ -91,7 +91,7 @@ def take(
         git = plain.work_tree(folder or plain.folder, scratch)
         if base:
             git.output("read-tree", "--reset", base)
-        nested = follow_files(git, leave=TEMPORARY, without=without)
+        nested = follow_files(git, leave=TEMPORARY_PREFIX, without=without)
         tree = git.text("write-tree", "--missing-ok")
     return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)), nested)
 

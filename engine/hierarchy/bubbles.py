@@ -43,7 +43,7 @@ from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 SIMILAR = 0.6
 """From this overlap on two texts say the same."""
@@ -156,11 +156,11 @@ class BubbleRow(Row, table=True):
     importance: float = 0.0
     reasons: dict[str, list[str]] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     gates: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
-    at: datetime = Field(sa_column=utc())
-    flushed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    at: datetime = Field(sa_column=utc_column())
+    flushed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     pattern: str = ""
     trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
-    approved_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    approved_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
 _QUEUED = (

@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.hierarchy.tiers import OWNER
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
-from engine.storage.files import as_json, fill_new, sync_folder
+from engine.storage.files import create_filled_folder, json_bytes, sync_folder
 
 
 @frozen
@@ -176,10 +176,10 @@ def create_folder(folder: Path, role: Role) -> None:
         "soul.md": soul(role).encode(),
         "memory.md": _texts()["memory"].encode(),
         "heartbeat.md": _texts()["heartbeat"].encode(),
-        "comms.json": as_json(comms),
-        "tools.json": as_json(tools),
+        "comms.json": json_bytes(comms),
+        "tools.json": json_bytes(tools),
     }
-    fill_new(folder, files)
+    create_filled_folder(folder, files)
 
 
 def unwritable(path: Path, error: OSError) -> Refusal:

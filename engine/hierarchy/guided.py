@@ -27,7 +27,7 @@ from engine.model.confidence_sequence import Arms, evidence, upper_end
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerEntry
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 LEAST = 10
 """So many sessions with, and as many without, before anything is said of an item."""
@@ -133,7 +133,7 @@ class GuidedSession(Row, table=True):
     workspace: str
     items: dict[str, str] = Field(sa_column=Column(JSON, nullable=False))
     state: str = ""
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
 
 
 class GuidanceFinding(Row, table=True):
@@ -146,7 +146,7 @@ class GuidanceFinding(Row, table=True):
     ref: str = Field(primary_key=True)
     wording: str = Field(primary_key=True)
     agent: str = Field(primary_key=True)
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
 
 
 class GuidedSessions(FollowedSessions[GuidedSession]):

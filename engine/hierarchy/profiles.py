@@ -36,9 +36,9 @@ from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted, json_holds
+from engine.storage.erasing import SearchTerms, json_contains
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")
@@ -73,7 +73,7 @@ class WisdomEntry(Row, table=True):
     key: str = Field(primary_key=True)
     version: str = Field(primary_key=True)
     body: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
     origin: str
     sources: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
     unsent: bool = True
@@ -105,7 +105,7 @@ class WisdomUse(Row, table=True):
     key: str = Field(primary_key=True)
     origin: str = Field(primary_key=True)
     uses: int
-    last_used_at: datetime = Field(sa_column=utc())
+    last_used_at: datetime = Field(sa_column=utc_column())
     unsent: bool = True
 
 
@@ -480,14 +480,14 @@ class WisdomTexts:
         self._database = database
         self._profiles = profiles
 
-    def find(self, query: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The wordings that hold it: leader, section and key, and what they say."""
         with self._database.read() as session:
             for row in _holding(session, query):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
                 yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
-    def erase(self, query: Wanted, /) -> int:
+    def erase(self, query: SearchTerms, /) -> int:
         """Take it out; how many wordings. Where a wording held that is in force a newer one follows, without the words:
         so that machines which share the leadership hear of it. Prompts are made anew."""
 
@@ -507,8 +507,8 @@ class WisdomTexts:
         return self._database.write(work)
 
 
-def _holding(session: Session, query: Wanted) -> list[WisdomEntry]:
-    return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), query)]
+def _holding(session: Session, query: SearchTerms) -> list[WisdomEntry]:
+    return [row for row in session.exec(select(WisdomEntry)) if json_contains(json.dumps(row.body), query)]
 
 
 def _of_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
@@ -520,7 +520,7 @@ def _last(session: Session, leader: str, section: str, key: str) -> datetime | N
     return session.exec(select(func.max(col(WisdomEntry.at))).where(*_of_item(leader, section, key))).one()
 
 
-def _without(body: Mapping[str, Any], query: Wanted) -> dict[str, Any]:
+def _without(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
     """A list without the items that hold it; nothing of a text."""
-    remaining = [item for item in body.get("items", ()) if not query.holds(str(item))]
+    remaining = [item for item in body.get("items", ()) if not query.match(str(item))]
     return {"items": remaining} if remaining else {}

@@ -21,10 +21,10 @@ from engine.memory.work import Work, session_of
 from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.model import trust as trusts
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 PAGE = 2_000
 LONGEST_MESSAGE = 2_000
@@ -69,13 +69,13 @@ class CaptureRow(Row, table=True):
     line: int
     agent: str
     workspace: str
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
     seen: int = 1
     last_session: str
     corrects: str = ""
     forgotten: bool = False
     trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
-    approved_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    approved_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
     @property
     def view(self) -> Capture:
@@ -190,12 +190,12 @@ class Captures:
             row = session.exec(select(func.count(), func.max(col(CaptureRow.at))).select_from(CaptureRow)).one()
         return int(row[0]), row[1]
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Captures that hold it, for forgetting."""
         with self._database.read() as session:
             yield from [(row.id, row.text) for row in _holding(session, wanted)]
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         """Leave empty stubs of them; how many."""
 
         def work(tx: Transaction) -> int:
@@ -214,9 +214,9 @@ class Captures:
             after = page[-1].number
 
 
-def _holding(session: Session, wanted: Wanted) -> list[CaptureRow]:
+def _holding(session: Session, wanted: SearchTerms) -> list[CaptureRow]:
     rows = session.exec(select(CaptureRow).where(~col(CaptureRow.forgotten)))
-    return [row for row in rows if any(map(wanted.holds, (row.text, *row.tags)))]
+    return [row for row in rows if any(map(wanted.match, (row.text, *row.tags)))]
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:

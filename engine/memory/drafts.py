@@ -17,9 +17,9 @@ from engine.events import FactPromoted, FactRejected
 from engine.memory.para import NewFact, Para
 from engine.model import FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 STATES = ("waiting", "promoted", "rejected")
 CAPTURED = "capture:"
@@ -47,9 +47,9 @@ class DraftRow(Row, table=True):
     reason: str
     workspace: str
     supersedes: str
-    created_at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc_column())
     state: str = "waiting"
-    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     fact_id: str = ""
     trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
 
@@ -140,12 +140,12 @@ class Drafts:
             self._decide(draft, "rejected", "")
         return self.get(draft_id)
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Drafts that hold it, for forgetting."""
         with self._database.read() as session:
             yield from [(row.id, row.fact) for row in _holding(session, wanted)]
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         """Empty them, and reject those that wait; how many."""
 
         def work(tx: Transaction) -> int:
@@ -187,5 +187,5 @@ def _row(day: str, fact: NewFact, now: datetime) -> DraftRow:
     return DraftRow(id=f"draft_{name}", day=day, digest=fact.digest, created_at=now, **fields)
 
 
-def _holding(session: Session, wanted: Wanted) -> list[DraftRow]:
-    return [row for row in session.exec(select(DraftRow)) if wanted.holds(row.fact) or wanted.holds(row.reason)]
+def _holding(session: Session, wanted: SearchTerms) -> list[DraftRow]:
+    return [row for row in session.exec(select(DraftRow)) if wanted.match(row.fact) or wanted.match(row.reason)]

@@ -20,7 +20,7 @@ from engine.model import Affected, ForgetPreview, ForgetReport, Refusal, sanitis
 from engine.storage import erasing, intents
 from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted, json_holds, json_removed, pieces
+from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
 from engine.storage.files import write_atomic
 from engine.storage.intents import Intent
 
@@ -55,10 +55,10 @@ class Store(Protocol):
 
     name: str
 
-    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The entries that hold it: id and text."""
 
-    def erase(self, wanted: Wanted, /) -> int:
+    def erase(self, wanted: SearchTerms, /) -> int:
         """Take it out; how many entries. Again finds nothing."""
 
 
@@ -107,7 +107,7 @@ class Forget:
         stores raise; what was begun is then finished at the next start.
         """
         with self._lock:
-            wanted = self._wanted(what) if isinstance(what, str) else Wanted(what)
+            wanted = self._wanted(what) if isinstance(what, str) else SearchTerms(what)
             self._not_running(wanted)
             intent = self._database.write(
                 lambda tx: intents.begin(tx, INTENT, "", {"phase": "erase", "wanted": list(wanted.texts)})
@@ -124,11 +124,11 @@ class Forget:
         with self._lock:
             for intent in intents.unfinished(self._database, INTENT):
                 texts = intent.payload.get("wanted")
-                self._finish(intent.id or 0, Wanted(texts) if texts else None)
+                self._finish(intent.id or 0, SearchTerms(texts) if texts else None)
                 said.append("the deletion that was interrupted when the engine stopped is complete")
         return said
 
-    def _finish(self, intent: int, wanted: Wanted | None) -> ForgetReport:
+    def _finish(self, intent: int, wanted: SearchTerms | None) -> ForgetReport:
         counts = []
         if wanted is not None:
             for store in (*self._stores, *self._again):
@@ -150,11 +150,11 @@ class Forget:
         self._database.write(lambda tx: intents.finish(tx, intent))
         return ForgetReport(tuple(counts), LEFT)
 
-    def _wanted(self, what: str) -> Wanted:
+    def _wanted(self, what: str) -> SearchTerms:
         text = self._text_of(what.strip())
-        return Wanted(pieces(text)) if text else Wanted([what, *pieces(what)[1:]])
+        return SearchTerms(search_terms_of(text)) if text else SearchTerms([what, *search_terms_of(what)[1:]])
 
-    def _not_running(self, wanted: Wanted) -> None:
+    def _not_running(self, wanted: SearchTerms) -> None:
         running = set(self._running())
         if not running:
             return
@@ -178,12 +178,12 @@ class Rows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
             for item in erasing.find(driver_of(session.connection()), wanted, _ROWS_ELSEWHERE):
-                yield f"{item.table}.{item.column}:{item.rowid}", erasing.words_in(item.value)
+                yield f"{item.table}.{item.column}:{item.rowid}", erasing.text_of(item.value)
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))
 
 
@@ -195,7 +195,7 @@ class Files:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(folders)
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that holds it, with the first line that does."""
         for path in self._files():
             line = next((line for line in _lines(path) if _line_holds(path, line, wanted)), None)
@@ -204,25 +204,25 @@ class Files:
             if line is not None:
                 yield str(path), line
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         """Take it out of every file; returns of how many. Again finds nothing. Raises OSError."""
         found = [Path(path) for path, _ in self.find(wanted)]
         for path in found:
             self._erase(path, wanted)
         return len(found)
 
-    def _erase(self, path: Path, wanted: Wanted) -> None:
+    def _erase(self, path: Path, wanted: SearchTerms) -> None:
         if path.suffix == ".json":
-            write_atomic(path, json_removed(_text(path), wanted).encode("utf-8", errors="surrogateescape"))
+            write_atomic(path, remove_from_json(_text(path), wanted).encode("utf-8", errors="surrogateescape"))
         elif path.suffix == ".jsonl":
             # As long as before: readers know where lines begin.
             lines = [
-                _same_length(line, json_removed(line, wanted)) if json_holds(line, wanted) else line
+                _same_length(line, remove_from_json(line, wanted)) if json_contains(line, wanted) else line
                 for line in _text(path).split("\n")
             ]
             write_atomic(path, "\n".join(lines).encode("utf-8", errors="surrogateescape"))
         elif path.suffix in PAGES:
-            kept = [line for line in _text(path).split("\n") if not wanted.holds(line)]
+            kept = [line for line in _text(path).split("\n") if not wanted.match(line)]
             write_atomic(path, "\n".join(kept).encode("utf-8", errors="surrogateescape"))
         else:
             _cover(path, wanted)
@@ -245,12 +245,12 @@ def _lines(path: Path) -> Iterator[str]:
         return  # a temporary file that is gone by now
 
 
-def _line_holds(path: Path, line: str, wanted: Wanted) -> bool:
-    return json_holds(line, wanted) if path.suffix == ".jsonl" else wanted.holds(line)
+def _line_holds(path: Path, line: str, wanted: SearchTerms) -> bool:
+    return json_contains(line, wanted) if path.suffix == ".jsonl" else wanted.match(line)
 
 
-def _document_holds(path: Path, wanted: Wanted) -> bool:
-    return json_holds(_text(path), wanted)
+def _document_holds(path: Path, wanted: SearchTerms) -> bool:
+    return json_contains(_text(path), wanted)
 
 
 def _text(path: Path) -> str:
@@ -262,15 +262,15 @@ def _same_length(before: str, after: str) -> str:
     return after + " " * max(0, room)
 
 
-def _cover(path: Path, wanted: Wanted) -> None:
+def _cover(path: Path, wanted: SearchTerms) -> None:
     """Write spaces over it in place: whoever appends to the file goes on where he was."""
     with path.open("r+b") as file:
         while line := file.readline():
             text = line.decode("utf-8", errors="surrogateescape")
-            if wanted.holds(text):
+            if wanted.match(text):
                 after = file.tell()
                 file.seek(after - len(line))
-                file.write(wanted.covered(text).encode("utf-8", errors="surrogateescape"))
+                file.write(wanted.blank_out(text).encode("utf-8", errors="surrogateescape"))
                 file.seek(after)
 
 

@@ -18,7 +18,7 @@ from engine.clock import Clock
 from engine.memory.graph_file import GraphFiles, Record
 from engine.memory.graph_rules import circles, reaches
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 
 log = logging.getLogger(__name__)
 
@@ -222,13 +222,13 @@ class TaskGraph:
 
     # -- forgetting
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Tasks whose words are `wanted`."""
         for node in self._everything():
-            if any(wanted.holds(text) for text in (node.title, node.description, node.why)):
+            if any(wanted.match(text) for text in (node.title, node.description, node.why)):
                 yield node.task_id, node.title or node.description
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         """Empty and invalidate them, in the files too; how many. Their places in the graph stay (SPEC 4.10)."""
         found = [node for task_id, _ in self.find(wanted) if (node := self.get(task_id)) is not None]
         for node in found:

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.model import GraphEdge, GraphNode, Relation
-from engine.storage.files import AT_ONCE, sync_folder, write_atomic
+from engine.storage.files import BUFFER_SIZE, sync_folder, write_atomic
 
 SNAPSHOT = "task_graph.json"
 JOURNAL = "task_graph.journal.jsonl"
@@ -104,7 +104,7 @@ class GraphFiles:
         if not self.snapshot.exists():
             return
         size, read = max(1, self.snapshot.stat().st_size), 0
-        with self.snapshot.open("rb", buffering=AT_ONCE) as file:
+        with self.snapshot.open("rb", buffering=BUFFER_SIZE) as file:
             if file.readline().rstrip() != _HEAD:
                 self._read_other_layout(offer, faults)
                 return
@@ -131,7 +131,7 @@ class GraphFiles:
         if not self._journal.exists():
             return
         whole = 0
-        with self._journal.open("rb", buffering=AT_ONCE) as file:
+        with self._journal.open("rb", buffering=BUFFER_SIZE) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     os.truncate(self._journal, whole)

@@ -28,7 +28,7 @@ from engine.memory.vectors import NoIndex
 from engine.memory.work import ENDED, Work
 from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
 from engine.model.text import count
-from engine.storage.consumers import Follower, Following
+from engine.storage.consumers import ConsumerThread, LedgerConsumer
 from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
 
@@ -73,12 +73,12 @@ class Knowledge:
             model=model,
         )
         graph, linker = TaskProducer(self.graph, work), Linker(self.graph, self._like)
-        self._following = Following(
+        self._following = ConsumerThread(
             [
-                Follower("capture", ledger, ENDED, self.captures.handle),
-                Follower("graph", ledger, KINDS, graph.handle),
-                Follower("context", ledger, ENDED, context.handle),  # may ask a model: the others first
-                Follower("likeness", ledger, frozenset({"SessionEnded"}), linker.handle),
+                LedgerConsumer("capture", ledger, ENDED, self.captures.handle),
+                LedgerConsumer("graph", ledger, KINDS, graph.handle),
+                LedgerConsumer("context", ledger, ENDED, context.handle),  # may ask a model: the others first
+                LedgerConsumer("likeness", ledger, frozenset({"SessionEnded"}), linker.handle),
             ],
             report,
         )

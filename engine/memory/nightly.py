@@ -33,7 +33,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class NightRow(Row, table=True):
     cost_microusd: int = 0
     reason: str = ""
     facts: list[dict[str, Any]] = ColumnOf(sa_column=Column(JSON, nullable=False))
-    at: datetime = ColumnOf(sa_column=utc())
+    at: datetime = ColumnOf(sa_column=utc_column())
 
 
 class Proposed(BaseModel):

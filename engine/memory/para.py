@@ -23,7 +23,7 @@ from engine.memory.para_file import FACT, GROUP, ITEMS, LONGEST_FACT, Group, rea
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 
 log = logging.getLogger(__name__)
 
@@ -174,11 +174,11 @@ class Para:
                         )
                         self._asked |= {fact.id: asked[fact.id] for fact in changed}
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Facts whose words are `wanted`, for forgetting."""
         yield from ((fact.id, fact.fact) for fact in self._holding(wanted))
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         """Empty them; how many. The stubs keep their places in the chain (SPEC 4.10)."""
         with self._lock:
             stubs = [
@@ -188,8 +188,8 @@ class Para:
             self._change(stubs)
             return len(stubs)
 
-    def _holding(self, wanted: Wanted) -> list[ParaFact]:
-        return [fact for fact in self.facts() if any(map(wanted.holds, (fact.fact, fact.category, fact.source)))]
+    def _holding(self, wanted: SearchTerms) -> list[ParaFact]:
+        return [fact for fact in self.facts() if any(map(wanted.match, (fact.fact, fact.category, fact.source)))]
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Says in words what cannot be."""

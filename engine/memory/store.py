@@ -19,8 +19,8 @@ from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
 from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted
-from engine.storage.types import as_stored, flat
+from engine.storage.erasing import SearchTerms
+from engine.storage.types import as_stored, shallow_dict
 
 MONTH = timedelta(days=30)
 AFTER_SESSION = timedelta(days=1)
@@ -95,14 +95,14 @@ class MemoryStore:
         driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", _many(seqs))
         tx.after_commit(self._gone)
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Memories that hold it, for forgetting."""
         with self._reading() as ask:
             for id, text, speaker, tags in ask("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
-                if any(map(wanted.holds, (text, speaker, *json.loads(tags)))):
+                if any(map(wanted.match, (text, speaker, *json.loads(tags)))):
                     yield id, text
 
-    def erase(self, wanted: Wanted) -> int:
+    def erase(self, wanted: SearchTerms) -> int:
         """Empty them; how many."""
         ids = [id for id, _ in self.find(wanted)]
         for start in range(0, len(ids), 200):
@@ -240,7 +240,9 @@ def _row(name: str, new: NewMemory, now: datetime) -> dict[str, Any]:
     retention = new.retention or RETENTION_BY_KIND.get(new.kind, Retention.MONTH)
     at = as_stored(new.at or now)
     return (
-        flat(new) | made | {"retention": retention.value, "at": at, "tags": _json(new.tags), "layer": new.layer.value}
+        shallow_dict(new)
+        | made
+        | {"retention": retention.value, "at": at, "tags": _json(new.tags), "layer": new.layer.value}
     )
 
 

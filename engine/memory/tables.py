@@ -13,7 +13,7 @@ from sqlmodel import Field
 
 from engine.model import Trust
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 
 class MemoryRow(Row, table=True):
@@ -45,8 +45,8 @@ class MemoryRow(Row, table=True):
     source: str = ""
     tags: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
     retention: str
-    at: datetime = Field(sa_column=utc())
-    created_at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
+    created_at: datetime = Field(sa_column=utc_column())
     superseded_by: str = ""
     forgotten: bool = False
     model: str = ""

@@ -13,8 +13,8 @@ from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, found, whole
-from engine.storage.types import utc
+from engine.storage.rows import Row, load_all, select_all
+from engine.storage.types import utc_column
 
 
 class ValidationRun(Row, table=True):
@@ -37,7 +37,7 @@ class ValidationRun(Row, table=True):
     tree: str = ""
     clean: bool = False
     full: bool = False
-    ran_at: datetime = Field(sa_column=utc())
+    ran_at: datetime = Field(sa_column=utc_column())
     seconds: float = 0.0
     passed: int = 0
     failed: int = 0
@@ -65,7 +65,7 @@ class PastRun:
 
 
 _LATEST = (
-    whole(ValidationRun)
+    select_all(ValidationRun)
     .where(col(ValidationRun.workspace) == bindparam("workspace"), ~col(ValidationRun.changed))
     .order_by(desc(col(ValidationRun.id)))
     .limit(bindparam("most"))
@@ -91,7 +91,7 @@ class ValidationRuns:
         that only its worktree has: it says nothing of these."""
         with self._database.read() as session:
             return [
-                _past(row) for row in found(session, ValidationRun, _LATEST, {"workspace": workspace, "most": limit})
+                _past(row) for row in load_all(session, ValidationRun, _LATEST, {"workspace": workspace, "most": limit})
             ]
 
     def of_session(self, session_id: str) -> list[PastRun]:

@@ -31,8 +31,8 @@ from engine.model import (
     sanitise,
 )
 from engine.prediction.twin import TERMS, band_of, weighted
-from engine.storage.rows import Row, ask, found, load, whole
-from engine.storage.types import flat, utc
+from engine.storage.rows import Row, ask, load, load_all, select_all
+from engine.storage.types import shallow_dict, utc_column
 
 WAS_FLOW = "was_flow"
 """Among a card's facts: the flow that it was before the operator put a sentence in the place of its parameters."""
@@ -51,9 +51,9 @@ class Prediction(Row, table=True):
     reasoning: str = ""
     status: str = Status.PENDING.value
     source: str = Source.TEMPLATE.value
-    created_at: datetime = Field(sa_column=utc())
-    confirmed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    executed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    created_at: datetime = Field(sa_column=utc_column())
+    confirmed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    executed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     task_id: str | None = None
     dpo_exported: bool = False
 
@@ -76,22 +76,22 @@ class Prediction(Row, table=True):
     novel: bool = False
     tier: int = Field(default=Tier.CHECK.value, sa_column_kwargs={"server_default": text("3")})
     from_channel: str = "owner"
-    evidence_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    evidence_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     evidence_gone: bool = False
-    expires_at: datetime = Field(sa_column=utc())
-    shown_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    snoozed_until: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    expires_at: datetime = Field(sa_column=utc_column())
+    shown_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    snoozed_until: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     decided_by: str | None = None
-    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     trigger_type: str | None = None
     permit_id: str | None = None
     session_id: str | None = None
     outcome: str | None = None
-    closed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    closed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
-    discarded_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    discarded_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     """When the operator threw away what came of it."""
-    undo_requested_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    undo_requested_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
     """Who does it and what that reaches (`RunnerInfo.served`): part of what an approval agrees to."""
@@ -150,7 +150,7 @@ class Prediction(Row, table=True):
 
     def judge(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Carry the rails' word, and the NEW badge: a pair of channels that never ran before (SPEC 3.6)."""
-        self.verdicts = [flat(verdict) for verdict in verdicts]
+        self.verdicts = [shallow_dict(verdict) for verdict in verdicts]
         self.novel = any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
 
     def due(self, now: datetime) -> bool:
@@ -167,9 +167,9 @@ class DismissalRow(Row, table=True):
     kind: str
     subject: str
     reason: str | None = None
-    dismissed_at: datetime = Field(sa_column=utc())
-    subject_lifted_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    kind_lifted_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    dismissed_at: datetime = Field(sa_column=utc_column())
+    subject_lifted_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    kind_lifted_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
 def new_row(
@@ -210,8 +210,8 @@ def new_row(
         subject=proposal.subject,
         fingerprint=proposal.fingerprint,
         facts=dict(proposal.facts),
-        signals=[flat(signal) for signal in proposal.signals],
-        parts=None if parts is None else flat(parts),
+        signals=[shallow_dict(signal) for signal in proposal.signals],
+        parts=None if parts is None else shallow_dict(parts),
         context=context,
         evidence_at=proposal.evidence_at,
         **columns,
@@ -303,7 +303,7 @@ def find(session: Session, card_id: str) -> Prediction:
 
 
 _PENDING = (
-    whole(Prediction)
+    select_all(Prediction)
     .where(col(Prediction.status) == Status.PENDING.value)
     .order_by(col(Prediction.created_at), col(Prediction.id))
 )
@@ -311,7 +311,7 @@ _PENDING = (
 
 def all_pending(session: Session) -> list[Prediction]:
     """Every pending row, oldest first."""
-    return found(session, Prediction, _PENDING)
+    return load_all(session, Prediction, _PENDING)
 
 
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:

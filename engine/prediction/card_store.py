@@ -43,9 +43,9 @@ from engine.prediction.dismissals import Dismissals
 from engine.prediction.lifecycle import LIFE, OUTCOMES, Move, add_active, after
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import found, whole
+from engine.storage.rows import load_all, select_all
+from engine.storage.table_cache import TableCache
 from engine.storage.types import UtcDateTime
 
 CURSOR = "cards.aftermath"
@@ -59,7 +59,7 @@ KEPT_AFTER, LOOKED_BACK = timedelta(hours=24), timedelta(days=14)
 NOT_NOW = 0.5
 """How loudly "not now" speaks against a card: it was only the wrong moment. Any other dismissal counts in full."""
 
-_KEPT = whole(Prediction).where(
+_KEPT = select_all(Prediction).where(
     col(Prediction.status) == Status.EXECUTED.value,
     col(Prediction.decided_by) == DecidedBy.AUTONOMY.value,
     col(Prediction.outcome) == Outcome.SUCCEEDED.value,
@@ -106,7 +106,7 @@ class CardStore:
         """What the operator turned down, and what is muted by it."""
         self.deciding = threading.RLock()
         """One decision at a time, so that an undo finds either no session or one that it can stop."""
-        self._pending: Kept[list[Card]] = Kept(database, Prediction)
+        self._pending: TableCache[list[Card]] = TableCache(database, Prediction)
         self._aftermath = LedgerCursor(facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
 
     def pending(self, session: Session | None = None) -> list[Card]:
@@ -364,11 +364,11 @@ class CardStore:
         now = self.clock.now()
         span = {"since": now - LOOKED_BACK, "until": now - KEPT_AFTER}
         with self.database.read() as session:
-            if not found(session, Prediction, _KEPT, span):
+            if not load_all(session, Prediction, _KEPT, span):
                 return 0
 
         def work(tx: Transaction) -> int:
-            rows = found(tx.session, Prediction, _KEPT, span)
+            rows = load_all(tx.session, Prediction, _KEPT, span)
             for row in rows:
                 self.history.record(tx, DecisionSignal.KEPT, decided(row, DecidedBy.AUTONOMY))
             return len(rows)

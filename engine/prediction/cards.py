@@ -40,7 +40,7 @@ from engine.prediction.kinds import OWN, SUGGESTED, kind_of, kind_title
 from engine.prediction.lifecycle import LONGEST_SNOOZE, SNOOZE
 from engine.prediction.routing import Router
 from engine.storage.database import Transaction
-from engine.storage.rows import beginning, load
+from engine.storage.rows import ids_with_prefix, load
 
 TOLD = "your own prompt"
 
@@ -93,10 +93,10 @@ class Cards:
         with self._database.read() as session:
             return find(session, card_id).correction
 
-    def beginning(self, prefix: str) -> list[str]:
+    def ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of cards, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return beginning(session, col(Prediction.id), prefix)
+            return ids_with_prefix(session, col(Prediction.id), prefix)
 
     def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
         """Cards of any status, newest first."""

@@ -22,8 +22,8 @@ from engine.model import DismissReason, Mute, Tier
 from engine.prediction.card_rows import DismissalRow, Prediction
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
 from engine.storage.rows import Rows, ask, load
+from engine.storage.table_cache import TableCache
 
 AWAY = timedelta(days=7)
 """How long a subject stays away after its first dismissal; twice as long after each further one."""
@@ -145,7 +145,7 @@ class Dismissals:
     """Keeps dismissals and says what is muted by them."""
 
     def __init__(self, database: Database) -> None:
-        self._kept: Kept[Rows] = Kept(database, DismissalRow)
+        self._kept: TableCache[Rows] = TableCache(database, DismissalRow)
 
     def mutes(self, session: Session, now: datetime) -> list[Mute]:
         """What is muted now, what was muted last first."""

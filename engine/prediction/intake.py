@@ -35,8 +35,8 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.lifecycle import LONGEST_COOL_DOWN, keeps_away
 from engine.storage import state as stored
 from engine.storage.database import Transaction
-from engine.storage.kept import Kept
 from engine.storage.rows import Rows, ask, each_of
+from engine.storage.table_cache import TableCache
 from engine.storage.types import UtcDateTime
 
 
@@ -110,8 +110,8 @@ class Intake:
 
     def __init__(self, store: CardStore) -> None:
         self._store = store
-        self._same_evidence: Kept[Rows] = Kept(store.database, Prediction)
-        self._rejected: Kept[Rows] = Kept(store.database, Prediction)
+        self._same_evidence: TableCache[Rows] = TableCache(store.database, Prediction)
+        self._rejected: TableCache[Rows] = TableCache(store.database, Prediction)
 
     def unavailable(
         self,

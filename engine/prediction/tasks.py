@@ -19,8 +19,8 @@ from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import Prediction
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, found, load, whole
-from engine.storage.types import utc
+from engine.storage.rows import Row, load, load_all, select_all
+from engine.storage.types import utc_column
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -60,16 +60,18 @@ class TaskRow(Row, table=True):
     channel: str = ""
     workspace: str = ""
     source: str = "operator"
-    created_at: datetime = Field(sa_column=utc())
-    updated_at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc_column())
+    updated_at: datetime = Field(sa_column=utc_column())
     session_id: str | None = None
     note: str = ""
     needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, server_default="[]", nullable=False))
     """Tasks that are to be done before. They are older than this one, so that they never form a circle."""
 
 
-_RUNNING_IN = whole(TaskRow).where(col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running")
-_OF_PAGES = whole(TaskRow).where(
+_RUNNING_IN = select_all(TaskRow).where(
+    col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running"
+)
+_OF_PAGES = select_all(TaskRow).where(
     col(TaskRow.source).in_((HEARTBEAT, ORDER)), (col(TaskRow.state) == "open") | (col(TaskRow.note) == WITHDRAWN)
 )
 
@@ -144,7 +146,7 @@ class TaskBoard:
         """Have the open tasks of heartbeats say what the pages say now. `items`: the last task of each item there, and
         whether the item is to run by itself. A task whose item is not there is done, and opens again when it is back;
         while not all pages could be read, it waits for the operator instead."""
-        for row in found(transaction.session, TaskRow, _OF_PAGES):
+        for row in load_all(transaction.session, TaskRow, _OF_PAGES):
             source = ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
                 row.source = source
@@ -243,7 +245,7 @@ class TaskBoard:
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
         """Observer of sessions: done when it succeeded. The operator's own task stays open until it is done."""
-        running = found(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
+        running = load_all(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
         if not running:
             return  # it ended before it started
         row = running[0]

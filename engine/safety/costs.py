@@ -23,9 +23,9 @@ from engine.model import Burn, CostState, Refusal, SessionState, SessionView, Tr
 from engine.safety import cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
-from engine.storage.rows import Row, ask, found, load, whole
-from engine.storage.types import UtcDateTime, utc
+from engine.storage.rows import Row, ask, load, load_all, select_all
+from engine.storage.table_cache import TableCache
+from engine.storage.types import UtcDateTime, utc_column
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class CostEntry(Row, table=True):
     state: str
     amount_microusd: int
     estimate_microusd: int
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
     prediction_id: str | None = None
     permit_id: str | None = None
     session_id: str | None = None
@@ -80,7 +80,7 @@ class Costs:
         self._clock = clock
         self._agent_budget = agent_budget
         self._cap_reached = cap_reached
-        self._kept_sums: Kept[tuple[int, int, int, int]] = Kept(database, CostEntry)
+        self._kept_sums: TableCache[tuple[int, int, int, int]] = TableCache(database, CostEntry)
 
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
@@ -198,7 +198,7 @@ class Costs:
 
         def work(transaction: Transaction) -> str:
             session = transaction.session
-            held = found(session, CostEntry, _OF_SESSION, {"session": session_id})
+            held = load_all(session, CostEntry, _OF_SESSION, {"session": session_id})
             if not held:
                 return f"nothing is reserved for {session_id}"
             entry = held[0]
@@ -353,7 +353,7 @@ class Costs:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 
     def _reserved(self, session: Session, prediction_id: str) -> list[CostEntry]:
-        return found(session, CostEntry, _OF_PREDICTION, {"prediction": prediction_id})
+        return load_all(session, CostEntry, _OF_PREDICTION, {"prediction": prediction_id})
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
@@ -366,7 +366,7 @@ class Costs:
         return held + hour, held + day, held + month
 
 
-_RESERVED = whole(CostEntry).where(col(CostEntry.state) == RESERVED).order_by(col(CostEntry.id))
+_RESERVED = select_all(CostEntry).where(col(CostEntry.state) == RESERVED).order_by(col(CostEntry.id))
 _OF_PREDICTION = _RESERVED.where(col(CostEntry.prediction_id) == bindparam("prediction"))
 _OF_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("session"))
 

@@ -19,7 +19,7 @@ from engine.frozen import frozen
 from engine.model import RailVerdict, Trigger, Verdict
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask
-from engine.storage.types import flat, utc
+from engine.storage.types import shallow_dict, utc_column
 
 RAIL = "loop"
 OWNER = "owner"
@@ -55,7 +55,7 @@ class ChainLink(Row, table=True):
     to_channel: str
     prediction_id: str
     workspace: str
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
     ran: bool = Field(default=True, sa_column_kwargs={"server_default": sqlalchemy.text("1")})
 
 
@@ -139,7 +139,7 @@ def recent(session: Session, now: datetime) -> list[Link]:
 
 def record(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
-    transaction.ask(_RECORD, flat(link))
+    transaction.ask(_RECORD, shallow_dict(link))
 
 
 def forget(transaction: Transaction) -> None:

@@ -13,7 +13,7 @@ from engine.events import PermitIssued
 from engine.model import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load
-from engine.storage.types import UtcDateTime, utc
+from engine.storage.types import UtcDateTime, utc_column
 
 LIFETIME = timedelta(minutes=15)
 
@@ -38,10 +38,10 @@ class PermitRow(Row, table=True):
     prediction_id: str
     digest: str
     trigger_type: str
-    issued_at: datetime = Field(sa_column=utc())
-    expires_at: datetime = Field(sa_column=utc())
-    consumed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    revoked_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    issued_at: datetime = Field(sa_column=utc_column())
+    expires_at: datetime = Field(sa_column=utc_column())
+    consumed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    revoked_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
 _RUN_OUT = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).where(

@@ -43,8 +43,8 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, found, load, whole
-from engine.storage.types import utc
+from engine.storage.rows import Row, ask, load, load_all, select_all
+from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class CrosspollLog(Row, table=True):
     cost_estimate: float = 0.05
     blocked: bool = False
     block_reason: str | None = None
-    created_at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc_column())
     verdicts: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
     workspace: str
     permit_id: str | None = None
@@ -98,14 +98,14 @@ class Allowance(Row, table=True):
     __tablename__ = "content_allowances"
 
     digest: str = Field(primary_key=True)
-    granted_at: datetime = Field(sa_column=utc())
-    used_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    granted_at: datetime = Field(sa_column=utc_column())
+    used_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
 _LOG = sqlalchemy.insert(CrosspollLog)
 _LET_THROUGH = col(CrosspollLog.blocked).is_(False)
 _LAST_PASSED = (
-    whole(CrosspollLog)
+    select_all(CrosspollLog)
     .where(col(CrosspollLog.prediction_id) == bindparam("card"), _LET_THROUGH)
     .order_by(desc(col(CrosspollLog.id)))
     .limit(1)
@@ -208,7 +208,7 @@ class Pipeline:
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
         """Write what became of a trigger into its log row."""
-        for row in found(transaction.session, CrosspollLog, _LAST_PASSED, {"card": view.prediction_id}):
+        for row in load_all(transaction.session, CrosspollLog, _LAST_PASSED, {"card": view.prediction_id}):
             row.result = {
                 "session": view.id,
                 "state": view.state.value,

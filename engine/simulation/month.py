@@ -87,12 +87,12 @@ class Month:
         self._runner.chatty = bool(day.odd & {Odd.CHATTY, Odd.LEADS})
         self._runner.leads = ELSEWHERE if Odd.LEADS in day.odd else NEXT
         self._set("autonomousModeEnabled", Odd.OFF not in day.odd)
-        for at, what in sorted([*self._lids(day), *day.moments], key=lambda lid: lid[0]):
+        for at, action in sorted([*self._lids(day), *day.moments], key=lambda lid: lid[0]):
             self._until(at)
-            if isinstance(what, datetime):
-                self._sleep(what)
+            if isinstance(action, datetime):
+                self._sleep(action)
             else:
-                self._do(what)
+                self._do(action)
                 self._look()
         self._phase()
         self._engine.wisdom.round()
@@ -103,21 +103,21 @@ class Month:
             if not any(shut <= at < opened for at, _ in day.moments):
                 yield shut, opened
 
-    def _do(self, what: Does) -> None:
+    def _do(self, action: Does) -> None:
         engine, odd = self._engine, self._day.odd
-        if what is Does.COMES:
+        if action is Does.COMES:
             self._operator.comes()
-        elif what is Does.WORKS:
+        elif action is Does.WORKS:
             if Odd.CHATTY in odd:
                 self._programs_ask()
             self._operator.works(odd)
-        elif what is Does.GOES and Odd.DND in odd:
+        elif action is Does.GOES and Odd.DND in odd:
             engine.autonomy.dnd(timedelta(hours=2))
-        elif what is Does.KILLS:
+        elif action is Does.KILLS:
             engine.safety.stop("F12", "console")
             self._settle()
             self._operator.decides(odd)
-        elif what is Does.RESUMES:
+        elif action is Does.RESUMES:
             self._resume("stop")
             if self._chance.random() < 0.5:
                 self._resume("month")

@@ -99,8 +99,8 @@ def make_day(number: int, begin: datetime, odd: frozenset[Odd], chance: random.R
     if Odd.KILL in odd:
         place = chance.randrange(1, len(moments))
         pressed = moments[place][0] + timedelta(minutes=1)
-        back = pressed + timedelta(minutes=chance.randint(20, 90))
-        moments += [(pressed, Does.KILLS), (back, Does.RESUMES)]
+        resumed = pressed + timedelta(minutes=chance.randint(20, 90))
+        moments += [(pressed, Does.KILLS), (resumed, Does.RESUMES)]
     return Day(number, begin, odd, tuple(sorted(moments)), _sleeps(begin, odd, chance))
 
 

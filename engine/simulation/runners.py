@@ -94,14 +94,14 @@ class Bench:
             self._waiting.pop(session_id, None)
             self._changed.notify_all()
 
-    def settle(self, places: int, wait: Callable[[str], object]) -> None:
+    def settle(self, most_running: int, wait: Callable[[str], object]) -> None:
         """Wait until every session has either ended or sits here, as many as there are `places`. `wait(id)` returns
         when a session is stored as over."""
         queued = [fact.subject for fact in self.facts.drain() if isinstance(fact, SessionQueued)] if self.facts else []
         with self._changed:
             # Its thread may not have begun yet: who looked only at what runs would let the clock go on without it.
             self._open.update(item for item in queued if item not in self._over)
-            if not self._changed.wait_for(lambda: len(self._waiting) == min(len(self._open), places), PATIENCE):
+            if not self._changed.wait_for(lambda: len(self._waiting) == min(len(self._open), most_running), PATIENCE):
                 raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
             ended, self._ended = self._ended, []
         for session_id in ended:
@@ -150,8 +150,8 @@ class MadeRunner:
         flow = FLOWS.get(assignment.flow or "")
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}")
-        asked = edited(flow, assignment.parameters, edit)
-        return replace(assignment, prompt=asked.describe(), parameters=asked.model_dump(mode="json"))
+        parameters = edited(flow, assignment.parameters, edit)
+        return replace(assignment, prompt=parameters.describe(), parameters=parameters.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
         return []
@@ -182,6 +182,8 @@ class MadeRunner:
             project.ran(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
             return RunnerResult("made up", check=check, facts=following)
         if assignment.flow == "lint":
-            found = chance.choice((0, 0, 3))
-            return RunnerResult(f"ruff: {found} findings in 2 files", facts={"rules": {"F401": found}, **following})
+            findings = chance.choice((0, 0, 3))
+            return RunnerResult(
+                f"ruff: {findings} findings in 2 files", facts={"rules": {"F401": findings}, **following}
+            )
         return RunnerResult("made up", facts=following)

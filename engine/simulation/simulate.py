@@ -56,7 +56,7 @@ MADE_UP = (
 REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
 
 
-def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
+def document(engine: Engine, observed: Seen, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
     """The whole month. Money in dollars, times as the gateway writes them."""
     cards = engine.cards.recent(EVERYTHING)
     log = engine.safety.log(EVERYTHING)[::-1]
@@ -74,14 +74,14 @@ def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetim
         "rails": [_rail(name, blocked) for name in ORDER],
         "gates": _gates(engine),
         "wentUp": len(engine.wisdom.bubbles(state=BubbleState.FLUSHED, limit=EVERYTHING)),
-        "states": {state: round(hours, 2) for state, hours in sorted(seen.hours.items())},
-        "asleepHours": round(seen.asleep.total_seconds() / 3600, 2),
-        "cycles": {name: seen.jobs[name] for name in ("cards", "act")},
-        "phases": [{"phase": number, "at": at.isoformat()} for number, at in seen.phases],
-        "holds": [{"at": at.isoformat(), "word": word, "reason": reason} for at, word, reason in seen.holds],
+        "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
+        "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
+        "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
+        "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
+        "holds": [{"at": at.isoformat(), "word": word, "reason": reason} for at, word, reason in observed.holds],
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
-            "peaks": {window: dollars(amount) for window, amount in seen.peak.items()},
+            "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
             "caps": {"hour": dollars(caps.hour_cap), "day": dollars(caps.day_cap), "month": dollars(caps.month_cap)},
             "endedByCap": [
                 {"at": _at(view.ended_at), "channel": view.channel, "prompt": view.prompt, "reason": view.error}
@@ -89,7 +89,7 @@ def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetim
                 if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
             ],
         },
-        "perDay": [_day(number, begin, cards, log, sessions, seen) for number in range(days)],
+        "perDay": [_day(number, begin, cards, log, sessions, observed) for number in range(days)],
         "blocked": [_blocked(entry) for entry in blocked],
     }
 
@@ -116,13 +116,15 @@ def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     for card in cards:
         if card.source is not Source.OPERATOR:
             kinds.setdefault(card.kind, []).append(card)
-    told = []
-    for kind, these in sorted(kinds.items()):
-        mine = Counter(card.status for card in these if card.decided_by is DecidedBy.OPERATOR)
-        stated = next((round(card.confidence, 3) for card in these if card.stated), None)
-        dismissed = mine[Status.REJECTED]
-        told.append({"kind": kind, "approved": mine.total() - dismissed, "dismissed": dismissed, "confidence": stated})
-    return told
+    rows = []
+    for kind, cards_of_kind in sorted(kinds.items()):
+        statuses = Counter(card.status for card in cards_of_kind if card.decided_by is DecidedBy.OPERATOR)
+        stated = next((round(card.confidence, 3) for card in cards_of_kind if card.stated), None)
+        dismissed = statuses[Status.REJECTED]
+        rows.append(
+            {"kind": kind, "approved": statuses.total() - dismissed, "dismissed": dismissed, "confidence": stated}
+        )
+    return rows
 
 
 def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
@@ -143,13 +145,13 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
 def _gates(engine: Engine) -> list[dict[str, Any]]:
     """How often each gate between a worker's lesson and its leader refused (SPEC 1.7), with one example."""
     bubbles = engine.wisdom.bubbles(limit=EVERYTHING)[::-1]
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for number, name in enumerate(GATES, 1):
         refused = [bubble for bubble in bubbles if bubble.refused_by is not None and bubble.refused_by.number == number]
         gate = refused[0].refused_by if refused else None
         example = {"text": refused[0].learning.text, "reason": gate.reason} if gate else None
-        found.append({"gate": number, "name": name, "refused": len(refused), "example": example})
-    return found
+        rows.append({"gate": number, "name": name, "refused": len(refused), "example": example})
+    return rows
 
 
 def first_objection(entry: LogEntry) -> tuple[str, str]:
@@ -181,7 +183,7 @@ def _day(
     cards: Sequence[Card],
     log: Sequence[LogEntry],
     sessions: Sequence[SessionView],
-    seen: Seen,
+    observed: Seen,
 ) -> dict[str, Any]:
     start = begin + timedelta(days=number)
     end = start + timedelta(days=1)
@@ -192,7 +194,7 @@ def _day(
     passed = Counter(entry.decided_by for entry in log if not entry.blocked and within(entry.at))
     return {
         "day": number + 1,
-        "odd": [odd for day, odd in seen.odd if day == number],
+        "odd": [odd for day, odd in observed.odd if day == number],
         "made": sum(within(card.created_at) for card in cards),
         "approved": passed[DecidedBy.OPERATOR.value],
         "dismissed": sum(card.status is Status.REJECTED and within(card.decided_at) for card in cards),
@@ -238,8 +240,8 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, made_world(Path(folder), seed) as world:
         operator = Operator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = Month(world.engine, world.clock, operator, world.runner, world.bench, seed)
-        seen = _apart(month, days)
-        return document(world.engine, seen, days=days, seed=seed, begin=BEGIN)
+        observed = _apart(month, days)
+        return document(world.engine, observed, days=days, seed=seed, begin=BEGIN)
 
 
 def _apart(month: Month, days: int) -> Seen:

@@ -114,9 +114,9 @@ class Beneath:
         """(path, is it a folder) of everything below a folder; a folder comes before what is in it."""
         for name in self.names(path):
             inner = f"{path}/{name}" if path else name
-            found = self.lstat(inner)
-            if found is not None:
-                folder = stat.S_ISDIR(found.st_mode)
+            status = self.lstat(inner)
+            if status is not None:
+                folder = stat.S_ISDIR(status.st_mode)
                 yield inner, folder
                 if folder and self.is_folder(inner):
                     yield from self.walk(inner)
@@ -276,22 +276,26 @@ def _openat2() -> Callable[[int, str, int], int] | None:
     syscall.restype = ctypes.c_long
 
     def opened(top: int, path: str, flags: int) -> int:
-        how = _How(flags, 0, _RESOLVE)
+        options = _How(flags, 0, _RESOLVE)
         name = os.fsencode(path)
         descriptor: int = syscall(
-            ctypes.c_long(_OPENAT2), ctypes.c_int(top), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(top),
+            name,
+            ctypes.byref(options),
+            ctypes.c_size_t(ctypes.sizeof(options)),
         )
         if descriptor < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), path)
         return descriptor
 
-    here = os.open("/", _PASS_FOLDER)
+    root = os.open("/", _PASS_FOLDER)
     try:
-        os.close(opened(here, ".", _PASS_FOLDER))
+        os.close(opened(root, ".", _PASS_FOLDER))
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, a container's filter
             return None
     finally:
-        os.close(here)
+        os.close(root)
     return opened

@@ -18,10 +18,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
 from engine.model import Refusal
-from engine.storage.files import damaged_fix
+from engine.storage.files import recovery_hint
 from engine.storage.rows import DRIVER, READS
 
-EVERYTHING = ""
+ALL_TABLES = ""
 """Stands for all tables, where a statement does not say which it writes to."""
 
 _WRITES = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|REPLACE INTO|UPDATE(?: OR \w+)?|DELETE FROM)\s+\"?(\w+)", re.I)
@@ -65,7 +65,7 @@ class Reader:
 
 
 @contextmanager
-def begun(connection: Connection) -> Iterator[sqlite3.Connection]:
+def immediate_transaction(connection: Connection) -> Iterator[sqlite3.Connection]:
     """A transaction, committed in the end, or rolled back when something is raised."""
     driver = driver_of(connection)
     driver.execute("BEGIN IMMEDIATE")
@@ -100,7 +100,7 @@ def ends_transaction(error: Exception) -> bool:
     return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
 
 
-class explained:  # noqa: N801 (a context, named as the functions beside it)
+class translated_errors:  # noqa: N801 (a context, named as the functions beside it)
     """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
 
     def __init__(self, path: Path) -> None:
@@ -111,10 +111,10 @@ class explained:  # noqa: N801 (a context, named as the functions beside it)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            explain(self._path, error)
+            translate_error(self._path, error)
 
 
-def explain(path: Path, error: BaseException) -> None:
+def translate_error(path: Path, error: BaseException) -> None:
     """Raise the `Refusal` that an error is worth; return for one that is no fault of the file or the disk."""
     if not isinstance(error, DBAPIError | sqlite3.DatabaseError):
         return
@@ -132,7 +132,7 @@ def explain(path: Path, error: BaseException) -> None:
             "make the folder writable, or name another with --home DIR",
         ) from error
     if "malformed" in text or "not a database" in text:
-        raise Refusal("damaged_home", f"{path} is damaged: {text}", damaged_fix(path)) from error
+        raise Refusal("damaged_home", f"{path} is damaged: {text}", recovery_hint(path)) from error
 
 
 def use_write_ahead_log(path: Path) -> None:
@@ -143,10 +143,10 @@ def use_write_ahead_log(path: Path) -> None:
 
 def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
     """Connections to the database of a home. `durable`: a commit waits until it is on the disk."""
-    how: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
+    arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
     if not read_only:
-        how["factory"] = WriteTracking
-    engine = create_engine(f"sqlite:///{path}", connect_args=how)
+        arguments["factory"] = WriteTracking
+    engine = create_engine(f"sqlite:///{path}", connect_args=arguments)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: object) -> None:
@@ -183,7 +183,7 @@ class WriteTracking(sqlite3.Connection):
         return super().executemany(sql, parameters)
 
     def executescript(self, sql_script: str, /) -> Any:
-        self.written.add(EVERYTHING)
+        self.written.add(ALL_TABLES)
         return super().executescript(sql_script)
 
     def cursor(self, factory: Any = None) -> Any:
@@ -207,14 +207,14 @@ class _WriteTrackingCursor(sqlite3.Cursor):
         return super().executemany(sql, parameters)
 
     def executescript(self, sql_script: str, /) -> Any:
-        self.connection.written.add(EVERYTHING)
+        self.connection.written.add(ALL_TABLES)
         return super().executescript(sql_script)
 
 
 @lru_cache(1000)
 def written_by(statement: str) -> str | None:
-    """The table that a statement writes to, `EVERYTHING` where that is not plain, None for a statement that only
+    """The table that a statement writes to, `ALL_TABLES` where that is not plain, None for a statement that only
     reads. Tables that SQLite writes to by itself, by triggers or foreign keys, are not found."""
     if (match := _WRITES.match(statement)) is not None:
         return match[1].lower()
-    return None if _WRITES_NOTHING.match(statement) else EVERYTHING
+    return None if _WRITES_NOTHING.match(statement) else ALL_TABLES

@@ -1,7 +1,7 @@
-"""What services do about facts of the ledger: each consumer on its own, what fails tried again, then reported.
+"""Consumers of the ledger: services that handle events after they were recorded, each with a cursor of its own.
 
-A `Follower` is one consumer with a cursor of its own. `Following` has a thread for all of them, for what they do reads
-files and asks models. `StalledConsumers` reports those that do not move on.
+`LedgerConsumer` handles events one by one, retries what fails, then skips and reports it. `ConsumerThread` runs several
+consumers in one thread, since they read files and ask models. `StalledConsumers` reports cursors that do not advance.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 log = logging.getLogger(__name__)
 
-TRIES = 3
-"""So often a fact is tried whose handling raises; then it is told of and passed over, so that others are handled."""
+MAX_TRIES = 3
+"""An event whose handling fails so often is reported and skipped, so that those after it are handled."""
 
-CLOSE_WAIT = 5.0
-"""Seconds that `close` waits for a fact that is being handled; its cursor has not moved, so it comes again."""
+CLOSE_TIMEOUT_S = 5.0
+"""`close` waits so long for an event that is being handled; its cursor has not moved, so it is handled again."""
 
 
 class NotYet(Exception):
-    """What a fact needs is not there yet: it is asked again later, and nothing after it before."""
+    """What an event needs is not there yet: it is handled later, and nothing after it before."""
 
 
-class Follower:
-    """One consumer of facts of some `kinds`. `handle` does the work for one of them; it may be called again for the
-    same fact after a crash, and then must change nothing."""
+class LedgerConsumer:
+    """Handles ledger entries of some `kinds`. `handle` does the work for one of them; it may be called again for the
+    same entry after a crash, and then must change nothing."""
 
     def __init__(
         self,
@@ -44,35 +44,35 @@ class Follower:
         *,
         key: str = "memory.follow",
     ) -> None:
-        """`key` and the name are what its cursor is kept under."""
+        """The cursor is stored under `key` and the name."""
         self.name = name
         self._facts = LedgerCursor(ledger, f"{key}.{name}", lambda fact: fact.kind in kinds)
         self._handle = handle
         self._tries = 0
         self._lock = threading.Lock()
 
-    def catch_up(self, going_on: Callable[[], bool] = lambda: True) -> list[str]:
-        """Handle every fact since the last time, while `going_on()`. Returns in words what was passed over.
+    def catch_up(self, should_continue: Callable[[], bool] = lambda: True) -> list[str]:
+        """Handle every entry since the last time, while `should_continue()`. Returns messages of what was skipped.
 
-        What handling raises is not raised here: it is tried again by the next call, `TRIES` times in all.
+        What handling raises is not raised here: the next call tries again, `MAX_TRIES` times in all.
         """
-        passed: list[str] = []
+        skipped: list[str] = []
         with self._lock:
-            self._facts.each(lambda facts: self._take(facts, going_on, passed))
-        return passed
+            self._facts.each(lambda facts: self._take(facts, should_continue, skipped))
+        return skipped
 
-    def _take(self, facts: Sequence[LedgerEntry], going_on: Callable[[], bool], passed: list[str]) -> int:
-        """Handle them in order; returns how many are done."""
+    def _take(self, facts: Sequence[LedgerEntry], should_continue: Callable[[], bool], skipped: list[str]) -> int:
+        """Handle them in order; returns how many were handled."""
         for done, fact in enumerate(facts):
-            words = self._try(fact) if going_on() else None
+            words = self._try(fact) if should_continue() else None
             if words is None:
                 return done
             if words:
-                passed.append(words)
+                skipped.append(words)
         return len(facts)
 
     def _try(self, fact: LedgerEntry) -> str | None:
-        """Handle one. "" when it is done, words when it is given up, None when it is to come again later."""
+        """Handle one. "" when that succeeded, a message when it is skipped, None when it is to be tried again later."""
         try:
             self._handle(fact)
         except NotYet:
@@ -80,7 +80,7 @@ class Follower:
         except Exception as error:
             self._tries += 1
             log.exception("%s: %s of %s could not be handled", self.name, fact.kind, fact.subject)
-            if self._tries < TRIES:
+            if self._tries < MAX_TRIES:
                 return None
             self._tries = 0
             return f"{fact.kind} of {fact.subject} was skipped: {error}"
@@ -88,55 +88,55 @@ class Follower:
         return ""
 
 
-class Following:
-    """One thread that has each follower catch up whenever it is poked, in their order."""
+class ConsumerThread:
+    """One thread in which each consumer catches up, in their order, whenever it is poked."""
 
     def __init__(
         self,
-        followers: Sequence[Follower],
+        consumers: Sequence[LedgerConsumer],
         report: Callable[[str, str], None],
         *,
         service: str = "memory",
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """`report(where, words)` tells of what was passed over; `then` is done each time when all have caught up."""
+        """`report(where, message)` is called for what was skipped; `then` each time when all have caught up."""
         self._service = service
         self._then = then
-        self._followers = tuple(followers)
+        self._consumers = tuple(consumers)
         self._report = report
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, with what happened while nobody followed."""
+        """Begin, with what was recorded while no engine ran."""
         self._wake.set()
         self._thread = threading.Thread(target=self._run, name=f"clawpy-{self._service}-follow", daemon=True)
         self._thread.start()
 
     def poke(self) -> None:
-        """There may be something new. Quick, from any thread."""
+        """There may be something new. Returns at once; from any thread."""
         self._wake.set()
 
     def catch_up(self, until: float | None = None) -> None:
-        """Have all catch up now, in this thread. No fact is begun after `until`, a monotonic time: what is left comes
-        with the next call."""
+        """Have all catch up now, in this thread. No entry is begun after `until`, a monotonic time: the rest is handled
+        by the next call."""
 
-        def going_on() -> bool:
+        def should_continue() -> bool:
             return not self._closing.is_set() and (until is None or time.monotonic() < until)
 
-        for follower in self._followers:
-            for words in follower.catch_up(going_on):
-                self._report(f"{self._service} ({follower.name})", words)
+        for consumer in self._consumers:
+            for words in consumer.catch_up(should_continue):
+                self._report(f"{self._service} ({consumer.name})", words)
         if not self._closing.is_set():
             self._then()
 
     def close(self) -> None:
-        """Stop after the fact that is being handled. Safe to call twice."""
+        """Stop after the entry that is being handled. Safe to call twice."""
         self._closing.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(CLOSE_WAIT)
+            self._thread.join(CLOSE_TIMEOUT_S)
             self._thread = None
 
     def _run(self) -> None:
@@ -152,55 +152,59 @@ class Following:
                     log.exception("following the ledger failed; it continues with the next fact")
 
 
-PATIENCE = timedelta(days=1)
-"""So long a fact may wait for its reader; the slowest look at theirs every few hours."""
+STALLED_AFTER = timedelta(days=1)
+"""A cursor may stay at the same entry so long; the slowest consumers run every few hours."""
 
-TOLD = "readers.stuck"
-"""Under this key: by the reader's own key, the `fact` that it waits at and the `words` that were said of it."""
+REPORTED = "readers.stuck"
+"""The state under this key has, by cursor, the entry (`fact`) that it stays at and the message (`words`) reported."""
 
 FIX = "see the log for the full error and fix its cause; nothing is lost, and older events are kept until then"
 
 
 class StalledConsumers:
-    """Reports consumers of the ledger that do not move on: what they wait at is let go by no retention, and what they
-    would do is not done (SPEC 4.2). One thread at a time."""
+    """Reports consumers whose cursor does not advance: retention keeps the entries from there on, and what the consumer
+    does is not done (SPEC 4.2). One thread at a time."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
         self._database = ledger.database
         self._clock = clock
-        self._seen: dict[str, int] = {}
+        self._last_waiting: dict[str, int] = {}
 
-    def look(self) -> list[str]:
-        """What is new is told, once, in a `FaultReported`, and returned. A reader is stuck that waits at the same fact
-        as the last time though that is older than `PATIENCE`."""
+    def check(self) -> list[str]:
+        """Report each newly stalled consumer, once, in a `FaultReported`; returns the messages.
+
+        A consumer is stalled when its cursor is where it was at the last check, at an entry older than `STALLED_AFTER`.
+        """
         now = self._clock.now()
         waiting = {
-            key: fact
-            for key, reader in list(self._ledger.cursors.items())
-            if (fact := reader.next_of_concern()) is not None and now - fact.at >= PATIENCE
+            key: entry
+            for key, cursor in list(self._ledger.cursors.items())
+            if (entry := cursor.next_of_concern()) is not None and now - entry.at >= STALLED_AFTER
         }
-        seen, self._seen = self._seen, {key: fact.id for key, fact in waiting.items()}
+        last_waiting, self._last_waiting = self._last_waiting, {key: entry.id for key, entry in waiting.items()}
         with self._database.read() as session:
-            told = dict(state.get(session, TOLD, {}))
-        known = {key: fault for key, fault in told.items() if key in waiting and waiting[key].id == fault["fact"]}
-        new = {
-            key: _words(key, fact, self._ledger.cursors[key].fault)
-            for key, fact in waiting.items()
-            if key not in known and seen.get(key) == fact.id
+            reported = dict(state.get(session, REPORTED, {}))
+        still_stalled = {
+            key: report for key, report in reported.items() if key in waiting and waiting[key].id == report["fact"]
+        }
+        messages = {
+            key: _message(key, entry, self._ledger.cursors[key].fault)
+            for key, entry in waiting.items()
+            if key not in still_stalled and last_waiting.get(key) == entry.id
         }
 
-        def tell(tx: Transaction) -> None:
-            found = {key: {"fact": waiting[key].id, "words": words} for key, words in new.items()}
-            state.put(tx, TOLD, known | found)
-            for words in new.values():
-                tx.record(FaultReported(where="ledger", message=f"{words}; {FIX}"))
+        def record(tx: Transaction) -> None:
+            new = {key: {"fact": waiting[key].id, "words": message} for key, message in messages.items()}
+            state.put(tx, REPORTED, still_stalled | new)
+            for message in messages.values():
+                tx.record(FaultReported(where="ledger", message=f"{message}; {FIX}"))
 
-        if new or known != told:
-            self._database.write(tell)
-        return list(new.values())
+        if messages or still_stalled != reported:
+            self._database.write(record)
+        return list(messages.values())
 
 
-def _words(key: str, fact: LedgerEntry, fault: str) -> str:
-    why = fault or "it reports no error; some readers wait while everything is stopped (`clawpy status`)"
-    return f"{key} has not processed {fact.kind} of {fact.subject} ({fact.at:%Y-%m-%d}, fact {fact.id}): {why}"
+def _message(key: str, entry: LedgerEntry, fault: str) -> str:
+    reason = fault or "it reports no error; some readers wait while everything is stopped (`clawpy status`)"
+    return f"{key} has not processed {entry.kind} of {entry.subject} ({entry.at:%Y-%m-%d}, fact {entry.id}): {reason}"

@@ -31,16 +31,16 @@ from engine.events import Event, EventBus
 from engine.model import Refusal
 from engine.storage import erasing, schema
 from engine.storage.connections import (
-    EVERYTHING,
+    ALL_TABLES,
     Reader,
     WriteTracking,
-    begun,
     driver_of,
     ends_transaction,
-    explain,
-    explained,
+    immediate_transaction,
     open_sqlite,
     savepoint,
+    translate_error,
+    translated_errors,
     use_write_ahead_log,
 )
 from engine.storage.rows import DRIVER, Rows, execute, insert
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-GROUP_COMMIT = 64
+MAX_GROUP = 64
 """At most so many queued writes share one commit."""
 
 IDLE_SESSION = "session"
@@ -159,7 +159,7 @@ class _Reading:
         self._database = database
 
     def __enter__(self) -> Session:
-        with explained(self._database.path):
+        with translated_errors(self._database.path):
             self._reader = self._database._reader()
             try:
                 return self._reader.begin()
@@ -168,10 +168,10 @@ class _Reading:
                 raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        with explained(self._database.path):
+        with translated_errors(self._database.path):
             self._database._let_rest(self._reader)
         if error is not None:
-            explain(self._database.path, error)
+            translate_error(self._database.path, error)
 
 
 class Database:
@@ -192,7 +192,7 @@ class Database:
         self._clock = clock
         self._bus = bus
         self._recorder = recorder
-        with explained(path):
+        with translated_errors(path):
             schema.make_or_check(path)
             use_write_ahead_log(path)
         self._writer_engine = open_sqlite(path, read_only=False, durable=durable)
@@ -224,14 +224,14 @@ class Database:
         future: Future[T] = Future()
         with self._closing:
             self._must_be_open()
-            mine = (
+            has_turn = (
                 self._queued == self._taken  # nobody is overtaken
                 and threading.current_thread() is not threading.main_thread()
                 and self._turn.acquire(blocking=False)
             )
-            if not mine:
+            if not has_turn:
                 self._enqueue(work, future)
-        if mine:
+        if has_turn:
             try:
                 self._together([(work, future)])
             finally:
@@ -246,7 +246,7 @@ class Database:
             self._enqueue(work, future)
         return future
 
-    def along(self, key: str, work: Callable[[Transaction], None]) -> None:
+    def with_next_write(self, key: str, work: Callable[[Transaction], None]) -> None:
         """Have `work`, a statement, ride along with the next write, or with the end: for what is worth no commit of its
         own, because who loses it in a crash only does again what does no harm. The newest under a `key` counts."""
         with self._closing:
@@ -280,7 +280,7 @@ class Database:
     def stamp(self, *tables: str) -> int:
         """A number that grows with each transaction that wrote to one of them, once it is on disk. Tables are meant
         that statements name, not those that triggers and foreign keys reach."""
-        return self._stamps[EVERYTHING] + sum(self._stamps[table] for table in tables)
+        return self._stamps[ALL_TABLES] + sum(self._stamps[table] for table in tables)
 
     def scrub(self) -> bool:
         """Have what was erased leave the file too; see `erasing.scrub`. Waits for what is queued; nobody writes
@@ -311,7 +311,7 @@ class Database:
         while not last and (job := self._queue.get()) is not None:
             with self._turn:
                 jobs: list[_Job] = [job]
-                while len(jobs) < GROUP_COMMIT and jobs[-1][0] is not _SCRUB and not self._queue.empty():
+                while len(jobs) < MAX_GROUP and jobs[-1][0] is not _SCRUB and not self._queue.empty():
                     following = self._queue.get()
                     if following is None:
                         last = True
@@ -343,7 +343,7 @@ class Database:
 
     def _scrub_now(self, connection: Connection, future: Future[Any]) -> None:
         try:
-            with explained(self.path):
+            with translated_errors(self.path):
                 future.set_result(erasing.scrub(driver_of(connection)))
         except Exception as error:
             future.set_exception(error)
@@ -355,7 +355,7 @@ class Database:
         with self._closing:
             riding, self._riding = self._riding, {}
         try:
-            with explained(self.path), begun(connection) as driver:
+            with translated_errors(self.path), immediate_transaction(connection) as driver:
                 if riding:  # first, for whoever writes the same now has the last word
                     self._ride(Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding)
                 for work, future in jobs:
@@ -377,7 +377,7 @@ class Database:
             return
         self.commits += 1
         self._restamp()
-        self.recorded += any(not fact.volatile for _, _, one in done for fact in one._events)
+        self.recorded += any(not fact.volatile for _, _, transaction in done for fact in transaction._events)
         # Facts go out before the callers wake up, so that who acts on an answer finds the facts already on the bus.
         for _, _, transaction in done:
             for fact in transaction._events:

@@ -1,5 +1,5 @@
-"""Taking words out of a whole database for good (SPEC 4.10), whatever tables it has. What is a key or a path stays;
-everything else that is text, JSON or compressed text is looked at."""
+"""Erases text from a whole database for good (SPEC 4.10), whatever tables it has. Keys and paths stay; everything else
+that is text, JSON or compressed text is searched."""
 
 from __future__ import annotations
 
@@ -13,75 +13,75 @@ from typing import Any
 from engine.frozen import frozen
 from engine.model import Refusal
 
-SHORTEST = 3
-"""Letters of what can be forgotten by its words: shorter ones are part of everything."""
+MIN_LETTERS = 3
+"""Letters that a text to erase must have: shorter ones are part of everything."""
 
-FEWEST_WORDS = 5
-"""Words of a line or a sentence that is looked for by itself, when the whole that it is part of is forgotten."""
+MIN_WORDS = 5
+"""Words of a line or sentence that is also searched for by itself when the text that it is part of is erased."""
 
-MOST_WORDS = 400
-"""Words of one pattern; a longer text is looked for by the letter, and by its lines."""
+MAX_PATTERN_WORDS = 400
+"""Words of a regular expression; a longer text is searched for literally, and by its lines."""
 
-HEAD_WORDS = 8
-LONGEST_CUT = 2_000
-"""A longer text is found where it is quoted and cut, too: its first words, and at most so many characters up to an
+EXCERPT_WORDS = 8
+MAX_EXCERPT = 2_000
+"""A text is also found where it is quoted in part: its first words, and at most so many characters up to an
 ellipsis."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 
 
-class Wanted:
-    """Texts to find and take out: whole words, in any case, with any space between them."""
+class SearchTerms:
+    """Texts to find and remove: whole words, in any case, with any white space between them."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Raises `Refusal` `too_short` for words that would be found everywhere."""
+        """Raises `Refusal` `too_short` for a text that would be found everywhere."""
         self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
-        if not self.texts or any(len(re.sub(r"\W", "", text)) < SHORTEST for text in self.texts):
+        if not self.texts or any(len(re.sub(r"\W", "", text)) < MIN_LETTERS for text in self.texts):
             raise Refusal(
-                "too_short", f"the words to forget must have {SHORTEST} letters or more", "write more of the text"
+                "too_short", f"the words to forget must have {MIN_LETTERS} letters or more", "write more of the text"
             )
-        short = [text for text in self.texts if len(text.split()) <= MOST_WORDS]
-        self._long = tuple(text for text in self.texts if len(text.split()) > MOST_WORDS)
+        short = [text for text in self.texts if len(text.split()) <= MAX_PATTERN_WORDS]
+        self._long = tuple(text for text in self.texts if len(text.split()) > MAX_PATTERN_WORDS)
         whole = [f"(?<!\\w){_spaced(text.split())}(?!\\w)" for text in sorted(short, key=len, reverse=True)]
         cut = [
-            f"(?<!\\w){_spaced(text.split()[:HEAD_WORDS])}(?!\\w)[^\\n…]{{0,{LONGEST_CUT}}}…"
+            f"(?<!\\w){_spaced(text.split()[:EXCERPT_WORDS])}(?!\\w)[^\\n…]{{0,{MAX_EXCERPT}}}…"
             for text in self.texts
-            if len(text.split()) > HEAD_WORDS
+            if len(text.split()) > EXCERPT_WORDS
         ]
         self._pattern = re.compile("|".join([*whole, *cut]) or "(?!)", re.IGNORECASE)
 
-    def holds(self, text: str) -> bool:
-        """Whether `text` holds any of it."""
-        return any(one in text for one in self._long) or self._pattern.search(text) is not None
+    def match(self, text: str) -> bool:
+        """Whether `text` contains any of them."""
+        return any(long_text in text for long_text in self._long) or self._pattern.search(text) is not None
 
-    def removed(self, text: str) -> str:
-        """`text` without it."""
-        for one in self._long:
-            text = text.replace(one, "")
+    def remove_from(self, text: str) -> str:
+        """`text` without them."""
+        for long_text in self._long:
+            text = text.replace(long_text, "")
         return self._pattern.sub("", text)
 
-    def covered(self, text: str) -> str:
-        """`text` with spaces in its place, as many bytes as there were: for files that others write on."""
-        for one in self._long:
-            text = text.replace(one, " " * len(one.encode()))
-        return self._pattern.sub(lambda found: " " * len(found[0].encode()), text)
+    def blank_out(self, text: str) -> str:
+        """`text` with spaces in their place, as many bytes as before: for files that other programs append to."""
+        for long_text in self._long:
+            text = text.replace(long_text, " " * len(long_text.encode()))
+        return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
 def _spaced(words: Iterable[str]) -> str:
     return r"\s+".join(map(re.escape, words))
 
 
-def pieces(text: str) -> list[str]:
-    """What to look for when a whole text is to be forgotten: itself, and those of its lines and sentences that are long
-    enough to be nobody else's."""
+def search_terms_of(text: str) -> list[str]:
+    """What to search for when a whole text is to be erased: itself, and those of its lines and sentences that are long
+    enough to come from nowhere else."""
     lines = [line.strip() for line in text.splitlines()]
     sentences = [part.strip() for line in lines for part in _SENTENCE.split(line)]
-    parts = [one for one in (*lines, *sentences) if len(one.split()) >= FEWEST_WORDS]
+    parts = [piece for piece in (*lines, *sentences) if len(piece.split()) >= MIN_WORDS]
     return list(dict.fromkeys([text.strip(), *parts]))
 
 
 SKIPPED_TABLES = frozenset({"intents"})
-"""Intents are work that is not done: who forgets ends his own."""
+"""Intents are unfinished work: who started it finishes it."""
 
 SKIPPED_COLUMNS = frozenset(
     {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
@@ -92,8 +92,8 @@ _ZLIB = b"\x78"
 
 
 @frozen
-class Found:
-    """A value that holds the words: its table, row and column, and what it says."""
+class Match:
+    """A value that contains one of the terms, and where it is."""
 
     table: str
     rowid: int
@@ -101,28 +101,28 @@ class Found:
     value: str | bytes
 
 
-def find(connection: sqlite3.Connection, words: Wanted, skipped: frozenset[str] = frozenset()) -> Iterator[Found]:
-    """Every value that holds `words`, but for the tables `skipped`. Reads all rows: rare, and not for a screen."""
+def find(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset[str] = frozenset()) -> Iterator[Match]:
+    """Every value that contains one of `terms`, except in the tables `skipped`. Reads all rows."""
     for table, columns in _columns(connection, skipped):
         for name in columns:
             rows = connection.execute(f'SELECT rowid, "{name}" FROM "{table}" WHERE "{name}" IS NOT NULL')
             for rowid, value in rows:
-                if value and _holds(value, words):
-                    yield Found(table, rowid, name, value)
+                if value and _contains(value, terms):
+                    yield Match(table, rowid, name, value)
 
 
-def erase(connection: sqlite3.Connection, words: Wanted, skipped: frozenset[str] = frozenset()) -> int:
-    """Take `words` out of every value, in the caller's transaction; returns how many values. Again finds nothing."""
-    found = list(find(connection, words, skipped))
-    for one in found:
-        value = _removed(one.value, words)
-        connection.execute(f'UPDATE "{one.table}" SET "{one.column}" = ? WHERE rowid = ?', (value, one.rowid))
-    return len(found)
+def erase(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset[str] = frozenset()) -> int:
+    """Remove `terms` from every value, in the caller's transaction; returns how many values were changed."""
+    matches = list(find(connection, terms, skipped))
+    for match in matches:
+        value = _without(match.value, terms)
+        connection.execute(f'UPDATE "{match.table}" SET "{match.column}" = ? WHERE rowid = ?', (value, match.rowid))
+    return len(matches)
 
 
 def scrub(connection: sqlite3.Connection) -> bool:
-    """Have what was erased leave the file too: merge full-text indexes, rebuild the file, empty the log. Outside of a
-    transaction. False when a reader kept the log from being emptied; it is, later."""
+    """Remove what was erased from the file too: merge full-text indexes, rebuild the file, empty the log. Outside of a
+    transaction. False when a reader kept the log from being emptied; it is emptied later."""
     for table in _full_text(connection):
         connection.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'optimize\')')
     connection.execute("VACUUM")
@@ -130,47 +130,41 @@ def scrub(connection: sqlite3.Connection) -> bool:
     return busy is None or not busy[0]
 
 
-def words_in(value: str | bytes) -> str:
-    """What a value says, for people."""
+def text_of(value: str | bytes) -> str:
+    """The text of a value, decompressed."""
     text = _unpacked(value) if isinstance(value, bytes) else value
     return text or ""
 
 
-def in_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with every string in it, names included, put through `change`."""
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with `change` applied to every string in it, names included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [in_strings(one, change) for one in value]
+        return [map_strings(item, change) for item in value]
     if isinstance(value, dict):
-        return {change(name): in_strings(one, change) for name, one in value.items()}
+        return {change(name): map_strings(item, change) for name, item in value.items()}
     return value
 
 
-def json_holds(text: str, words: Wanted) -> bool:
-    """Whether a string in JSON `text` holds the words; by the letter where it is not JSON."""
+def json_contains(text: str, terms: SearchTerms) -> bool:
+    """Whether a string in JSON `text` contains one of the terms; text that is not JSON is searched as it is."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return words.holds(text)
-    found = False
-
-    def look(text: str) -> str:
-        nonlocal found
-        found = found or words.holds(text)
-        return text
-
-    in_strings(document, look)
-    return found
+        return terms.match(text)
+    strings: list[str] = []
+    map_strings(document, lambda string: strings.append(string) or string)  # type: ignore[func-returns-value]
+    return any(map(terms.match, strings))
 
 
-def json_removed(text: str, words: Wanted) -> str:
-    """JSON `text` without the words in its strings; written as it was where it is not JSON."""
+def remove_from_json(text: str, terms: SearchTerms) -> str:
+    """JSON `text` without the terms in its strings; text that is not JSON is changed as it is."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return words.removed(text)
-    return json.dumps(in_strings(document, words.removed), ensure_ascii=text.isascii())
+        return terms.remove_from(text)
+    return json.dumps(map_strings(document, terms.remove_from), ensure_ascii=text.isascii())
 
 
 def _columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
@@ -188,7 +182,7 @@ def _columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterato
             if not key
             and name not in SKIPPED_COLUMNS
             and not name.endswith(("_id", "_at"))
-            and (any(one and one in kind.upper() for one in _TEXT) or kind.upper() in ("", "BLOB"))
+            and (any(word and word in kind.upper() for word in _TEXT) or kind.upper() in ("", "BLOB"))
         ]
         if names:
             yield table, names
@@ -199,17 +193,21 @@ def _full_text(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _holds(value: object, words: Wanted) -> bool:
+def _contains(value: object, terms: SearchTerms) -> bool:
     text = _unpacked(value) if isinstance(value, bytes) else value
     if not isinstance(text, str):
         return False
-    return json_holds(text, words) if text[:1] in ('"', "[", "{") else words.holds(text)
+    return json_contains(text, terms) if _may_be_json(text) else terms.match(text)
 
 
-def _removed(value: str | bytes, words: Wanted) -> str | bytes:
-    text = words_in(value)
-    new = json_removed(text, words) if text[:1] in ('"', "[", "{") else words.removed(text)
+def _without(value: str | bytes, terms: SearchTerms) -> str | bytes:
+    text = text_of(value)
+    new = remove_from_json(text, terms) if _may_be_json(text) else terms.remove_from(text)
     return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
+
+
+def _may_be_json(text: str) -> bool:
+    return text[:1] in ('"', "[", "{")
 
 
 def _unpacked(value: bytes) -> str | None:

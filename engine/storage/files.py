@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, and a sweep of what a crash left (SPEC 11.2, 11.3)."""
+"""Atomic writes of files, and removal of the temporary files that a crash left (SPEC 11.2, 11.3)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-TEMPORARY = ".clawpy-tmp-"
-"""Prefix of temporary files; whatever carries it at start-up is a leftover."""
+TEMPORARY_PREFIX = ".clawpy-tmp-"
+"""Prefix of temporary files; any file that has it at start-up was left by a crash."""
 
-AT_ONCE = 1024 * 1024
-"""Bytes that go to the disk, or come from it, at once. Each time the interpreter is let go of for an instant too short
-for another thread to get hold of it, and that one's waiting begins anew: with the usual 8 KB, while many small pieces
-are read or written, all other threads stand still for half a second at a time."""
+BUFFER_SIZE = 1024 * 1024
+"""Bytes that are read or written at once. Each read or write releases the interpreter lock for an instant too short for
+another thread to take it: with the usual 8 KB, while many small pieces are read or written, all other threads stand
+still for half a second at a time."""
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
@@ -33,9 +33,9 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
             mode = stat.S_IMODE(target.stat().st_mode)
         except FileNotFoundError:
             mode = 0o600
-    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=target.parent)
+    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
     try:
-        with os.fdopen(descriptor, "wb", buffering=AT_ONCE) as file:
+        with os.fdopen(descriptor, "wb", buffering=BUFFER_SIZE) as file:
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fchmod(file.fileno(), mode)
@@ -50,17 +50,17 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
     """`write_atomic` of `value` as indented UTF-8 JSON."""
-    write_atomic(path, as_json(value), mode=mode)
+    write_atomic(path, json_bytes(value), mode=mode)
 
 
-def as_json(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     """`value` as indented UTF-8 JSON."""
     return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def fill_new(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make `folder` with these files, on disk but not whole at once: for one that nobody looks into before it gets its
-    name. Raises OSError."""
+def create_filled_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Create `folder` with these files. Not atomic: for a folder that nothing reads before it is renamed. Raises
+    OSError."""
     folder.mkdir(mode=0o700)
     for name, data in files.items():
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -71,8 +71,8 @@ def fill_new(folder: Path, files: Mapping[str, bytes]) -> None:
     sync_folder(folder)
 
 
-def damaged_fix(database: Path) -> str:
-    """How to mend a home whose database is damaged, in words."""
+def recovery_hint(database: Path) -> str:
+    """How to repair a home whose database is damaged, in words."""
     recover = f"`sqlite3 {database.name} .recover` may restore much of it"
     return f"move {database.name} away to start afresh, but keep it: {recover}"
 
@@ -86,11 +86,11 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sweep_temporaries(root: Path) -> int:
+def remove_temporaries(root: Path) -> int:
     """Remove temporary files that a crash left anywhere under `root`; returns how many."""
-    swept = 0
-    for file in root.rglob(f"{TEMPORARY}*"):
+    removed = 0
+    for file in root.rglob(f"{TEMPORARY_PREFIX}*"):
         if file.is_file() and not file.is_symlink():
             file.unlink(missing_ok=True)
-            swept += 1
-    return swept
+            removed += 1
+    return removed

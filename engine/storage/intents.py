@@ -14,7 +14,7 @@ from sqlmodel import Field, col, select
 
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 
 class Intent(Row, table=True):
@@ -26,7 +26,7 @@ class Intent(Row, table=True):
     kind: str = Field(index=True)
     subject: str
     payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
-    begun_at: datetime = Field(sa_column=utc())
+    begun_at: datetime = Field(sa_column=utc_column())
 
 
 def begin(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:

@@ -22,7 +22,7 @@ from engine.storage import state
 from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
-from engine.storage.types import as_stored, utc
+from engine.storage.types import as_stored, utc_column
 
 
 class MemoryEvent(Row, table=True):
@@ -36,7 +36,7 @@ class MemoryEvent(Row, table=True):
     )
 
     id: int | None = Field(default=None, primary_key=True)
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
     kind: str
     subject: str = ""
     workspace: str = ""
@@ -140,9 +140,9 @@ class Ledger:
         if not kinds:
             return self._entries("WHERE id < ? ORDER BY id DESC LIMIT ?", before, limit)
         # Kind by kind in the order of the index: all kinds at once would be sorted first, however many there are.
-        which = "WHERE kind = ? AND id < ? ORDER BY at DESC, id DESC LIMIT ?"
-        found = [entry for kind in set(kinds) for entry in self._entries(which, kind, before, limit)]
-        return sorted(found, key=lambda entry: entry.id, reverse=True)[:limit]
+        clause = "WHERE kind = ? AND id < ? ORDER BY at DESC, id DESC LIMIT ?"
+        entries = [entry for kind in set(kinds) for entry in self._entries(clause, kind, before, limit)]
+        return sorted(entries, key=lambda entry: entry.id, reverse=True)[:limit]
 
     def since(self, cursor: int, limit: int = BATCH) -> list[LedgerEntry]:
         """Entries after `cursor`, oldest first: how a service that must miss nothing reads on.
@@ -164,11 +164,11 @@ class Ledger:
             (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
             self._before = max(0, newest.id - MAX_KEPT) if newest else 0
         while recorded != self._recorded:
-            found = self._after(self._tail[-1].id if self._tail else self._before, BATCH)
-            self._tail.extend(found)
+            entries = self._after(self._tail[-1].id if self._tail else self._before, BATCH)
+            self._tail.extend(entries)
             while len(self._tail) > MAX_KEPT:
                 self._before = self._tail.popleft().id
-            if len(found) < BATCH:
+            if len(entries) < BATCH:
                 self._recorded = recorded
 
     def _after(self, cursor: int, limit: int) -> list[LedgerEntry]:
@@ -195,17 +195,17 @@ class Ledger:
         (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
         if newest is None:
             return LayerState(Layer.LEDGER, 0, None, "ready")
-        gone = "SELECT coalesce(sum(number), 0) FROM table_days WHERE \"table\" = 'memory_events'"
+        deleted = "SELECT coalesce(sum(number), 0) FROM table_days WHERE \"table\" = 'memory_events'"
         with self.database.read() as session:
-            (number,) = driver_of(session.connection()).execute(gone).fetchone()
+            (number,) = driver_of(session.connection()).execute(deleted).fetchone()
         return LayerState(Layer.LEDGER, newest.id - number, newest.at, "ready")
 
-    def _entries(self, which: str, *values: object) -> list[LedgerEntry]:
+    def _entries(self, clause: str, *values: object) -> list[LedgerEntry]:
         with self.database.read() as session:
-            found = driver_of(session.connection()).execute(f"{_ENTRIES} {which}", values).fetchall()
+            rows = driver_of(session.connection()).execute(f"{_ENTRIES} {clause}", values).fetchall()
         return [
             LedgerEntry(id, datetime.fromisoformat(at), kind, subject, workspace, json.loads(payload))
-            for id, at, kind, subject, workspace, payload in found
+            for id, at, kind, subject, workspace, payload in rows
         ]
 
 
@@ -246,13 +246,13 @@ class LedgerCursor:
         cursor = self._stored() if self._cursor is None else self._cursor
         while facts := self.ledger.since(cursor, BATCH):
             concerning = [fact for fact in facts if self._concerns(fact)]
-            taken = self._handled(handle, concerning) if concerning else 0
-            left = concerning[len(concerning) if taken is None else taken :]
-            cursor = left[0].id - 1 if left else facts[-1].id
-            if len(left) < len(concerning) or (len(facts) == BATCH and not left):
+            handled = self._handled(handle, concerning) if concerning else 0
+            unhandled = concerning[len(concerning) if handled is None else handled :]
+            cursor = unhandled[0].id - 1 if unhandled else facts[-1].id
+            if len(unhandled) < len(concerning) or (len(facts) == BATCH and not unhandled):
                 self._store(cursor)
             self._cursor = cursor
-            if left:
+            if unhandled:
                 return
             if len(facts) < BATCH:
                 break
@@ -265,16 +265,16 @@ class LedgerCursor:
 
     def _handled(self, handle: Handler, facts: Sequence[LedgerEntry]) -> int | None:
         try:
-            taken = handle(facts)
+            handled = handle(facts)
         except Exception as error:
             self.fault = redact(sanitise(f"{type(error).__name__}: {error}"))[:MAX_FAULT]
             raise
         self.fault = ""
-        return taken
+        return handled
 
     def _stored(self) -> int:
         with self._database.read() as session:
             return int(state.get(session, self._key, 0))
 
     def _store(self, cursor: int) -> None:
-        state.put_along(self._database, self._key, cursor)
+        state.put_with_next_write(self._database, self._key, cursor)

@@ -1,7 +1,7 @@
-"""Rows that were kept long enough go, and what they add up to on a day stays (SPEC 4.2).
+"""Retention: deletes rows that are older than the settings say, and keeps their sums by day (SPEC 4.2).
 
-What a table's rows are still needed for is said by a `Rule`; here rows are only taken in small batches, each in a
-transaction of its own with its sums, so that other writes come in between and a crash leaves both or neither.
+A `Rule` says which rows of a table may be deleted. Rows are deleted in small batches, each in a transaction of its own
+with its sums, so that other writes come in between and a crash leaves both or neither.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from engine.storage.types import as_stored
 log = logging.getLogger(__name__)
 
 BATCH = 500
-"""So many rows go in one transaction."""
+"""So many rows are deleted in one transaction."""
 
-MOST = 40
-"""So many batches of a table go in one round; the rest in the next."""
+MAX_BATCHES = 40
+"""So many batches of a table are deleted in one round; the rest in the next."""
 
 
 class TableDay(Row, table=True):
-    """What rows that were let go came to on a day (UTC, `2026-01-05`): their number, and their money in micro-dollars.
+    """The sums of deleted rows of a day (UTC, `2026-01-05`): their number, and their money in micro-dollars.
 
-    `kind` is what the rule of the table tells rows apart by. The ledger has sums of all its rows besides, gone or not:
+    `kind` is what the rule of the table tells rows apart by. The ledger also has sums of all its rows, deleted or not:
     `memory_event_days`.
     """
 
@@ -52,12 +52,12 @@ class TableDay(Row, table=True):
 
 @frozen
 class Rule:
-    """Which rows of a table may go. All but `table` is SQL over the row `t`, from the program's own text alone.
+    """Which rows of a table may be deleted. All but `table` is SQL over the row `t`, from the program's own text alone.
 
-    `at` is the column of its instant, `key` its whole-number key. `free` is true for a row that nothing needs, besides
-    being old; it may name `:workspace` and what `values` give. `kind` and `money` are what its sums are kept by.
+    `at` is the column of its time, `key` its integer key. `free` is true for a row that nothing needs any more; it may
+    use `:workspace` and the parameters that `values` returns. `kind` and `money` are the columns of its sums.
 
-    `since` says from when days are counted back, at most from now: what was not read yet is not old.
+    `since` returns the time from which days are counted back, at most now: what was not read yet is not old.
     """
 
     table: str
@@ -71,7 +71,7 @@ class Rule:
 
 
 class RetentionRounds:
-    """Lets rows go. `days(table, workspace)` is for how many days they are kept, 0 for ever."""
+    """Deletes old rows. `days(table, workspace)` says for how many days they are kept, 0 for ever."""
 
     def __init__(
         self, database: Database, clock: Clock, rules: Sequence[Rule], days: Callable[[str, str], int]
@@ -82,40 +82,40 @@ class RetentionRounds:
         self._days = days
 
     def round(self) -> dict[str, int]:
-        """Let go of what is older than its days, a row of exactly so many days not yet; how many by table.
+        """Delete what is older than its days, a row of exactly so many days not yet; returns how many by table.
 
-        What went is one fact. With nothing to let go of, nothing is written: again at once changes nothing.
+        What was deleted is one event. With nothing to delete, nothing is written.
         """
-        gone = {rule.table: number for rule in self._rules if (number := self._of_table(rule))}
-        if gone:
-            log.info("kept long enough: %s", gone)
-            self._database.write(lambda tx: tx.record(RowsLetGo(rows=gone)))
-        return gone
+        deleted = {rule.table: number for rule in self._rules if (number := self._delete_from(rule))}
+        if deleted:
+            log.info("retention deleted: %s", deleted)
+            self._database.write(lambda tx: tx.record(RowsLetGo(rows=deleted)))
+        return deleted
 
     def per_day(self, table: str) -> dict[str, tuple[int, int]]:
-        """What went of a table, by day: how many rows, and micro-dollars."""
+        """The deleted rows of a table by day: how many, and their micro-dollars."""
         query = text('SELECT day, sum(number), sum(microusd) FROM table_days WHERE "table" = :table GROUP BY day')
         with self._database.read() as session:
-            found = session.connection().execute(query, {"table": table})
-            return {str(day): (int(number), int(money)) for day, number, money in found}
+            rows = session.connection().execute(query, {"table": table})
+            return {str(day): (int(number), int(money)) for day, number, money in rows}
 
-    def _of_table(self, rule: Rule) -> int:
+    def _delete_from(self, rule: Rule) -> int:
         number = 0
         with self._database.read() as session:
-            found = session.connection().execute(text(_WORKSPACES.format(table=rule.table)))
-            kept = {str(one): days for (one,) in found if (days := self._days(rule.table, str(one)))}
-            since = rule.since(session, self._clock.now()) if kept else self._clock.now()
-            values = dict(rule.values(session)) if kept else {}
-        for workspace, days in kept.items():
+            rows = session.connection().execute(text(_WORKSPACES.format(table=rule.table)))
+            days_by_workspace = {str(name): days for (name,) in rows if (days := self._days(rule.table, str(name)))}
+            since = rule.since(session, self._clock.now()) if days_by_workspace else self._clock.now()
+            values = dict(rule.values(session)) if days_by_workspace else {}
+        for workspace, days in days_by_workspace.items():
             before = as_stored(since - timedelta(days=days))
-            given = {**values, "workspace": workspace, "before": before}
-            for _ in range(MOST):
+            parameters = {**values, "workspace": workspace, "before": before}
+            for _ in range(MAX_BATCHES):
                 with self._database.read() as session:
-                    if not _old(session, rule, given, 1):
+                    if not _expired_keys(session, rule, parameters, 1):
                         break
-                some = self._database.write(lambda tx, given=given: _let_go(tx, rule, given))  # type: ignore[misc]
-                number += some
-                if some < BATCH:
+                batch = self._database.write(lambda tx, parameters=parameters: _delete_batch(tx, rule, parameters))  # type: ignore[misc]
+                number += batch
+                if batch < BATCH:
                     break
         return number
 
@@ -128,20 +128,20 @@ _WORKSPACES = (
 """Each workspace of a table, from one to the next: an index is not read whole for a few names."""
 
 
-def _old(session: Session, rule: Rule, given: Mapping[str, Any], most: int) -> list[int]:
+def _expired_keys(session: Session, rule: Rule, parameters: Mapping[str, Any], most: int) -> list[int]:
     query = (
         f"SELECT t.{rule.key} FROM {rule.table} AS t WHERE t.workspace = :workspace AND t.{rule.at} < :before "
         f"AND ({rule.free}) ORDER BY t.{rule.at}, t.{rule.key} LIMIT :most"
     )
-    return [int(key) for (key,) in session.connection().execute(text(query), {**given, "most": most})]
+    return [int(key) for (key,) in session.connection().execute(text(query), {**parameters, "most": most})]
 
 
-def _let_go(tx: Transaction, rule: Rule, given: Mapping[str, Any]) -> int:
-    """One batch. What may go is asked in the transaction that lets it go: what became needed since then stays."""
-    keys = _old(tx.session, rule, given, BATCH)
+def _delete_batch(tx: Transaction, rule: Rule, parameters: Mapping[str, Any]) -> int:
+    """Delete one batch. Which rows may go is asked in the transaction that deletes them: one may be needed by now."""
+    keys = _expired_keys(tx.session, rule, parameters, BATCH)
     if not keys:
         return 0
-    connection, these = tx.session.connection(), {"keys": json.dumps(keys)}
+    connection, key_parameter = tx.session.connection(), {"keys": json.dumps(keys)}
     chosen = f"{rule.table} AS t WHERE t.{rule.key} IN (SELECT value FROM json_each(:keys))"
     connection.execute(
         text(
@@ -151,7 +151,7 @@ def _let_go(tx: Transaction, rule: Rule, given: Mapping[str, Any]) -> int:
             'ON CONFLICT ("table", day, workspace, kind) DO UPDATE SET '
             "number = number + excluded.number, microusd = microusd + excluded.microusd"
         ),
-        these,
+        key_parameter,
     )
-    connection.execute(text(f"DELETE FROM {chosen}"), these)
+    connection.execute(text(f"DELETE FROM {chosen}"), key_parameter)
     return len(keys)

@@ -2,7 +2,7 @@
 
 Building a `select` costs more than SQLite needs to answer it, and so does making objects of what it found. So what is
 asked on every decision is a module's constant, with `bindparam`s, compiled once, and given to SQLite's driver as text
-and plain values. `beginning` finds ids by how they begin (SPEC 9.8).
+and plain values. `ids_with_prefix` finds ids by how they begin (SPEC 9.8).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Row(SQLModel):
     model_config = {"defer_build": True}  # what would validate is never made
 
     def __init__(self, **values: Any) -> None:
-        plain, made, fields = _defaults(type(self))
+        plain, factories, fields = _defaults(type(self))
         row = self.__dict__
         row.update(plain)
-        for name, make in made:
+        for name, make in factories:
             if name not in values:
                 row[name] = make()
         for name, value in values.items():
@@ -62,14 +62,14 @@ def _defaults(
 ) -> tuple[Mapping[str, Any], tuple[tuple[str, Callable[[], Any]], ...], frozenset[str]]:
     """What a row has that nobody gave: values, and what makes them; and the names that it has."""
     plain: dict[str, Any] = {}
-    made: list[tuple[str, Callable[[], Any]]] = []
+    factories: list[tuple[str, Callable[[], Any]]] = []
     for name, field in model.model_fields.items():
         if field.default_factory is not None:
-            made.append((name, field.default_factory))  # type: ignore[arg-type]
+            factories.append((name, field.default_factory))  # type: ignore[arg-type]
         elif not field.is_required():
             hash(field.default)  # one that can be changed in place would be shared by all rows
             plain[name] = field.default
-    return plain, tuple(made), frozenset(model.model_fields)
+    return plain, tuple(factories), frozenset(model.model_fields)
 
 
 MAX_KNOWN = 2_000
@@ -158,12 +158,12 @@ _known: dict[int, tuple[Executable, _Prepared]] = {}
 
 
 def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
-    known = _known.get(id(statement))
-    if known is None:
+    cached = _known.get(id(statement))
+    if cached is None:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
-        known = _known[id(statement)] = (statement, _Prepared(statement, values))
-    return known[1]
+        cached = _known[id(statement)] = (statement, _Prepared(statement, values))
+    return cached[1]
 
 
 def ask(session: Session, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
@@ -205,8 +205,8 @@ def table_of(model: type[SQLModel]) -> Table:
     return table
 
 
-def whole(model: type[SQLModel]) -> Select[Any]:
-    """The beginning of a statement for `found`: all columns of a table, and no other."""
+def select_all(model: type[SQLModel]) -> Select[Any]:
+    """The beginning of a statement for `load_all`: all columns of a table, and no other."""
     return sqlalchemy.select(*table_of(model).columns)
 
 
@@ -216,10 +216,10 @@ def each_of(name: str) -> Select[Any]:
     return sqlalchemy.select(func.json_each(bindparam(name)).table_valued("value").c.value)
 
 
-def found(
+def load_all(
     session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
 ) -> list[AnyRow]:
-    """The rows that a constant made of `whole(model)` finds, as objects of the session: what is changed in them is
+    """The rows that a constant made of `select_all(model)` finds, as objects of the session: what is changed in them is
     written, and one that the session has already is that one. The objects of a session that only reads are nobody's."""
     rows = ask(session, statement, values)
     if READS in session.info:
@@ -249,26 +249,26 @@ def _instances(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
-    """What `session.get` gives for a table with a key of one column: an object as in `found`, or None."""
-    return next(iter(found(session, model, _by_key(model), {"key": key})), None)
+    """What `session.get` gives for a table with a key of one column: an object as in `load_all`, or None."""
+    return next(iter(load_all(session, model, _by_key(model), {"key": key})), None)
 
 
 @cache
 def _by_key(model: type[SQLModel]) -> Select[Any]:
     (key,) = table_of(model).primary_key
-    return whole(model).where(key == bindparam("key"))
+    return select_all(model).where(key == bindparam("key"))
 
 
 SOME = 20
 """Who asks for a beginning wants the one id, or a few to say that it is not enough."""
 
 
-def beginning(session: Session, column: Any, wanted: str) -> list[str]:
+def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
     """Up to `SOME` ids of this column that begin so, of all there ever were. Letters count in either case here."""
-    if not wanted:
+    if not prefix:
         return []
     bare = func.substr(column, func.instr(column, "_") + 1)
     begins: ColumnElement[bool] = or_(
-        column.startswith(wanted, autoescape=True), bare.startswith(wanted, autoescape=True)
+        column.startswith(prefix, autoescape=True), bare.startswith(prefix, autoescape=True)
     )
     return list(session.exec(select(column).where(begins).order_by(column).limit(SOME)))

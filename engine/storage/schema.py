@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.model import Refusal
-from engine.storage.files import damaged_fix
+from engine.storage.files import recovery_hint
 
 VERSION = 1
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
@@ -25,7 +25,7 @@ def make_or_check(path: Path) -> None:
         _create(path)
         return
     if path.stat().st_size == 0:  # what this program makes is never empty, see `_create`
-        raise Refusal("damaged_home", f"{path} is damaged: it is empty", damaged_fix(path))
+        raise Refusal("damaged_home", f"{path} is damaged: it is empty", recovery_hint(path))
     refusal = refused(path)
     if refusal is not None:
         raise refusal
@@ -61,8 +61,8 @@ def stored_version(path: Path) -> int:
 def _create(path: Path) -> None:
     """Make the database, whole or not at all: beside its place, then moved there."""
     half = path.with_name(path.name + ".new")
-    for left in (half, half.with_name(half.name + "-journal")):  # of a start that was killed
-        left.unlink(missing_ok=True)
+    for leftover in (half, half.with_name(half.name + "-journal")):  # of a start that was killed
+        leftover.unlink(missing_ok=True)
     script = SCRIPT.read_text(encoding="utf-8")
     with closing(sqlite3.connect(half, timeout=10, isolation_level=None)) as connection:
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {VERSION}; COMMIT;")

@@ -1,7 +1,7 @@
-"""What machines share: a PostgreSQL behind one URL (SPEC 1.9, 4.5), and how a failure to reach it is told.
+"""The PostgreSQL database that several machines share (SPEC 1.9, 4.5), and the report of a failure to reach it.
 
 Every row has a number of its table's sequence, and whoever writes holds one lock until its commit: so numbers become
-visible in their order, and who read up to one of them missed nothing below it.
+visible in order, and a reader that has read up to one of them has missed nothing below it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SharedDatabase:
         self._url = url
         self._schema = tuple(schema)
         self.name = hashlib.sha256(url.encode()).hexdigest()[:12]
-        """Tells one from another, without secrets."""
+        """Identifies the database, without its secrets."""
         self._made = False
 
     def connect(self) -> psycopg.Connection[Any]:
@@ -83,37 +83,37 @@ def lock(connection: psycopg.Connection[Any]) -> None:
 
 
 class Outage:
-    """Has exchanges follow each other, and a failure told of once, as `CloudSyncFailed`, until one succeeds."""
+    """Runs exchanges one after the other, and reports a failure once, as `CloudSyncFailed`, until one succeeds."""
 
-    def __init__(self, database: Database, what: str, waiting: Callable[[], int]) -> None:
-        """`what` is shared, in words; `waiting()` how many rows have not been sent."""
+    def __init__(self, database: Database, subject: str, waiting: Callable[[], int]) -> None:
+        """`subject` is what is shared, in words; `waiting()` returns how many rows have not been sent."""
         self._database = database
-        self._what = what
+        self._subject = subject
         self._waiting = waiting
         self._busy = threading.Lock()
         self._failing = False
 
     def guard(self, exchange: Callable[[], object]) -> str:
-        """Do it. Returns in words what failed, "" for nothing; never raises what a connection raises."""
+        """Run the exchange. Returns a message of what failed, "" for nothing; never raises what a connection raises."""
         with self._busy:
             try:
                 exchange()
-            except Exception as error:  # whatever a connection does: work goes on, and it is told
+            except Exception as error:  # whatever a connection raises: work goes on, and it is reported
                 return self._failed(error)
             self._failing = False
             return ""
 
     def _failed(self, error: Exception) -> str:
-        said = sanitise(str(error).strip() or type(error).__name__)[:400]
-        log.warning("%s could not be shared: %s", self._what, said)
+        message = sanitise(str(error).strip() or type(error).__name__)[:400]
+        log.warning("%s could not be shared: %s", self._subject, message)
         if not self._failing:
             self._failing = True
             waiting = self._waiting()
             try:
                 self._database.write(
-                    lambda tx: tx.record(CloudSyncFailed(subject=self._what, message=said, unsent=waiting))
+                    lambda tx: tx.record(CloudSyncFailed(subject=self._subject, message=message, unsent=waiting))
                 )
             except Refusal as refusal:
                 if refusal.code != "engine_closed":
                     raise
-        return said
+        return message

@@ -37,6 +37,6 @@ def put(transaction: Transaction, key: str, value: Any) -> None:
     transaction.ask(_PUT, {"key": key, "value": value})
 
 
-def put_along(database: Database, key: str, value: Any) -> None:
-    """The same with whatever is written next; see `Database.along`."""
-    database.along(key, lambda tx: put(tx, key, value))
+def put_with_next_write(database: Database, key: str, value: Any) -> None:
+    """The same with whatever is written next; see `Database.with_next_write`."""
+    database.with_next_write(key, lambda tx: put(tx, key, value))

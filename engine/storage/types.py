@@ -29,7 +29,7 @@ def _read(value: str | None) -> datetime | None:
 class UtcDateTime(TypeDecorator[datetime]):
     """An instant as `as_stored` has it. SQLite's own DateTime drops the offset without a word.
 
-    What converts is given out bare: it is called for every instant that is written and read.
+    Overrides the processors instead of the methods: they are called for every instant that is written and read.
     """
 
     impl = String(32)
@@ -42,12 +42,12 @@ class UtcDateTime(TypeDecorator[datetime]):
         return _read
 
 
-def flat(value: Any) -> dict[str, Any]:
+def shallow_dict(value: Any) -> dict[str, Any]:
     """A dataclass whose fields are plain values as a JSON column takes it: `asdict`, without copies of what nobody
     changes."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
-def utc(*, nullable: bool = False, index: bool = False) -> Column[datetime]:
+def utc_column(*, nullable: bool = False, index: bool = False) -> Column[datetime]:
     """A fresh column for an instant; each table field needs its own."""
     return Column(UtcDateTime(), nullable=nullable, index=index)

@@ -91,7 +91,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             ),
             Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
             Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
-            Job("readers", lambda: DAYS_LOOK, StalledConsumers(core.ledger, clock).look, kept=False),
+            Job("readers", lambda: DAYS_LOOK, StalledConsumers(core.ledger, clock).check, kept=False),
             Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
             Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),
             Job("export", lambda: EXPORT_LOOK, partial(_export, core), partial(_export_due, core), kept=False),

@@ -212,7 +212,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
         randomness,
         contexts=partial(_read_contexts, core),
         workspaces=lambda: core.workspaces,
-        propose=partial(templates.propose, others=others),
+        propose=partial(templates.propose, sources=others),
     )
     core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.reverse)
 

@@ -82,7 +82,7 @@ class Shelf:
         self.things: dict[str, Any] = {}
         self._unknown = unknown
 
-    def beginning(self, wanted: str) -> list[str]:
+    def ids_with_prefix(self, wanted: str) -> list[str]:
         begin = len(wanted)
         return [thing for thing in self.things if wanted and wanted in (thing[:begin], thing.partition("_")[2][:begin])]
 

@@ -26,7 +26,7 @@ from engine.execution.sandbox import NoSandbox
 from engine.model import ChangeSet, ChangeState, Refusal
 from engine.storage import beneath, intents
 from engine.storage.beneath import Beneath
-from engine.storage.files import TEMPORARY
+from engine.storage.files import TEMPORARY_PREFIX
 from tests.execution.landing_world import World
 
 pytestmark = pytest.mark.attack("landing")
@@ -355,7 +355,7 @@ def test_something_at_the_names_of_temporary_files(world: World, canary: Canary,
         if name == "intent":
             (intent,) = intents.unfinished(world.database, "landing")
             for number in range(len(intent.payload["plan"]["entries"])):
-                planted.append(world.root / f"d/{TEMPORARY}{intent.payload['plan']['token']}-{number}")
+                planted.append(world.root / f"d/{TEMPORARY_PREFIX}{intent.payload['plan']['token']}-{number}")
                 plant(planted[-1], canary)
 
     world.step = step

@@ -19,7 +19,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 
 pytestmark = pytest.mark.benchmark
 
@@ -77,7 +77,7 @@ def ask(graph: TaskGraph) -> None:
         graph.neighbourhood(name(number * 1_999))
         graph.neighbours([name(number * 1_999 + more) for more in range(20)])
     assert len(graph.newest(words="module 999", limit=50)) == 50
-    assert list(graph.find(Wanted(["module 99999"])))
+    assert list(graph.find(SearchTerms(["module 99999"])))
 
 
 def write(graph: TaskGraph) -> None:

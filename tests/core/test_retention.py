@@ -329,7 +329,7 @@ def test_many_go_in_small_batches_and_the_rest_in_the_next_round(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "BATCH", 2)
-    monkeypatch.setattr(rounds, "MOST", 3)
+    monkeypatch.setattr(rounds, "MAX_BATCHES", 3)
     for id in range(1, 10):
         cost(database, id, clock.now())
     clock.advance(40 * DAY)

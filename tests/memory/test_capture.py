@@ -13,7 +13,7 @@ from engine.events import TaskAdded
 from engine.memory.capture import Captures
 from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest, nearest
 from engine.memory.work import ENDED
-from engine.storage.consumers import TRIES, Follower, Following, NotYet
+from engine.storage.consumers import MAX_TRIES, ConsumerThread, LedgerConsumer, NotYet
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.memory.said import Book, ended, view
@@ -222,8 +222,8 @@ class TestFollowing:
     def test_each_fact_is_handled_once_also_after_a_restart(self, database: Database) -> None:
         handled: list[str] = []
 
-        def follower() -> Follower:
-            return Follower("test", Ledger(database), ENDED, lambda fact: handled.append(fact.subject))
+        def follower() -> LedgerConsumer:
+            return LedgerConsumer("test", Ledger(database), ENDED, lambda fact: handled.append(fact.subject))
 
         for number in range(3):
             ended(database, view(f"session_{number}"))
@@ -233,7 +233,7 @@ class TestFollowing:
         assert handled == [f"session_{number}" for number in range(4)]
 
     def test_what_concerns_nobody_is_read_without_a_write(self, database: Database) -> None:
-        follower = Follower("test", Ledger(database), ENDED, lambda fact: None)
+        follower = LedgerConsumer("test", Ledger(database), ENDED, lambda fact: None)
         ended(database, view("session_1"))
         follower.catch_up()
         database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="Round totals")))
@@ -249,8 +249,8 @@ class TestFollowing:
                 raise SystemExit  # as good as a crash: nobody handles it
             handled.append(fact.subject)
 
-        def follower() -> Follower:
-            return Follower("test", Ledger(database), ENDED, handle)
+        def follower() -> LedgerConsumer:
+            return LedgerConsumer("test", Ledger(database), ENDED, handle)
 
         for number in (1, 2, 3):
             ended(database, view(f"session_{number}"))
@@ -270,9 +270,9 @@ class TestFollowing:
                 raise NotYet
             handled.append(fact.subject)  # type: ignore[attr-defined]
 
-        follower = Follower("test", Ledger(database), ENDED, handle)
+        follower = LedgerConsumer("test", Ledger(database), ENDED, handle)
         ended(database, view("session_1"))
-        for _ in range(TRIES + 2):
+        for _ in range(MAX_TRIES + 2):
             assert follower.catch_up() == []
         ready = True
         follower.catch_up()
@@ -287,12 +287,12 @@ class TestFollowing:
             handled.append(fact.subject)  # type: ignore[attr-defined]
 
         said: list[str] = []
-        following = Following(
-            [Follower("test", Ledger(database), ENDED, handle)], lambda where, words: said.append(words)
+        following = ConsumerThread(
+            [LedgerConsumer("test", Ledger(database), ENDED, handle)], lambda where, words: said.append(words)
         )
         for number in (1, 2):
             ended(database, view(f"session_{number}"))
-        for _ in range(TRIES - 1):
+        for _ in range(MAX_TRIES - 1):
             following.catch_up()
         assert (handled, said) == ([], [])
         following.catch_up()

@@ -35,7 +35,7 @@ from engine.model import (
 from engine.overrides import Overrides
 from engine.storage import erasing
 from engine.storage.database import Database
-from engine.storage.erasing import Wanted, pieces
+from engine.storage.erasing import SearchTerms, search_terms_of
 from tests.conftest import MONDAY_MORNING
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"
@@ -221,40 +221,40 @@ def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monke
 
 class TestWanted:
     def test_whole_words_in_any_case_and_space(self) -> None:
-        wanted = Wanted(["Bob Lee"])
-        assert wanted.holds("so BOB\n  lee said")
-        assert not wanted.holds("Bob Leeson")
-        assert wanted.removed("hi Bob  Lee!") == "hi !"
+        wanted = SearchTerms(["Bob Lee"])
+        assert wanted.match("so BOB\n  lee said")
+        assert not wanted.match("Bob Leeson")
+        assert wanted.remove_from("hi Bob  Lee!") == "hi !"
 
     def test_covering_keeps_the_length(self) -> None:
         text = "a Zoë b"
-        assert len(Wanted(["Zoë"]).covered(text).encode()) == len(text.encode())
+        assert len(SearchTerms(["Zoë"]).blank_out(text).encode()) == len(text.encode())
 
     def test_a_long_text_is_looked_for_by_the_letter(self) -> None:
         text = " ".join(f"word{number}" for number in range(1_000))
-        assert Wanted([text]).removed(f"<{text}>") == "<>"
+        assert SearchTerms([text]).remove_from(f"<{text}>") == "<>"
 
     def test_what_was_quoted_and_cut_is_found(self) -> None:
         text = "The operator of this shop lives in Utrecht and never answers before noon"
-        wanted = Wanted([text])
+        wanted = SearchTerms([text])
         quoted = f"wants “{text[:50]}…” instead"
-        assert wanted.holds(quoted)
-        assert wanted.removed(quoted) == "wants “” instead"
-        assert not wanted.holds(f"wants “{text[:40]}…” instead"), "seven words may be anybody's"
-        assert not wanted.holds("The operator of this shop lives in Utrecht, as one does"), "no quote"
+        assert wanted.match(quoted)
+        assert wanted.remove_from(quoted) == "wants “” instead"
+        assert not wanted.match(f"wants “{text[:40]}…” instead"), "seven words may be anybody's"
+        assert not wanted.match("The operator of this shop lives in Utrecht, as one does"), "no quote"
 
     def test_pieces_are_the_whole_and_what_is_long_enough_of_it(self) -> None:
         text = "Yes. We met her at the old mill. Fine.\nShe paid for all of the tickets"
         lines = ["Yes. We met her at the old mill. Fine.", "She paid for all of the tickets"]
-        assert pieces(text) == [text, *lines, "We met her at the old mill."]
+        assert search_terms_of(text) == [text, *lines, "We met her at the old mill."]
 
     @given(st.text(), st.text(min_size=1))
     def test_what_was_removed_is_not_held(self, text: str, needle: str) -> None:
         try:
-            wanted = Wanted([needle])
+            wanted = SearchTerms([needle])
         except Refusal:
             return
-        again = wanted.removed(f"{text} {needle} {text}")
+        again = wanted.remove_from(f"{text} {needle} {text}")
         assert len(again) < len(text) * 2 + len(needle) + 2
 
 
@@ -268,11 +268,11 @@ class TestErasing:
                 "INSERT INTO notes VALUES (1, ?, ?, ?)", (json.dumps(["Zoë Müller", 1]), packed, "zoë müller!")
             )
             connection.execute("INSERT INTO notes VALUES (2, '[1]', ?, 'other')", (b"\x78\x9cvector",))
-            assert len(list(erasing.find(connection, Wanted(["Zoë Müller"])))) == 3
-            assert erasing.erase(connection, Wanted(["Zoë Müller"])) == 3
+            assert len(list(erasing.find(connection, SearchTerms(["Zoë Müller"])))) == 3
+            assert erasing.erase(connection, SearchTerms(["Zoë Müller"])) == 3
             payload, body, said = connection.execute("SELECT payload, body, said FROM notes WHERE id = 1").fetchone()
             assert (json.loads(payload), json.loads(zlib.decompress(body)), said) == (["", 1], {"a": "by "}, "!")
-            assert erasing.erase(connection, Wanted(["Zoë Müller"])) == 0
+            assert erasing.erase(connection, SearchTerms(["Zoë Müller"])) == 0
 
 
 def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Database) -> None:
@@ -283,10 +283,10 @@ def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Datab
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
+        def find(self, wanted: SearchTerms, /) -> Iterator[tuple[str, str]]:
             return iter(())
 
-        def erase(self, wanted: Wanted, /) -> int:
+        def erase(self, wanted: SearchTerms, /) -> int:
             order.append(self.name)
             return 0
 

@@ -18,7 +18,7 @@ from engine.memory.graph import LONGEST_DESCRIPTION, TaskGraph
 from engine.memory.graph_rules import SEMANTIC_WEIGHT, circles, recency, semantic, similar
 from engine.memory.knowing import _aged
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, ScorePart
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -121,7 +121,7 @@ class TestKeeping:
         graph.put(node("a", title="Call Henrietta"))
         graph.put(node("b"))
         graph.relate("b", Relation.DERIVED_FROM, "a")
-        assert graph.erase(Wanted(["Henrietta"])) == 1
+        assert graph.erase(SearchTerms(["Henrietta"])) == 1
         stub = graph.neighbourhood("a")
         assert (stub.node.title, stub.node.invalidated_at) == ("", NOW)
         assert len(stub.edges) == 1

@@ -15,7 +15,7 @@ from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ class TestChain:
         first = para.add([NewFact("Henrietta lives in Rome")])[0]
         second = para.supersede(first.id, "Henrietta lives in Oslo")
         third = para.supersede(second.id, "She lives in Bern")
-        assert para.erase(Wanted(["Henrietta"])) == 2
+        assert para.erase(SearchTerms(["Henrietta"])) == 2
         assert [fact.id for fact in para.corrections(third.id)] == [first.id, second.id, third.id]
         for file in (tmp_path / "para").rglob("*.*"):
             assert "Henrietta" not in file.read_text()

@@ -119,8 +119,8 @@ def _kept(database: Database) -> object:
 
 def test_what_rides_along_is_on_disk_with_the_next_write_that_succeeds(database: Database) -> None:
     commits = database.commits
-    state.put_along(database, "cursor", 1)
-    state.put_along(database, "cursor", 2)
+    state.put_with_next_write(database, "cursor", 1)
+    state.put_with_next_write(database, "cursor", 2)
     assert (database.commits, _kept(database)) == (commits, None)
     with pytest.raises(ZeroDivisionError):
         database.write(lambda tx: 1 / 0)
@@ -130,8 +130,8 @@ def test_what_rides_along_is_on_disk_with_the_next_write_that_succeeds(database:
 
 
 def test_what_rides_along_and_cannot_be_written_hinders_nobody(database: Database) -> None:
-    state.put_along(database, "broken", object())
-    state.put_along(database, "cursor", 1)
+    state.put_with_next_write(database, "broken", object())
+    state.put_with_next_write(database, "cursor", 1)
     database.write(lambda tx: tx.record(TaskAdded(title="anything")))
     assert (len(Ledger(database).latest()), _kept(database)) == (1, 1)
 
@@ -140,7 +140,7 @@ def test_what_rides_along_is_written_at_the_end_at_the_latest(tmp_path: Path, cl
     for expected in (None, 1):
         database = Database(tmp_path / "d.db", clock=clock, bus=bus, recorder=append)
         assert _kept(database) == expected
-        state.put_along(database, "cursor", 1)
+        state.put_with_next_write(database, "cursor", 1)
         database.close()
 
 

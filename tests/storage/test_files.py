@@ -10,7 +10,7 @@ import pytest
 
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.files import TEMPORARY, sweep_temporaries, write_atomic
+from engine.storage.files import TEMPORARY_PREFIX, remove_temporaries, write_atomic
 
 
 def test_a_new_file_is_private_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
 
 def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / f"{TEMPORARY}abc").write_text("half")
+    (tmp_path / "deep" / f"{TEMPORARY_PREFIX}abc").write_text("half")
     (tmp_path / "deep" / "kept").write_text("whole")
-    assert sweep_temporaries(tmp_path) == 1
+    assert remove_temporaries(tmp_path) == 1
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["kept"]
 
 

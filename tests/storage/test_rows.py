@@ -14,11 +14,11 @@ from engine.events import EventBus, TaskAdded
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import append
-from engine.storage.rows import ask, found, load, whole
+from engine.storage.rows import ask, load, load_all, select_all
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
-_OPEN = whole(TaskRow).where(col(TaskRow.state) == "open").order_by(col(TaskRow.id))
+_OPEN = select_all(TaskRow).where(col(TaskRow.state) == "open").order_by(col(TaskRow.id))
 _TITLES = sqlalchemy.select(col(TaskRow.title)).order_by(col(TaskRow.id))
 
 
@@ -57,7 +57,7 @@ def test_what_is_changed_in_a_row_is_written_with_the_transaction(database: Data
         row.title = "tidied"
         assert load(tx.session, TaskRow, "task_1") is row
         assert tx.session.get(TaskRow, "task_1") is row
-        assert found(tx.session, TaskRow, _OPEN) == [row]
+        assert load_all(tx.session, TaskRow, _OPEN) == [row]
         assert row not in tx.session.dirty
 
     database.write(change)
@@ -69,7 +69,7 @@ def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
     """It outlives the read, and whoever changes it changes nothing in the database."""
     database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
     with database.read() as session:
-        (row,) = found(session, TaskRow, _OPEN)
+        (row,) = load_all(session, TaskRow, _OPEN)
         row.title = "mine"
         assert not session.dirty
         assert ask(session, _TITLES) == [("tidy up",)]

@@ -17,7 +17,7 @@ from engine.config.notify import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 KEPT = timedelta(days=7)
 """So long a row is kept that is over."""
@@ -52,9 +52,9 @@ class NotificationRow(SQLModel, table=True):
     standing: str = Standing.WAITING.value
     tries: int = 0
     note: str = ""
-    created_at: datetime = Field(sa_column=utc())
-    due_at: datetime = Field(sa_column=utc())
-    changed_at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc_column())
+    due_at: datetime = Field(sa_column=utc_column())
+    changed_at: datetime = Field(sa_column=utc_column())
 
 
 @frozen

@@ -22,7 +22,7 @@ from pathlib import Path
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
-from engine.storage.files import TEMPORARY
+from engine.storage.files import TEMPORARY_PREFIX
 
 LONGEST_PATH = 4_096
 LONGEST_NAME = 255
@@ -192,7 +192,7 @@ class Jail:
             if spot.found is not None:
                 _check_kind(spot)
             above, _, name = spot.path.rpartition("/")
-            temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+            temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             with files.within(above) as folder:
                 try:
                     folder.write(temporary, data, mode=None if spot.found is None else spot.found.st_mode)

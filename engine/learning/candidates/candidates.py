@@ -44,10 +44,10 @@ from engine.model.adaptation import (
     effect_from_json,
 )
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted
-from engine.storage.kept import Kept
-from engine.storage.rows import beginning, found, load, whole
-from engine.storage.types import utc
+from engine.storage.erasing import SearchTerms
+from engine.storage.rows import ids_with_prefix, load, load_all, select_all
+from engine.storage.table_cache import TableCache
+from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +85,14 @@ class CandidateRow(SQLModel, table=True):
     corroborated_by: list[str] = Field(sa_column=Column(JSON, nullable=False))
     against: list[str] = Field(sa_column=Column(JSON, nullable=False))
     history: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
-    created_at: datetime = Field(sa_column=utc())
-    changed_at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc_column())
+    changed_at: datetime = Field(sa_column=utc_column())
     decided_by: str = ""
     reason: str = ""
     trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
     term: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
-    since: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    told_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    since: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    told_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
     @property
     def value(self) -> Candidate:
@@ -203,7 +203,7 @@ _FACTS = {
     CandidateMove.REJECT: CandidateRejected,
     CandidateMove.ROLL_BACK: CandidateRolledBack,
 }
-_ROWS = whole(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
+_ROWS = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
 
 
 def _at(step: dict[str, Any]) -> datetime:
@@ -215,7 +215,7 @@ class Candidates:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._rows: Kept[list[CandidateRow]] = Kept(database, CandidateRow)
+        self._rows: TableCache[list[CandidateRow]] = TableCache(database, CandidateRow)
 
     def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
         """Those of some statuses, or all, the latest change first. Nobody's to change."""
@@ -237,7 +237,7 @@ class Candidates:
         """One, by the beginning of its id. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         with self._database.read() as session:
             row = load(session, CandidateRow, candidate_id)
-            ids = [] if row is not None else beginning(session, col(CandidateRow.id), candidate_id)
+            ids = [] if row is not None else ids_with_prefix(session, col(CandidateRow.id), candidate_id)
             row = load(session, CandidateRow, ids[0]) if len(ids) == 1 else row
         if row is not None:
             return row
@@ -247,7 +247,7 @@ class Candidates:
 
     def _read(self) -> list[CandidateRow]:
         with self._database.read() as session:
-            return found(session, CandidateRow, _ROWS)
+            return load_all(session, CandidateRow, _ROWS)
 
 
 def row_of(tx: Transaction, candidate_id: str) -> CandidateRow:
@@ -409,13 +409,13 @@ class CandidateTexts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, query: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The candidates whose effect holds it: id and the texts that would go."""
         with self._database.read() as session:
             for row, _, text in _holding(session, query):
                 yield row.id, text
 
-    def erase(self, query: Wanted, /) -> int:
+    def erase(self, query: SearchTerms, /) -> int:
         """Take it out; how many candidates. Prompts are made without it from now on."""
 
         def work(tx: Transaction) -> int:
@@ -437,7 +437,7 @@ def _works(effect: Effect | None) -> bool:
         return False
 
 
-def _holding(session: Session, query: Wanted) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
+def _holding(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
     """The candidates that hold it, each with its effect without it, None for one that nobody can read, and what would
     go."""
     for row in session.exec(select(CandidateRow)):
@@ -445,10 +445,10 @@ def _holding(session: Session, query: Wanted) -> Iterator[tuple[CandidateRow, Ef
             effect = effect_from_json(row.effect)
         except Refusal:  # all of it goes
             text = str(list(row.effect.values()))
-            if query.holds(text):
+            if query.match(text):
                 yield row, None, text
             continue
-        less = rewritten(effect, lambda text: "" if query.holds(text) else text)
+        less = rewritten(effect, lambda text: "" if query.match(text) else text)
         if less != effect:
             remaining = set(says(less))
             yield row, less, " · ".join(text for text in says(effect) if text not in remaining)

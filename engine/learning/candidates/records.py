@@ -15,8 +15,8 @@ from sqlmodel import Field, col
 
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, each_of, found, whole
-from engine.storage.types import UtcDateTime, utc
+from engine.storage.rows import Row, ask, each_of, load_all, select_all
+from engine.storage.types import UtcDateTime, utc_column
 
 MOST_OF_A_LABEL = 500
 """So many records of one label and scope are looked at, the newest."""
@@ -41,7 +41,7 @@ class LearningRecordRow(Row, table=True):
 
     seq: int | None = Field(default=None, primary_key=True)
     id: str
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
     kind: str
     source_label: str
     scope_type: str
@@ -66,7 +66,7 @@ _SCOPE = (
     col(LearningRecordRow.scope_type) == bindparam("scope_type"),
     col(LearningRecordRow.scope_id) == bindparam("scope_id"),
 )
-_NEWEST = whole(LearningRecordRow).order_by(_SEQ.desc()).limit(bindparam("most"))
+_NEWEST = select_all(LearningRecordRow).order_by(_SEQ.desc()).limit(bindparam("most"))
 _OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
 _STRONG = _NEWEST.where(
     col(LearningRecordRow.score) >= bindparam("least"),
@@ -125,7 +125,7 @@ class Records:
 
     def _find(self, statement: Select[Any], limit: int, **values: object) -> list[LearningRecord]:
         with self._database.read() as session:
-            return [row.value for row in found(session, LearningRecordRow, statement, values | {"most": limit})]
+            return [row.value for row in load_all(session, LearningRecordRow, statement, values | {"most": limit})]
 
     def _number(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> int:
         with self._database.read() as session:

@@ -35,9 +35,9 @@ from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay, PolicyTweak, RoutingHint
 from engine.model.confidence_sequence import Arms, upper_end
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
 from engine.storage.ledger import Ledger
-from engine.storage.types import utc
+from engine.storage.table_cache import TableCache
+from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Overlays:
 
     def __init__(self, database: Database) -> None:
         self._candidates = Candidates(database)
-        self._known: Kept[list[Overlay]] = Kept(database, CandidateRow)
+        self._known: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
 
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """Fragments for prompts of an agent's runs of a kind, the oldest first. `workspace` "" is none: what is bound
@@ -185,7 +185,7 @@ class OverlayRun(SQLModel, table=True):
     withheld: bool
     propensity: float
     state: str = ""
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
 
 
 _MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
@@ -216,7 +216,7 @@ class Trials(FollowedSessions[OverlayRun]):
         super().__init__(database, facts, OverlayRun, cursor=CURSOR)
         self.overlays = overlays
         self._settings = settings
-        self._lifts: Kept[Mapping[str, Lift]] = Kept(database, OverlayRun)
+        self._lifts: TableCache[Mapping[str, Lift]] = TableCache(database, OverlayRun)
 
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
         """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""

@@ -20,9 +20,9 @@ from engine.clock import Clock
 from engine.learning.decisions.training_lines import ARROW, Preference
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
-from engine.storage.rows import Row, ask, found, whole
-from engine.storage.types import UtcDateTime, utc
+from engine.storage.rows import Row, ask, load_all, select_all
+from engine.storage.table_cache import TableCache
+from engine.storage.types import UtcDateTime, utc_column
 
 PAIRING_WINDOW = timedelta(hours=1)
 """A rejection this old, to the instant, still pairs with an approval; an older one does not."""
@@ -52,8 +52,8 @@ class DpoPair(Row, table=True):
     rejected: str
     chosen_confidence: float | None = None
     rejected_confidence: float | None = None
-    created_at: datetime = Field(sa_column=utc())
-    exported_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    created_at: datetime = Field(sa_column=utc_column())
+    exported_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     chosen_prediction_id: str
     rejected_prediction_id: str
     weight: float = Field(default=1.0, sa_column=Column(Float, server_default="1.0", nullable=False))
@@ -206,8 +206,8 @@ class Decision(Row, table=True):
     part: str
     weekend: bool
     waited_hours: float | None = None
-    decided_at: datetime = Field(sa_column=utc())
-    taken_back_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    decided_at: datetime = Field(sa_column=utc_column())
+    taken_back_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     raw: float | None = None
     hour: int | None = None
@@ -241,9 +241,9 @@ _AFTER = (
     .order_by(col(Decision.id).desc())
     .limit(bindparam("limit"))
 )
-_OF_CARD = whole(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
+_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
 _REJECTED = (
-    whole(Decision)
+    select_all(Decision)
     .where(
         _STANDING,
         col(Decision.signal).in_(REJECTING),
@@ -273,8 +273,8 @@ class Decisions:
         self._clock = clock
         self.version = 0
         """Grows with each change that was committed, so that a learner knows when to learn on."""
-        self._totals: Kept[int] = Kept(database, Decision)
-        self._like: Kept[dict[tuple[str, str, str], tuple[int, int]]] = Kept(database, Decision)
+        self._totals: TableCache[int] = TableCache(database, Decision)
+        self._like: TableCache[dict[tuple[str, str, str], tuple[int, int]]] = TableCache(database, Decision)
         self.unsaid = 0
         """How often a decision was replaced, weighed anew or taken back: then a learner begins anew."""
 
@@ -303,7 +303,7 @@ class Decisions:
     def weigh(self, tx: Transaction, prediction_id: str, weight: float) -> None:
         """Let the signal that counts for this card speak as loudly as `weight`, in (0, 1]: the operator said why."""
         changed = False
-        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+        for row in load_all(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
                 row.weight = weight
                 tx.session.add(row)
@@ -316,7 +316,7 @@ class Decisions:
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
-        signals = [DecisionSignal(row.signal) for row in found(session, Decision, _OF_CARD, {"card": prediction_id})]
+        signals = [DecisionSignal(row.signal) for row in load_all(session, Decision, _OF_CARD, {"card": prediction_id})]
         return next((signal for signal in signals if signal is not DecisionSignal.ORIGINAL), None)
 
     def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
@@ -387,13 +387,13 @@ class Decisions:
 
     def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
         since = tx.now - PAIRING_WINDOW
-        rejected = found(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
+        rejected = load_all(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
         return rejected[0] if rejected else None
 
     def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
         """The signals of a card count no more; False when it had none."""
         retired = False
-        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+        for row in load_all(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
                 continue
             row.taken_back_at = tx.now

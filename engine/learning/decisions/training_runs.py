@@ -45,7 +45,7 @@ from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 PREPARED, UPLOADED, STARTED, TRAINED = "prepared", "uploaded", "started", "trained"
 ADOPTED, KEPT_OLD, FAILED, CANCELLED = "adopted", "kept_old", "failed", "cancelled"
@@ -82,8 +82,8 @@ class TrainingRun(Row, table=True):
     cost_entry: int | None = None
     cost_microusd: int = 0
     note: str = ""
-    created_at: datetime = Field(sa_column=utc())
-    updated_at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc_column())
+    updated_at: datetime = Field(sa_column=utc_column())
 
     @property
     def view(self) -> TrainingRunView:

@@ -41,7 +41,7 @@ from engine.model import (
     Waiting,
     sanitise,
 )
-from engine.storage.consumers import Follower, Following
+from engine.storage.consumers import ConsumerThread, LedgerConsumer
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 
@@ -75,9 +75,9 @@ class Learnings:
         self._chain = Chain(
             self.files, database, clock, sessions=sessions, vectors=meaning.vectors, model=model or NobodyAsks()
         )
-        follower = Follower("chain", facts, FOLLOWED, self._chain.handle, key="learnings.follow")
+        follower = LedgerConsumer("chain", facts, FOLLOWED, self._chain.handle, key="learnings.follow")
         self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
-        following = Following([follower], sessions.report, service="learnings", then=self._chain.settle)
+        following = ConsumerThread([follower], sessions.report, service="learnings", then=self._chain.settle)
         self._poke = following.poke
         self.texts = LearningTexts(self.files, meaning.forget, self._chain.alone)
         """The entries as forgetting knows them (SPEC 4.10)."""

@@ -31,10 +31,10 @@ from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, 
 from engine.plain_files import read_plain
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 from engine.storage.files import write_atomic
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
@@ -347,7 +347,7 @@ class LearningUse(Row, table=True):
     entry_id: str = Field(primary_key=True)
     session_id: str
     agent: str
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
 
 
 class LearningSession(Row, table=True):
@@ -357,7 +357,7 @@ class LearningSession(Row, table=True):
 
     session_id: str = Field(primary_key=True)
     entries: int
-    at: datetime = Field(sa_column=utc())
+    at: datetime = Field(sa_column=utc_column())
 
 
 RETRACTED = "learnings.retracted"
@@ -418,17 +418,17 @@ class LearningTexts:
         self._vectors_gone = vectors_gone
         self._alone = alone
 
-    def find(self, query: Wanted, /) -> Iterator[tuple[str, str]]:
+    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The entries that hold it: id and text."""
         for entry in self._files.entries():
-            if any(map(query.holds, texts_of(entry))):
+            if any(map(query.match, texts_of(entry))):
                 yield entry.id, entry.text or entry.title
 
-    def erase(self, query: Wanted, /) -> int:
+    def erase(self, query: SearchTerms, /) -> int:
         """Take it out; how many entries. Again finds nothing."""
         with self._alone(), self._files.alone():
-            self._files.forgetting(query.holds)
-            holding = [entry for entry in self._files.entries() if any(map(query.holds, texts_of(entry)))]
+            self._files.forgetting(query.match)
+            holding = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
             self._vectors_gone([entry.text for entry in holding])
             self._files.apply([_emptied(entry) for entry in holding])
             return len(holding)

@@ -20,7 +20,7 @@ from engine.learning.learnings.rules import SessionRecord, Statement
 from engine.learning.learnings.store import added
 from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
 from engine.storage import intents
-from engine.storage.consumers import TRIES
+from engine.storage.consumers import MAX_TRIES
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
 from tests.learning.learnings.made import WordMeaning, entry
@@ -383,7 +383,7 @@ def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_a
     with monkeypatch.context() as patched:
         patched.setattr("engine.learning.learnings.store.write_atomic", full)
         world.session("s1", UV)
-        for _ in range(2 * TRIES):
+        for _ in range(2 * MAX_TRIES):
             world.learnings.catch_up()
     asked = len(model.asked)
     assert asked == 1
@@ -402,7 +402,7 @@ def test_a_page_in_the_way_holds_up_what_a_session_taught_until_it_is_mended(wor
     page = world.data / one.path.replace("s1", "s2")
     page.mkdir(parents=True)
     world.session("s2", UV)
-    for _ in range(2 * TRIES):
+    for _ in range(2 * MAX_TRIES):
         world.learnings.catch_up()
     assert {each.session_id for each in world.learnings.entries()} == {"s1"}
     page.rmdir()

@@ -14,7 +14,7 @@ from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import LearningTexts
 from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
 from engine.storage.database import Database
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import SHOP, Says, World, fact, view
 
@@ -135,7 +135,7 @@ class Forgets(Says):
 
     def ask(self, question: Question, /) -> Answer | None:
         assert self.texts is not None
-        assert self.texts.erase(Wanted([self.words])) == 0, "nothing is written yet"
+        assert self.texts.erase(SearchTerms([self.words])) == 0, "nothing is written yet"
         return super().ask(question)
 
 
@@ -167,7 +167,7 @@ def test_what_waits_to_be_written_is_written_before_something_is_forgotten(
         patch.setattr("engine.learning.learnings.store.write_atomic", full)
         world.session("s1", UV)
         assert world.files() == {}
-    assert world.learnings.texts.erase(Wanted([UV])) == 1
+    assert world.learnings.texts.erase(SearchTerms([UV])) == 1
     assert all(UV.encode() not in data for data in world.files().values())
     world.learnings.catch_up()
     assert all(UV.encode() not in data for data in world.files().values())

@@ -14,7 +14,7 @@ from engine.learning.learnings.questions import JUDGE, claimed, told, verdict
 from engine.learning.learnings.rules import SessionRecord
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from engine.storage.database import Database
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 from tests.learning.learnings.world import NO_MODEL, SHOP, Says, World, view
 
 UV = "We install with uv"
@@ -99,7 +99,7 @@ def listened(tmp_path: Path, database: Database, clock: FakeClock, reason: str, 
     for number in range(3):
         world.session(f"s{number}", *said, by="operator")
     model.asked.clear()
-    model.forget = lambda: world.learnings.texts.erase(Wanted([forgotten]))
+    model.forget = lambda: world.learnings.texts.erase(SearchTerms([forgotten]))
     return world
 
 

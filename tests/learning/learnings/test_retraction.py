@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import LearningScope, LearningStatus, Refusal
-from engine.storage.erasing import Wanted
+from engine.storage.erasing import SearchTerms
 from tests.learning.learnings.world import World
 
 UV = "We install with uv"
@@ -81,7 +81,7 @@ def test_what_is_forgotten_leaves_empty_stubs_and_whole_provenance(climbed: Worl
     before = climbed.learnings.view(known.id)
     texts = climbed.learnings.texts
     assert texts.text_of(known.id) == UV
-    wanted = Wanted([UV])
+    wanted = SearchTerms([UV])
     assert {text for _, text in texts.find(wanted)} == {UV}
     assert texts.erase(wanted) == 5, "those of three teams, the project's, and all projects'"
     assert texts.erase(wanted) == 0

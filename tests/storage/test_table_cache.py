@@ -8,9 +8,9 @@ from sqlmodel import delete, update
 
 from engine.events import TaskAdded
 from engine.prediction.tasks import TaskRow
-from engine.storage.connections import EVERYTHING, written_by
+from engine.storage.connections import ALL_TABLES, written_by
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
+from engine.storage.table_cache import TableCache
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ from engine.storage.kept import Kept
         ("DELETE FROM tasks", "tasks"),
         ("SELECT title FROM tasks", None),
         ("SAVEPOINT job", None),
-        ("WITH one AS (SELECT 1) DELETE FROM tasks", EVERYTHING),
-        ("DROP TABLE tasks", EVERYTHING),
+        ("WITH one AS (SELECT 1) DELETE FROM tasks", ALL_TABLES),
+        ("DROP TABLE tasks", ALL_TABLES),
     ],
 )
 def test_a_statement_tells_what_it_writes_to(statement: str, table: str | None) -> None:
@@ -43,7 +43,7 @@ class Asked:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._kept: Kept[list[str]] = Kept(database, TaskRow)
+        self._kept: TableCache[list[str]] = TableCache(database, TaskRow)
         self.times = 0
 
     def titles(self) -> list[str]:
@@ -92,7 +92,7 @@ def test_every_way_to_write_is_noticed(database: Database) -> None:
 
 
 def test_a_transaction_asks_for_itself_only_what_it_has_changed(database: Database) -> None:
-    kept: Kept[int] = Kept(database, TaskRow)
+    kept: TableCache[int] = TableCache(database, TaskRow)
     times = []
 
     def count(session: object) -> int:
@@ -119,7 +119,7 @@ def test_a_transaction_asks_for_itself_only_what_it_has_changed(database: Databa
 
 
 def test_who_looks_from_an_older_snapshot_leaves_no_old_answer_behind(database: Database) -> None:
-    kept: Kept[int] = Kept(database, TaskRow)
+    kept: TableCache[int] = TableCache(database, TaskRow)
 
     def count(session: object) -> int:
         return int(session.connection().exec_driver_sql("SELECT count(*) FROM tasks").scalar())  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from sqlmodel import Session, SQLModel
 
-from engine.storage.connections import EVERYTHING
+from engine.storage.connections import ALL_TABLES
 from engine.storage.database import Database
 from engine.storage.rows import DRIVER, READS
 
@@ -22,7 +22,7 @@ MAX_ANSWERS = 500
 """So many answers are kept at most."""
 
 
-class Kept(Generic[T]):
+class TableCache(Generic[T]):
     """Answers that were read of the tables of `rows` alone. What is in them is nobody's to change."""
 
     def __init__(self, database: Database, *rows: type[SQLModel]) -> None:
@@ -34,9 +34,9 @@ class Kept(Generic[T]):
         """The answer to `question`, by `read` where it is not known or may have become another. `read` must not see
         what a transaction has written that is not on disk yet: nobody else does."""
         stamp = self._database.stamp(*self._tables)  # before the look: what is written during it is looked for again
-        known = self._answers.get(question)
-        if known is not None and known[0] == stamp:
-            return known[1]
+        cached = self._answers.get(question)
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
         answer = read()
         if len(self._answers) >= MAX_ANSWERS:
             self._answers.clear()
@@ -55,7 +55,7 @@ class Kept(Generic[T]):
         if session.new or session.dirty or session.deleted:
             return False
         written: set[str] = session.info[DRIVER].written
-        return EVERYTHING not in written and written.isdisjoint(self._tables)
+        return ALL_TABLES not in written and written.isdisjoint(self._tables)
 
     def _now(self, read: Callable[[Session], T]) -> T:
         with self._database.read() as session:  # a snapshot no older than the stamp; whoever asks may have an older one

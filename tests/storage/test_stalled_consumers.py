@@ -9,7 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded
-from engine.storage.consumers import FIX, PATIENCE, StalledConsumers
+from engine.storage.consumers import FIX, STALLED_AFTER, StalledConsumers
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
@@ -47,30 +47,30 @@ def faults(database: Database) -> list[str]:
 def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, clock: FakeClock, reader: Reader) -> None:
     stuck = StalledConsumers(reader.facts.ledger, clock)
     reader.catch_up()
-    clock.advance(PATIENCE - HOUR)
-    assert stuck.look() == [], "it may yet come on"
+    clock.advance(STALLED_AFTER - HOUR)
+    assert stuck.check() == [], "it may yet come on"
     clock.advance(HOUR)
-    assert stuck.look() == []
+    assert stuck.check() == []
     clock.advance(HOUR)
     reader.catch_up()
-    (words,) = stuck.look()
+    (words,) = stuck.check()
     assert words.startswith("test.reader has not processed ChangeSetDiscarded of sess_1 (")
     assert words.endswith("ValueError: no such folder: /gone")
     clock.advance(HOUR)
-    assert stuck.look() == []
+    assert stuck.check() == []
     again = StalledConsumers(reader.facts.ledger, clock)
-    assert (again.look(), again.look()) == ([], []), "nor by the next engine"
+    assert (again.check(), again.check()) == ([], []), "nor by the next engine"
     assert faults(database) == [f"{words}; {FIX}"]
 
 
 def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClock, reader: Reader) -> None:
     stuck = StalledConsumers(reader.facts.ledger, clock)
     reader.catch_up()
-    clock.advance(PATIENCE)
-    stuck.look()
+    clock.advance(STALLED_AFTER)
+    stuck.check()
     reader.broken = False
     reader.catch_up()
     clock.advance(HOUR)
-    assert stuck.look() == []
+    assert stuck.check() == []
     assert reader.facts.fault == ""
     assert faults(database) == []
