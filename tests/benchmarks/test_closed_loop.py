@@ -50,7 +50,7 @@ WATCHED = 20
 
 MOST, ROUND = 200, 8
 """So many tasks at most until what does harm has to be found, looked at every so many. With two that cost 30 points
-each the first was found after 64, the second after 152; see `test_lift_looks` for how long that takes elsewhere."""
+each the first was found after 64, the second after 152."""
 
 
 @pytest.fixture

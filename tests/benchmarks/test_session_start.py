@@ -5,7 +5,6 @@ pytest tests/benchmarks/test_session_start.py -m benchmark -s
 A command is `true`: bare, in bubblewrap with everything readable (a fixed command line, for comparison), and as a check
 and a session in a worktree run it. A session is a whole one of the engine whose flow runs `true` once. The ways are
 taken in turns, so that what else the machine does falls on all of them; medians and the fastest of `TIMES`.
-What sessions cost against a former commit is told by `session_costs.py`.
 """
 
 from __future__ import annotations

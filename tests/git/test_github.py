@@ -11,7 +11,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub, address_of, ask, parse
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World
 
 ANSWER = [
     {
@@ -95,13 +94,6 @@ def test_asked_in_the_background_and_at_most_every_five_minutes(
     assert calls(tmp_path) == 2
 
 
-def test_without_the_command_nothing_is_said(tmp_path: Path, clock: FakeClock) -> None:
-    github = GitHub(clock, str(tmp_path / "no-gh"))
-    assert github.latest(str(tmp_path)) is None
-    github.settle(10)
-    assert github.latest(str(tmp_path)) is None
-
-
 @pytest.mark.parametrize(
     ("script", "error"),
     [
@@ -135,24 +127,3 @@ def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict
     for name, url in remotes.items():
         repository.git("remote", "add", name, url)
     assert address_of(repository.path) == address
-
-
-def test_checks_without_a_name_are_still_checks() -> None:
-    entry = {"number": 1, "title": "t", "headRefName": "b", "statusCheckRollup": [{"conclusion": "FAILURE"}]}
-    assert parse(json.dumps([entry]).encode()).failing[0].name == "a check"
-
-
-def test_the_context_holds_what_is_known(repository: Repository, tmp_path: Path, clock: FakeClock) -> None:
-    repository.commit("one", {"a.py": "1"})
-    github = GitHub(clock, answering(tmp_path))
-    world = World(repository.path, github=github)
-    assert world.sense().github is None
-    github.settle(10)
-    assert not (tmp_path / "calls").exists(), "no remote on GitHub, nothing asked"
-    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    world.sense()
-    github.settle(10)
-    context = world.sense()
-    assert context.github is not None
-    assert "CI fails: tests" in context.signal("git").evidence
-    assert context.now == NOW

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from engine.git import Git, GitError
+from engine.git import Git
 from engine.git.history import read_history
 from tests.conftest import Repository
 
@@ -40,16 +36,6 @@ def test_a_merge_has_no_files_of_its_own(repository: Repository) -> None:
     }  # fmt: skip
 
 
-def test_a_rename_is_one_gone_and_one_new(repository: Repository) -> None:
-    repository.commit("begin", {"old.py": "1\n2\n3\n"})
-    repository.git("mv", "old.py", "new.py")
-    repository.commit("rename")
-    assert (read_history(Git(repository.path))[-1].files, read_history(Git(repository.path))[-1].gone) == (
-        ("new.py", "old.py"),
-        ("old.py",),
-    )
-
-
 def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) -> None:
     repository.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", "")
     (repository.path / "\x01odd\nname").write_text("1\n")
@@ -57,15 +43,3 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) 
     repository.commit("plain", {"M": "1\n"})
     history = read_history(Git(repository.path))
     assert [(change.parents, change.files) for change in history] == [(0, ()), (1, ("\x01odd\nname",)), (1, ("M",))]
-
-
-def test_only_the_newest(repository: Repository) -> None:
-    for number in range(4):
-        repository.commit(f"{number}", {"a.py": f"{number}\n"}, at=DAY.format(number + 1))
-    assert [change.subject for change in read_history(Git(repository.path), limit=2)] == ["2", "3"]
-    assert [change.subject for change in read_history(Git(repository.path), "HEAD~2")] == ["0", "1"]
-
-
-def test_no_commit_yet(tmp_path: Path) -> None:
-    with pytest.raises(GitError):
-        read_history(Git(Repository(tmp_path / "empty").path))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-
-import pytest
 
 from engine.git import Git
 from engine.git.fixups import read_fixups
@@ -15,7 +12,7 @@ from engine.git.lost_commits import is_reachable, read_lost_commits
 from engine.git.merges import try_merge
 from engine.git.quarantine import Quarantined, quarantined
 from engine.git.reader import GitReader
-from engine.git.reflog import read_reflog, read_stashes
+from engine.git.reflog import read_reflog
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -49,15 +46,6 @@ def test_the_base_is_found_behind_three_hundred_branches(repository: Repository)
     assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
 
 
-def test_the_base_of_another_remote(repository: Repository) -> None:
-    tip = repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
-    repository.git("branch", "-m", "work")
-    repository.git("update-ref", "refs/remotes/company/main", tip)
-    repository.commit("work", at=ago(1))
-    state = GitReader().read(repository.path)
-    assert (state.base, state.base_name) == ("company/main", "main")
-
-
 def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
     first = repository.commit("begin", at=ago(2))
     second = repository.commit("second: ünï", at=ago(1))
@@ -67,14 +55,6 @@ def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
     assert [(step.former, step.commit) for step in steps] == [("0" * 40, first), (first, second)]
     assert steps[1].at == NOW - timedelta(days=1)
     assert steps[1].action == "commit: second: ünï"
-
-
-def test_a_pipe_in_place_of_a_reflog_is_not_waited_for(repository: Repository) -> None:
-    repository.commit("begin")
-    log = repository.path / ".git/logs/HEAD"
-    log.unlink()
-    os.mkfifo(log)
-    assert read_reflog(Git(repository.path)) == []
 
 
 def test_lost_commits_of_two_lines(repository: Repository) -> None:
@@ -105,18 +85,6 @@ def test_fixups_up_to_the_first_commit(repository: Repository) -> None:
     found = read_fixups(Git(repository.path), GitReader().read(repository.path))
     assert found is not None
     assert (len(found.subjects), found.targets, found.onto) == (2, ("begin: words",), "")
-
-
-def test_stashes_with_branch_words_and_files(repository: Repository) -> None:
-    repository.commit("begin", {"a.txt": "1\n"})
-    repository.write("a.txt", "2\n")
-    repository.git("stash", "push", "-q", "-m", "words: more", at=ago(20))
-    repository.write("neu ü.txt", "1\n")
-    repository.git("stash", "push", "-q", "-u", at=ago(1))
-    newest, oldest = read_stashes(Git(repository.path))
-    assert (newest.name, newest.branch, newest.files) == ("stash@{0}", "main", ("neu ü.txt",))
-    assert (oldest.name, oldest.words, oldest.files) == ("stash@{1}", "words: more", ("a.txt",))
-    assert oldest.at == NOW - timedelta(days=20)
 
 
 def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path) -> None:
@@ -154,21 +122,6 @@ def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -
     inspection = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
     assert inspection.unknown == {}
     assert [leftover.place for leftover in inspection.own.leftovers] == ["a.py:2"]
-
-
-@pytest.mark.long
-def test_what_is_saved_often_drives_out_no_other_answer(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.git.reader.MAX_ANSWERS", 8)
-    old, new = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
-    reader = GitReader()
-    assert reader.is_ancestor(repository.path, old, new)
-    for number in range(12):
-        repository.write("a.py", "x\n" * number)
-        reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
-    (repository.path / ".git").rename(repository.path / "away")
-    assert reader.is_ancestor(repository.path, old, new), "git is not there to be asked any more"
 
 
 def test_tests_in_quarantine(repository: Repository) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.git.lock_files import LockFileReader, LockMismatch, find_mismatches
-from engine.git.lock_files.pair import MAX_MEMBER_BYTES
 from tests.support.outside import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
@@ -69,25 +68,6 @@ def test_npm(tmp_path: Path) -> None:
         "package.json asks for inherits 2, but package-lock.json does not have it",
         "package-lock.json has once, but package.json no longer asks for it",
     )
-
-
-@pytest.mark.long
-def test_npm_workspace(tmp_path: Path) -> None:
-    needs("npm", host=NPM)
-    write(
-        tmp_path,
-        {
-            "package.json": json.dumps({"name": "top", "private": True, "workspaces": ["packages/*"]}),
-            "packages/a/package.json": json.dumps(
-                {"name": "@x/a", "version": "1.0.0", "dependencies": {"@x/b": "^1.0.0", "ms": "^2.1.0"}}
-            ),
-            "packages/b/package.json": json.dumps({"name": "@x/b", "version": "1.0.0"}),
-        },
-    )
-    run(tmp_path, "npm", "install", "--package-lock-only", "--no-audit")
-    assert told(tmp_path) == ()
-    edit(tmp_path / "packages/a/package.json", "^2.1.0", "^2.0.0")
-    assert told(tmp_path) == ("packages/a/package.json asks for ms ^2.0.0, but package-lock.json has ^2.1.0",)
 
 
 UV_PROJECT = """\
@@ -451,13 +431,6 @@ def test_it_names_the_folder_and_counts_what_it_does_not_name(tmp_path: Path) ->
     assert (len(found.differences), found.more) == (5, 3)
 
 
-def test_nothing_is_shown_that_could_drive_a_terminal(tmp_path: Path) -> None:
-    lock = {"lockfileVersion": 3, "packages": {"": {}}}
-    manifest = json.dumps({"dependencies": {"a\x1b[2J\nb": "1"}})
-    write(tmp_path, {"package.json": manifest, "package-lock.json": json.dumps(lock)})
-    assert all(text.isprintable() for text in told(tmp_path))
-
-
 def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> None:
     write(tmp_path, {"package.json": "{}", "Cargo.toml": "[package]\nname = 'a'\n"})
     os.mkfifo(tmp_path / "package-lock.json")
@@ -495,14 +468,6 @@ def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> 
     assert len(told(top)) == 1, "a link that stays inside is read"
 
 
-def test_a_huge_manifest_of_a_member_is_passed_over(tmp_path: Path) -> None:
-    lock = {"lockfileVersion": 3, "packages": {"": {}, "a": {}}}
-    write(tmp_path, {"package.json": "{}", "package-lock.json": json.dumps(lock), "a/package.json": SECRET})
-    assert len(told(tmp_path)) == 1
-    (tmp_path / "a/package.json").write_text(SECRET + " " * MAX_MEMBER_BYTES)
-    assert told(tmp_path) == ()
-
-
 def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
     lock = {"lockfileVersion": 3, "packages": {"": {}, "packages/a": {}, "packages/b": {}}}
     write(tmp_path, {"package.json": "{}", "package-lock.json": json.dumps(lock), "packages/a/package.json": "{}"})
@@ -528,23 +493,3 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
         (folder / one).write_bytes(manifest)
         (folder / other).write_bytes(lock)
     find_mismatches(folder)
-
-
-NAMES = st.sampled_from(["left-pad", "@x/y", "ms", "once"])
-SPECS = st.sampled_from(["^1.0.0", "1", "", "*", ">=2 <3", "file:./x", "npm:ms@1", "latest"])
-
-
-@given(dependencies=st.dictionaries(NAMES, SPECS), development=st.dictionaries(NAMES, SPECS))
-def test_what_npm_copies_into_its_lock_file_always_fits(
-    dependencies: dict[str, str], development: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("copied")
-    manifest = {"dependencies": dependencies, "devDependencies": development}
-    write(
-        folder,
-        {
-            "package.json": json.dumps(manifest),
-            "package-lock.json": json.dumps({"lockfileVersion": 3, "packages": {"": manifest}}),
-        },
-    )
-    assert told(folder) == ()

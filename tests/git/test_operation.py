@@ -27,10 +27,6 @@ def apart(repository: Repository) -> Repository:
     return repository
 
 
-def test_nothing_is_unfinished(apart: Repository) -> None:
-    assert read_operation(Git(apart.path)) is None
-
-
 def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
     attempt(apart, "merge", "side")
     git = Git(apart.path)
@@ -76,16 +72,6 @@ def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
     assert found is not None
     assert (found.name, found.unmerged) == ("cherry-pick", ())
     assert last.startswith(found.left[-1])
-
-
-def test_patches_that_do_not_apply(apart: Repository) -> None:
-    patch = apart.git("format-patch", "--stdout", "main..side")
-    (apart.path / ".git" / "x.patch").write_text(patch + "\n")
-    attempt(apart, "am", "-3", ".git/x.patch")
-    found = read_operation(Git(apart.path))
-    assert found is not None
-    assert (found.name, found.go_on, found.give_up) == ("am", "git am --continue", "git am --abort")
-    assert found.unmerged == (":a.txt", "b c.txt")
 
 
 def test_a_bisect_with_words_of_its_own(repository: Repository) -> None:

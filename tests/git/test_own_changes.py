@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.git import Git
-from engine.git.mentions import stale_mentions
 from engine.git.own_changes import own_changes, statement_lines, without_lines
 from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch
 from engine.git.reader import GitReader
@@ -58,24 +57,6 @@ def look(repository: Repository) -> tuple[list[str], list[tuple[str, int, str, s
     return [leftover.place for leftover in found.leftovers], [
         (mention.path, mention.line, mention.old, mention.new) for mention in found.mentions
     ]
-
-
-def test_a_renamed_file_adds_nothing(repository: Repository) -> None:
-    lines = "".join(f"x{number} = {number}\n" for number in range(30))
-    repository.commit("one", {"a b/old.py": f"def f():\n    breakpoint()\n{lines}"})
-    repository.git("mv", "a b/old.py", "a b/new.py")
-    assert look(repository)[0] == []
-    patch = own_patch(Git(repository.path), GitReader().read(repository.path))
-    assert patch.renamed == (("a b/old.py", "a b/new.py"),)
-
-
-def test_before_the_first_commit_and_without_a_branch(repository: Repository) -> None:
-    repository.write("ä.py", "breakpoint()\n")
-    assert look(repository)[0] == ["ä.py:1"]
-    repository.commit("one")
-    repository.git("checkout", "-q", "--detach")
-    repository.commit("two", {"b.py": "x = 1\nbreakpoint()\n"})
-    assert look(repository)[0] == ["b.py:2"]
 
 
 def test_the_same_work_has_the_same_mark_committed_or_not(repository: Repository) -> None:
@@ -131,28 +112,3 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
     repository.commit("all of it")
     repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))
     assert len(own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MAX_LINES
-
-
-def test_sixty_names_that_are_gone_cost_three_processes(repository: Repository) -> None:
-    many = "".join(f"def gone_name_{number:02}():\n    pass\n" for number in range(50))
-    names = " ".join(f"`gone_name_{number:02}()`" for number in range(50))
-    repository.commit(
-        "one",
-        {
-            "cart.py": many,
-            "app/[id].py": "a = 1\n",
-            "old/cart_tool.py": "b = 1\n",
-            "other.py": "import cart_tool\nx = gone_name_07 or app.gone_name_09.run\n",
-            "README.md": f"{names}\nSee `app/[id].py` and `old/cart_tool.py`, `cart_tool.py`.\n",
-        },
-    )
-    repository.git("rm", "-q", "cart.py", "old/cart_tool.py", "app/[id].py")
-    repository.write("new/cart_tool.py", "b = 2  # quite another file, with words of its own\n" * 9)
-    repository.write("src/app/[id].py", "c = 2\n" * 9)
-    ran: list[str] = []
-    git = Git(repository.path, check=lambda: ran.append("git"))
-    mentions = stale_mentions(git, own_patch(Git(repository.path), GitReader().read(repository.path)))
-    expected = {f"gone_name_{number:02}" for number in range(50)} - {"gone_name_07", "gone_name_09"}
-    assert {mention.old for mention in mentions if mention.line == 1} == expected
-    assert {mention.old for mention in mentions if mention.line == 2} == {"old/cart_tool.py"}
-    assert len(ran) == 3

@@ -25,14 +25,6 @@ def reader() -> GitReader:
     return GitReader()
 
 
-def test_before_the_first_commit(repository: Repository, reader: GitReader) -> None:
-    repository.write("a.py", "1")
-    state = reader.read(repository.path)
-    assert (state.head, state.branch, state.detached, state.base) == ("", "main", False, "")
-    assert [file.path for file in state.untracked] == ["a.py"]
-    assert (state.recent, state.tag) == ((), "")
-
-
 def test_what_differs_from_head(repository: Repository, reader: GitReader) -> None:
     repository.commit("one", {"kept.py": "1", "edited.py": "1", "gone.py": "1", "staged.py": "1"})
     repository.write("edited.py", "2")
@@ -71,25 +63,6 @@ def test_what_tools_leave_is_nobodys_work(repository: Repository, reader: GitRea
     assert [file.path for file in reader.read(repository.path).files] == ["new/b.py"]
 
 
-def test_an_untracked_folder_names_at_most_300_files(repository: Repository, reader: GitReader) -> None:
-    for number in range(301):
-        repository.write(f"many/f{number:03}.txt", "1")
-    assert len(reader.read(repository.path).files) == 300
-
-
-def test_touches_are_files_index_and_head(repository: Repository, reader: GitReader) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.write("a.py", "2")
-    touch(repository.path / "a.py", T0)
-    touch(repository.path / ".git/index", T0 + timedelta(minutes=1))
-    touch(repository.path / ".git/logs/HEAD", T0 + timedelta(minutes=2))
-    assert {(item.path, item.at) for item in reader.read(repository.path).touches} == {
-        ("a.py", T0),
-        (".git/index", T0 + timedelta(minutes=1)),
-        (".git/HEAD", T0 + timedelta(minutes=2)),
-    }
-
-
 def test_ahead_and_behind_the_upstream(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
@@ -101,16 +74,6 @@ def test_ahead_and_behind_the_upstream(repository: Repository, reader: GitReader
     state = reader.read(clone.path)
     assert (state.upstream, state.ahead, state.behind) == ("origin/main", 2, 1)
     assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
-
-
-def test_an_upstream_that_is_gone_is_none(repository: Repository, reader: GitReader) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.git("config", "branch.main.remote", "origin")
-    repository.git("config", "branch.main.merge", "refs/heads/main")
-    repository.git("config", "remote.origin.url", "/nowhere")
-    repository.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
-    state = reader.read(repository.path)
-    assert (state.upstream, state.ahead) == ("", 0)
 
 
 def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, reader: GitReader) -> None:
@@ -180,18 +143,6 @@ def test_a_commit_message_cannot_break_the_list_of_branches(
     assert {branch.name for branch in reader.read(repository.path).branches} == {"main", "theirs"}
 
 
-def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.git("checkout", "-q", "-b", "feature/x")
-    repository.commit("x", {"x.py": "1"})
-    repository.git("checkout", "-q", "main")
-    for number in range(3):
-        repository.commit(f"m{number}", {"a.py": str(number)})
-    repository.git("checkout", "-q", "feature/x")
-    state = reader.read(repository.path)
-    assert (state.base, state.ahead_of_base, state.behind_base) == ("main", 1, 3)
-
-
 def test_the_remote_names_the_base_of_a_clone(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
     repository.git("branch", "-m", "stable")
     dated_commit(repository, "one", {"a.py": "1"}, T0)
@@ -219,46 +170,6 @@ def test_the_last_tag_and_the_commits_since(repository: Repository, reader: GitR
     assert (state.tag, state.previous_tag, state.commits_since_tag) == ("v1.2", "v1.1", 5)
 
 
-def test_a_tag_elsewhere_does_not_count(repository: Repository, reader: GitReader) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.git("checkout", "-q", "-b", "side")
-    repository.commit("side", {"b.py": "1"})
-    repository.git("tag", "v9")
-    repository.git("checkout", "-q", "main")
-    state = reader.read(repository.path)
-    assert (state.tag, state.commits_since_tag) == ("", 1)
-
-
-def test_detached(repository: Repository, reader: GitReader) -> None:
-    first = repository.commit("one", {"a.py": "1"})
-    repository.commit("two", {"a.py": "2"})
-    repository.git("checkout", "-q", "--detach", first)
-    state = reader.read(repository.path)
-    assert (state.head, state.branch, state.detached) == (first, "", True)
-
-
-def test_an_unfinished_merge_with_a_conflict(repository: Repository, reader: GitReader) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.git("checkout", "-q", "-b", "x")
-    repository.commit("x", {"a.py": "x"})
-    repository.git("checkout", "-q", "main")
-    repository.commit("m", {"a.py": "m"})
-    subprocess.run(["git", "merge", "x"], cwd=repository.path, capture_output=True, check=False)
-    state = reader.read(repository.path)
-    assert state.operation == "merge"
-    assert [file.path for file in state.files if file.conflicted] == ["a.py"]
-    repository.git("merge", "--abort")
-    assert reader.read(repository.path).operation == ""
-
-
-def test_an_unfinished_bisect(repository: Repository, reader: GitReader) -> None:
-    first = repository.commit("one", {"a.py": "1"})
-    repository.commit("two", {"a.py": "2"})
-    repository.commit("three", {"a.py": "3"})
-    repository.git("bisect", "start", "HEAD", first)
-    assert reader.read(repository.path).operation == "bisect"
-
-
 def test_submodules_are_noted_and_not_entered(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
     library.commit("one", {"lib.py": "1"})
@@ -278,20 +189,6 @@ def test_a_bare_repository_is_refused_in_words(tmp_path: Path, reader: GitReader
     with pytest.raises(Refusal) as refusal:
         reader.read(tmp_path / "bare")
     assert refusal.value.code == "bare_repository"
-
-
-def test_a_folder_that_is_gone_is_refused_in_words(tmp_path: Path, reader: GitReader) -> None:
-    with pytest.raises(Refusal) as refusal:
-        reader.read(tmp_path / "gone")
-    assert refusal.value.code == "no_folder"
-
-
-def test_a_linked_worktree_has_its_own_state(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
-    repository.commit("one", {"a.py": "1"})
-    repository.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "a side"))
-    state = reader.read(tmp_path / "a side")
-    assert (state.branch, state.clean) == ("side", True)
-    assert {item.path for item in state.touches} == {".git/index", ".git/HEAD"}
 
 
 def test_names_that_are_no_utf8_survive(repository: Repository, reader: GitReader) -> None:
@@ -321,17 +218,6 @@ def test_nothing_is_walked_again_until_a_ref_moves(
     assert asked == ["status", "for-each-ref"]
     repository.git("tag", "v1")
     assert reader.read(repository.path).tag == "v1"
-
-
-def test_relations_of_commits(repository: Repository, reader: GitReader) -> None:
-    first = repository.commit("one", {"a.py": "1", "b.py": "1"})
-    second = repository.commit("two", {"a.py": "2"})
-    assert reader.is_ancestor(repository.path, first, second)
-    assert not reader.is_ancestor(repository.path, second, first)
-    assert not reader.is_ancestor(repository.path, "0" * 40, second)
-    assert reader.files_between(repository.path, first, second) == ("a.py",)
-    assert reader.files_between(repository.path, repository.git("rev-parse", f"{first}^{{tree}}"), second) == ("a.py",)
-    assert reader.files_between(repository.path, "1" * 40, second) is None
 
 
 def test_an_environment_that_a_run_saw_is_nothing_that_changed(repository: Repository, reader: GitReader) -> None:

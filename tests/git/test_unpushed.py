@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
-from engine.git.leftovers import is_secret_file, secret_kind
+from engine.git.leftovers import secret_kind
 from engine.git.reader import GitReader
 from engine.git.unpushed import Span, Unpushed, read_commits
 from tests.conftest import Repository
@@ -46,22 +46,6 @@ def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: 
     assert look(repository) == Unpushed()
 
 
-def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path: Path) -> None:
-    repository.commit("begin", {"a.py": "x = 1\n"})
-    with_remote(repository, tmp_path)
-    repository.git("switch", "-q", "--detach")
-    repository.commit("key", {"Schlüssel für alle.txt": f"{TOKEN}\n"})
-    assert found(look(repository)) == [("Schlüssel für alle.txt", 1)]
-
-
-def test_a_remote_that_has_nothing_yet_gets_everything(repository: Repository) -> None:
-    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at="2020-01-01T00:00:00+00:00")
-    assert found(look(repository)) == []  # an old commit of a repository that is shared with nobody
-    repository.git("remote", "add", "origin", "https://example.invalid/x.git")
-    known = look(repository)
-    assert (known.shared, found(known)) == (True, [("config.py", 1)])
-
-
 def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) -> None:
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
@@ -69,16 +53,6 @@ def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) 
     known = look(repository, now)
     assert (known.shared, found(known)) == (False, [("config.py", 1)])
     assert found(look(repository, now + timedelta(days=6))) == []
-
-
-def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
-    repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
-    repository.write("a.py", f"x = 1\nKEY = '{TOKEN}'\n")
-    repository.git("add", "a.py")
-    repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
-    repository.write("b [1].py", f"y = '{TOKEN}'\n")
-    repository.write(".env", f"KEY={TOKEN}\n")
-    assert [(one.path, one.line) for one in look(repository).uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
 def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repository: Repository) -> None:
@@ -105,16 +79,6 @@ def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: p
     assert (known.unread, found(known)) == (1, [("config.py", 1)])
 
 
-def test_the_second_look_asks_git_nothing(repository: Repository) -> None:
-    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
-    repository.write("config.py", f"KEY = '{TOKEN}'\nx = 1\n")
-    reader, now = GitReader(), datetime.now(UTC)
-    state = reader.read(repository.path)
-    first = reader.inspect(repository.path, state, now, now).unpushed
-    (repository.path / ".git").rename(repository.path / "gone")
-    assert reader.inspect(repository.path, state, now, now).unpushed == first
-
-
 @pytest.mark.parametrize(
     ("path", "line", "kind"),
     [
@@ -130,8 +94,3 @@ def test_the_second_look_asks_git_nothing(repository: Repository) -> None:
 )
 def test_secrets_and_what_only_looks_like_one(path: str, line: str, kind: str) -> None:
     assert secret_kind(path, line) == kind
-
-
-def test_files_that_hold_keys() -> None:
-    names = {".env": True, "a/id_rsa": True, "x/.env.example": False, "tests/.env": False, "debug.keystore": False}
-    assert {name: is_secret_file(name) for name in names} == names

@@ -107,10 +107,3 @@ def test_a_pattern_that_cannot_be_meant_is_refused_by_name(key: str, pattern: st
 def test_too_many_patterns_are_refused() -> None:
     with pytest.raises(ValidationError, match="at most"):
         Settings.model_validate({"content": {"allow": [f"rm x{number}" for number in range(201)]}})
-
-
-def test_good_patterns_are_accepted() -> None:
-    content = Settings.model_validate(
-        {"content": {"allow": ["rm -rf scratch/*"], "block": ["prompt: *secret*"]}}
-    ).content
-    assert own_rules(content.allow, content.block).allow == (("rm", "-rf", "scratch/*"),)

@@ -25,10 +25,6 @@ def rules(**changes: object) -> set[str]:
     return set(verdict.rule.split(",")) - {""}
 
 
-def test_nothing_against_it_passes() -> None:
-    assert decide_gate(CLEAR).verdict == "allow"
-
-
 @pytest.mark.parametrize(
     ("row", "passes", "asks"),
     [
@@ -71,10 +67,6 @@ def test_an_order_of_the_operator_skips_what_speaks_of_guesses_and_nothing_else(
     assert len(rules(**stands)) == len(stands)
     waived = {"confined": False, "waived": True}
     assert rules(**waived, ordered=True) == {"sandbox-waived"}
-
-
-def test_a_content_block_blocks_for_review() -> None:
-    assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
 
 
 @pytest.mark.long
@@ -138,14 +130,6 @@ def test_a_new_pair_asks_once_an_approval_makes_it_known(rails: Rails) -> None:
     assert rails.rule(on("garden", approval(prediction_id="b"))).permit
     owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
     assert next(one for one in rails.safety.pipeline.preview(owner) if one.rail == "gate").verdict == "allow"
-
-
-def test_onboarding_until_ten_decisions(rails: Rails) -> None:
-    rails.decisions.decisions = 9
-    assert rails.rule(unattended()).permit is None
-    assert rails.rule(approval()).permit
-    rails.decisions.decisions = 10
-    assert rails.rule(unattended(prediction_id="b")).permit
 
 
 @pytest.mark.parametrize(

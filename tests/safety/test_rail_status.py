@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 
 from engine.model import MICRO, RailState, StopLevel, Verdict
 from engine.safety.cost import burn, edges
-from engine.safety.costs import RESERVED, SETTLED, CostEntry
-from engine.safety.pipeline import CrosspollLog
 from engine.safety.stop_file import request_stop
 
-from .helpers import WORKSPACE, Rails, approval, on, unattended
+from .helpers import Rails, approval, on, unattended
 
 NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
@@ -27,14 +24,6 @@ def rail(rails: Rails, name: str) -> RailState:
 
 def level(rails: Rails, name: str) -> StopLevel:
     return next(one for one in rails.safety.levels() if one.name == name)
-
-
-def test_in_a_new_home_every_rail_is_free_and_has_said_nothing(rails: Rails) -> None:
-    states = rails.safety.rails()
-    assert [state.rail for state in states] == ["loop", "rate", "cost", "content", "gate", "kill"]
-    assert all(state.verdict is Verdict.ALLOW for state in states)
-    assert all(state.stopped == 0 for state in states)
-    assert all(len(state.brief) <= 8 for state in states)
 
 
 def test_the_rate_limiter_says_until_when_it_waits(rails: Rails) -> None:
@@ -75,15 +64,6 @@ def test_what_was_allowed_once_is_told_until_it_is_used(rails: Rails) -> None:
     assert rails.rule(trigger).permit is not None
     assert rail(rails, "content").brief == "on"
     assert not rails.safety.log(blocked_only=True)[0].lifted
-
-
-def test_the_gate_says_what_it_would_ask_of_everything(rails: Rails) -> None:
-    rails.decisions.decisions = 3
-    assert rail(rails, "gate").brief == "first 10"
-    rails.decisions.decisions, rails.quiet = 10, True
-    assert rail(rails, "gate").brief == "quiet"
-    rails.settings.change(autonomous_mode_enabled=False)
-    assert rail(rails, "gate").brief == "asks you"
 
 
 def test_whatever_stops_everything_is_told_and_a_pause_or_a_spent_month_is_none_of_it(rails: Rails, tmp_path) -> None:
@@ -141,44 +121,6 @@ def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rai
     assert rails.safety.chain(limit=1)[0].answer_until is None
 
 
-def test_spent_and_reserved_are_told_apart(rails: Rails) -> None:
-    rails.rule(approval())
-    now = rails.clock.now()
-    rails.database.write(
-        lambda tx: tx.session.add(
-            CostEntry(purpose="twin", state=SETTLED, amount_microusd=70_000, estimate_microusd=1, at=now)
-        )
-    )
-    state = rails.safety.costs.state()
-    for one, total in zip(rails.safety.costs.history(), (state.hour, state.day, state.month), strict=True):
-        assert (one.spent, one.reserved) == (70_000, 50_000)
-        assert one.spent + one.reserved == total
-        assert sum(one.buckets) == one.spent
-
-
-@pytest.mark.long
-def test_reading_is_fast_with_a_long_log(rails: Rails) -> None:
-    now = rails.clock.now()
-
-    def fill(tx) -> None:
-        for number in range(2500):
-            row = CrosspollLog(
-                prediction_id=f"p{number}", trigger_type="autonomous", target_channel="koji-core", prompt="x",
-                created_at=now, verdicts=[], workspace=WORKSPACE, digest="", from_channel="research", blocked=True,
-                block_reason="rate: too soon", decided_by="autonomy", unattended=True,
-            )  # fmt: skip
-            tx.session.add(row)
-            tx.session.add(CostEntry(purpose="t", state=RESERVED, amount_microusd=1, estimate_microusd=1, at=now))
-
-    rails.database.write(fill)
-    rails.safety.rails()
-    began = time.thread_time()
-    rails.safety.rails()
-    rails.safety.costs.history()
-    assert time.thread_time() - began < 0.1
-    assert rail(rails, "rate").stopped == 2000  # no more are counted
-
-
 # Burn
 
 
@@ -206,13 +148,6 @@ def test_the_cap_is_reached_at_the_pace_of_late() -> None:
     assert late.reached_at is None  # midnight comes first
     assert burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
     assert burn("day", NOW, [], 0, MICRO).reached_at is None
-
-
-def test_in_the_sliding_hour_what_was_spent_leaves_again() -> None:
-    old = (NOW - timedelta(minutes=59), 80)
-    assert burn("hour", NOW, [old, (NOW, 10)], 0, 100).reached_at is None  # 40 an hour, and 80 leave in a minute
-    fast = burn("hour", NOW, [(NOW, 60)], 0, 100)  # 240 an hour
-    assert fast.reached_at == NOW + timedelta(minutes=10)
 
 
 @given(

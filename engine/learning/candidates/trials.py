@@ -8,7 +8,7 @@ choose; it is written down with its chance when a prompt is made. How the sessio
 the operator's last word on its changes: work that is thrown away did not succeed, whatever its tests say.
 
 The lift is looked at after every session, so the ends of its interval hold at every look (`confidence_sequence`).
-Measured over 200 sessions, a fifth of them without (`tests/benchmarks/test_lift_looks.py`): of effects that do nothing
+Measured over 200 sessions, a fifth of them without: of effects that do nothing
 0 to 6 in a hundred are called harmful, of those that help by 15 points one; of those that cost 50 points all, half of
 them by the 32nd session, of those that cost 30 points five in six, of those that cost 20 points half.
 """

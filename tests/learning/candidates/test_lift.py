@@ -148,8 +148,7 @@ def harmful(arms: Arms) -> bool:
 
 @pytest.mark.long
 def test_however_often_one_looks_what_does_no_harm_is_seldom_called_harmful() -> None:
-    """A look after each of 200 sessions, 30 worlds: what harms is found, what helps or does nothing is left alone. The
-    full table is `tests/benchmarks/test_lift_looks.py`."""
+    """A look after each of 200 sessions, 30 worlds: what harms is found, what helps or does nothing is left alone."""
 
     def ever(share_with: float, share_without: float, **drawn: float) -> int:
         return sum(any(map(harmful, looked_at(seed, share_with, share_without, **drawn))) for seed in range(30))
