@@ -16,7 +16,7 @@ import pytest
 
 from clawpy_console.cli import status_bar
 from clawpy_console.cli.options import split_options
-from clawpy_console.cli.status_bar import folders, line
+from clawpy_console.cli.status_bar import line
 from engine.api.complication import EVERY, Complication
 from engine.clock import FakeClock
 from engine.events import EventBus, PredictionCreated, SessionEnded
@@ -56,12 +56,6 @@ def world(home: Home, clock: FakeClock, bus: EventBus) -> World:
     return World(home, clock, bus)
 
 
-def test_the_number_of_pending_cards(world: World, clock: FakeClock) -> None:
-    assert world.says() == "🔮 0"
-    world.pending = [card(f"pred_{number}", clock.now()) for number in range(3)]
-    assert world.says() == "🔮 3"
-
-
 def test_the_long_form_names_the_first(world: World, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now()), card("pred_b", clock.now())]
     clock.advance(timedelta(minutes=2, seconds=59))
@@ -87,20 +81,6 @@ def test_a_hold_is_said_until_it_is_over(world: World, clock: FakeClock) -> None
     assert world.says() == "⏸ stop"
 
 
-def test_the_file_follows_what_happens(world: World, clock: FakeClock) -> None:
-    world.kept.start()
-    try:
-        world.pending = [card("pred_a", clock.now())]
-        told = PredictionCreated(subject="pred_a", flow="", channel="koji-core", confidence=0.7, source="template")
-        world.bus.publish(told)
-        assert world.kept._background.wait_for(lambda: _count(world.home) == 1, 10)
-        world.pending = []
-        world.bus.publish(SessionEnded(prediction_id="", state="", summary="", cost=0))  # no concern of a card's
-    finally:
-        world.kept.close()
-    assert _count(world.home) == 0  # written a last time
-
-
 def test_what_comes_together_is_looked_at_together(world: World, clock: FakeClock, bus: EventBus) -> None:
     told = PredictionCreated(subject="pred_a", flow="", channel="koji-core", confidence=0.7, source="template")
     other = SessionEnded(prediction_id="", state="", summary="", cost=0)
@@ -124,17 +104,6 @@ def test_what_comes_together_is_looked_at_together(world: World, clock: FakeCloc
 
 def _count(home: Home) -> int:
     return len(json.loads(home.complication.read_text())["cards"]) if home.complication.exists() else -1
-
-
-def test_a_prompt_is_one_line_without_escapes(world: World, clock: FakeClock) -> None:
-    one = card("pred_a", clock.now())
-    hostile = f"a\x1b[31m\nb\x07 {'x' * 500}"
-    world.pending = [_with_prompt(one, hostile)]
-    said = world.says("long")
-    assert said is not None
-    assert "\x1b" not in said
-    assert "\n" not in said
-    assert len(said) < 160
 
 
 def _with_prompt(one: Card, prompt: str) -> Card:
@@ -164,15 +133,6 @@ def test_what_is_answered_without_an_engine(
     assert answer(argv) is None, "nobody has kept the file yet"
     world.kept._write()
     assert answer(argv) == ("🔮 0" if asked else None)
-
-
-def test_it_looks_where_the_home_is(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("CLAWPY_HOME", raising=False)
-    for named in (str(world.home.root), None):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-        home = Home.locate(named)
-        assert folders(named) == (str(home.cache), str(home.data))
-        assert home.complication == home.cache / "complication.json"
 
 
 def test_a_stop_from_outside_that_nobody_has_found_yet(world: World) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.api import calling, control
-from engine.api.control import LARGEST_REQUEST, ControlServer, Unreachable, ask
+from engine.api.control import ControlServer, Unreachable, ask
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.home import Home
@@ -54,11 +54,6 @@ def raw(address: str, sent: bytes) -> Any:
         return json.loads(client.makefile("rb").readline())
 
 
-def test_asking_and_answering(serve: Serve) -> None:
-    server = serve(echo)
-    assert ask(server.address, "cards", {"channel": "späte Züge 🔮"})["arguments"] == {"channel": "späte Züge 🔮"}
-
-
 def test_the_socket_is_private(serve: Serve) -> None:
     path = Path(serve(echo).address)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -72,16 +67,6 @@ def test_a_path_that_is_too_long_moves_elsewhere_and_is_taken_away(tmp_path: Pat
     server.start()
     assert len(os.fsencode(server.address)) <= control.LONGEST_PATH
     assert Path(server.address).parent.stat().st_mode & 0o777 == 0o700
-    assert ask(server.address, "x", {})["verb"] == "x"
-    server.close()
-    assert not Path(server.address).parent.exists()
-
-
-def test_a_folder_that_takes_no_socket_is_left_for_another(home: Home) -> None:
-    home.data.mkdir(parents=True)
-    (home.data / "run").write_text("in the way")
-    server = ControlServer(home, echo)
-    server.start()
     assert ask(server.address, "x", {})["verb"] == "x"
     server.close()
     assert not Path(server.address).parent.exists()
@@ -111,20 +96,6 @@ def test_a_fault_is_told_and_the_next_request_served(serve: Serve, caplog: pytes
         ask(server.address, "odd", {})
     assert ask(server.address, "good", {}) == {}
     assert "a verb failed" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "sent", [b"\n", b"hello\n", b"[]\n", b"{}\n", b'{"arguments": {}}\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"{"]
-)
-def test_rubbish_gets_an_error_and_harms_nothing(serve: Serve, sent: bytes) -> None:
-    server = serve(echo)
-    assert raw(server.address, sent)["error"]["code"] == "bad_request"
-    assert ask(server.address, "x", {})["verb"] == "x"
-
-
-def test_a_request_that_is_too_large_is_refused(serve: Serve) -> None:
-    server = serve(echo)
-    assert raw(server.address, b"x" * (LARGEST_REQUEST + 1))["error"]["code"] == "too_large"
 
 
 def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
@@ -183,15 +154,6 @@ def test_it_goes_on_when_the_machine_had_nothing_left_for_a_client(
     server = serve(echo)
     assert ask(server.address, "cards", {})["verb"] == "cards"
     assert caplog.text.count("could not take a client") == 1
-
-
-def test_an_engine_that_does_not_answer(serve: Serve) -> None:
-    release = threading.Event()
-    server = serve(lambda verb, arguments: {"heard": release.wait(10)})
-    with pytest.raises(Refusal) as caught:
-        ask(server.address, "cards", {}, timeout=0.05)
-    assert caught.value.code == "no_answer"
-    release.set()
 
 
 def test_nobody_there(tmp_path: Path, serve: Serve) -> None:
@@ -262,11 +224,6 @@ def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
     assert caught.value.code == "no_answer"
 
 
-def test_a_dead_engines_note_misleads_nobody(engine: StandIn, home: Home) -> None:
-    (home.data / "engine.json").write_text('{"pid": 1, "since": "2026-01-05", "address": "/nowhere.sock"}')
-    assert calling.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
-
-
 def test_an_engine_that_is_just_starting_is_waited_for(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,17 +238,6 @@ def test_an_engine_that_is_just_starting_is_waited_for(
 
     assert calling.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
     assert len(tries) == 3
-
-
-def test_a_home_that_stays_held_is_refused_in_the_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "PATIENCE", 0.0)
-
-    def opener(home: Home, **options: Any) -> Any:
-        raise Refusal("home_held", "held", "wait")
-
-    with pytest.raises(Refusal) as caught:
-        calling.call(home, "status", {}, opener=opener)
-    assert caught.value.code == "home_held"
 
 
 def test_stop_needs_no_engine(home: Home) -> None:

@@ -52,18 +52,6 @@ def ask(engine: StandIn, verb: str, **arguments: Any) -> dict[str, Any]:
     return json.loads(json.dumps(dispatch(engine, verb, arguments)))  # type: ignore[arg-type]
 
 
-def test_xray_lists_the_calls_of_a_session(engine: StandIn, session_id: str) -> None:
-    document = ask(engine, "xray", id=session_id)
-
-    assert [one["state"] for one in document["calls"]] == ["done", "failed"]
-    assert document["calls"][0]["cost"] == 0.0015
-    assert document["calls"][0]["provenance"] == {"leadership_chain": ["cto"]}
-    assert "prompt" not in document
-    text = render("xray", document)
-    assert "gpt-5-mini" in text
-    assert "~$0.0015" in text
-
-
 @pytest.mark.parametrize(
     ("flow", "state", "said"),
     [
@@ -109,16 +97,6 @@ def test_a_call_that_is_not_there_is_named(engine: StandIn, session_id: str, wan
         ask(engine, "xray", id=session_id, call=wanted)
     assert refused.value.code == "unknown_call"
     assert "made 2" in refused.value.message
-
-
-def test_reply_reaches_the_session(engine: StandIn, session_id: str) -> None:
-    told: list[tuple[str, str]] = []
-    engine.sessions.reply = lambda session, text: told.append((session, text))  # type: ignore[attr-defined]
-
-    document = ask(engine, "reply", id=session_id, text="use the other file")
-
-    assert told == [(session_id, "use the other file")]
-    assert render("reply", document).startswith(f"sent to {session_id}")
 
 
 def test_propose_continues_a_session_in_its_workspace(engine: StandIn, session_id: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.memory.capture import CaptureRow
-from engine.model import NewMemory, Refusal
+from engine.model import NewMemory
 from engine.overrides import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
@@ -54,30 +53,6 @@ def text(verb: str, document: dict[str, Any]) -> str:
     return render(verb, document)
 
 
-class TestDrafts:
-    def test_one_is_kept_in_other_words_and_one_is_not(self, engine: Engine) -> None:
-        captured(engine, "The service listens on port 8000", "The cart rounds to whole cents")
-        engine.knowledge.nightly.run(date(2026, 1, 5))
-        shown = dispatch(engine, "drafts", {})
-        first, second = (one["id"] for one in shown["drafts"])
-        assert "The service listens on port 8000" in text("drafts", shown)
-        kept = dispatch(engine, "drafts", {"action": "promote", "id": first[6:12], "edit": "It listens on 8001"})
-        assert kept["fact"]["fact"] == "It listens on 8001"
-        assert kept["drafts"][0]["factId"] == kept["fact"]["id"]
-        assert text("drafts", kept).startswith("kept  fact_")
-        turned = dispatch(engine, "drafts", {"action": "dismiss", "id": second})
-        assert turned["drafts"][0]["state"] == "rejected"
-        assert dispatch(engine, "drafts", {"action": "list"}) == {"drafts": []}
-        assert "No drafts." in text("drafts", {"drafts": []})
-        again = dispatch(engine, "drafts", {"action": "promote", "id": first})
-        assert again["fact"]["id"] == kept["fact"]["id"]
-
-    def test_what_is_no_draft_is_refused_with_where_to_look(self, engine: Engine) -> None:
-        with pytest.raises(Refusal, match="there is no draft with the id 7k2m") as refused:
-            dispatch(engine, "drafts", {"action": "promote", "id": "7k2m"})
-        assert "clawpy drafts list" in refused.value.fix
-
-
 class TestForget:
     def test_it_says_first_what_it_touches(self, engine: Engine) -> None:
         engine.memory.remember([NewMemory(f"{NUMBER}.", speaker="me")])
@@ -92,8 +67,3 @@ class TestForget:
         assert done["left"]
         assert engine.memory.captures.entries(words="phone") == []
         assert NUMBER.encode() not in engine.home.database.read_bytes()
-
-    def test_words_that_are_nowhere_are_said_to_be(self, engine: Engine) -> None:
-        with pytest.raises(Refusal, match="nothing contains") as refused:
-            dispatch(engine, "forget", {"what": "what nobody ever said", "yes": True})
-        assert refused.value.code == "nothing_found"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import threading
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -72,58 +70,12 @@ def test_a_damaged_database(home: Home) -> None:
     assert look(home)["database"]["state"] == "fail"
 
 
-def test_a_newer_database(home: Home) -> None:
-    home.data.mkdir(parents=True)
-    with closing(sqlite3.connect(home.database)) as connection, connection:
-        connection.execute("PRAGMA user_version = 9999")
-    found = look(home)["database"]
-    assert (found["state"], "its format is 9999" in found["message"]) == ("fail", True)
-
-
-def test_a_database_of_a_development_version(home: Home) -> None:
-    home.data.mkdir(parents=True)
-    with closing(sqlite3.connect(home.database)) as connection, connection:
-        connection.execute("CREATE TABLE predictions (id TEXT)")
-    found = look(home)["database"]
-    assert (found["state"], "development version" in found["message"]) == ("fail", True)
-    assert str(home.data) in found["fix"]
-
-
-def test_a_note_of_a_dead_engine(home: Home) -> None:
-    home.data.mkdir(parents=True)
-    (home.data / "engine.json").write_text('{"pid": 4194000, "since": "2026-01-05", "address": "/x"}')
-    assert "has died" in look(home)["engine"]["message"]
-
-
-def test_a_broken_agent_is_a_warning(engine: StandIn, home: Home) -> None:
-    (home.agents / "dreamer" / "comms.json").unlink()
-    found = look(home)
-    assert found["agents"]["message"] == "dreamer: comms.json: is missing"
-    assert found["document"]["ok"]
-
-
 def test_a_slip_of_the_pen_in_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_CROSSPOLL_ENABLED", "false")
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "secret-value")
     found = look(home)
     assert found["environment"]["message"] == "CLAWPY_CROSSPOLL_ENABLED is not a setting and does nothing"
     assert "secret-value" not in json.dumps(found["document"])
-
-
-def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert look(Home.locate(tmp_path / "file"))["home"]["state"] == "fail"
-
-
-@pytest.mark.parametrize(
-    ("backend", "state"),
-    [(keyring.backends.fail.Keyring, "warn"), (keyring.backends.null.Keyring, "warn"), (MemoryKeyring, "ok")],
-)
-def test_keyrings(home: Home, monkeypatch: pytest.MonkeyPatch, backend: Any, state: str) -> None:
-    monkeypatch.setattr(keyring, "get_keyring", backend)
-    found = look(home)["keys"]
-    assert found["state"] == state
-    assert state == "ok" or "--store file" in found["fix"]
 
 
 def test_a_keyring_that_asks_and_never_returns(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from engine.api.find import find
 from engine.clock import FakeClock
-from engine.execution.change_store import ChangeSetRow, checked
-from engine.model import ChangeState, Refusal
+from engine.model import Refusal
 from engine.prediction.card_rows import Prediction
 from tests.autonomy.world import World
 
@@ -39,18 +38,3 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
             with pytest.raises(Refusal) as refused:
                 find(engine, wanted)
             assert refused.value.code == code, wanted
-
-
-def test_undoing_what_was_branched_says_how_the_branch_goes(
-    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(tmp_path, clock, monkeypatch)
-    with world.opened() as engine:
-        row = ChangeSetRow(
-            id="change_1", session_id="sess_1", prediction_id="pred_1", workspace=world.workspace, base_tree="a",
-            result_tree="b", files=[], title="t", created_at=clock.now(), state="branched", branch="clawpy/sess_1",
-        )  # fmt: skip
-        engine.database.write(lambda tx: tx.session.add(row))
-        with engine.database.read() as session, pytest.raises(Refusal) as refused:
-            checked(session, "change_1", ChangeState.UNDONE)
-        assert "git branch -D clawpy/sess_1" in refused.value.fix

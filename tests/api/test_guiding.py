@@ -43,25 +43,6 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
 
 
 @pytest.mark.long
-def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engine) -> None:
-    document, read = done(engine, "guidance", "junior_backend")
-    assert document["chain"] == ["backend_builder", "backend_lead", "cto", "ceo"]
-    assert [hop["why"] for hop in document["hops"]] == ["tier 4 gives no guidance", "", "", ""]  # type: ignore[attr-defined,index]
-    assert str(document["guidance"]).startswith("<leadership-guidance>")
-    assert document["provenance"]["guidance_sources"] == ["backend_lead", "cto", "ceo"]  # type: ignore[index]
-    assert "Simple beats clever." in read
-    leader = done(engine, "guidance", "cto")[1]
-    assert "No guidance: " in leader
-    assert "principles\n  - " in leader  # what it gives the agents below it
-    moved, read = done(engine, "guidance", "junior_backend", "--to", "cto")
-    assert moved["moved"]["chain"] == ["cto", "ceo"]  # type: ignore[index]
-    assert "+ cto → ceo → owner" in read
-    with pytest.raises(Refusal) as refused:
-        done(engine, "guidance", "nobody")
-    assert refused.value.code == "unknown_agent"
-
-
-@pytest.mark.long
 def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_first(
     engine: Engine, tmp_path: Path
 ) -> None:
@@ -117,32 +98,6 @@ def test_an_edit_that_would_lose_or_bring_back_something_says_so_and_a_save_is_u
         done(engine, "profile", "cto", "--undo")
     assert twice.value.code == "nothing_to_undo"
     engine.wisdom.revise_profile("cto", engine.wisdom.profile_edits(engine.wisdom.profile("cto"), str(before["text"])))
-
-
-def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:
-    assert done(engine, "bubbles")[1] == "No findings yet."
-    engine.wisdom.offer(learning(1, agent="backend_builder"))
-    engine.wisdom.offer(learning(2, agent="backend_builder", confidence=0.5))
-    listed, read = done(engine, "bubbles", "list")
-    assert {one["state"] for one in listed["bubbles"]} == {"queued", "refused"}  # type: ignore[attr-defined]
-    assert "✗ 2 confidence: 0.50 of 0.75" in read
-    assert len(done(engine, "bubbles", "list", "--state", "refused")[0]["bubbles"]) == 1  # type: ignore[arg-type]
-    flushed, read = done(engine, "bubbles", "flush")
-    assert list(flushed["flushed"]) == ["backend_lead"]  # type: ignore[call-overload]
-    assert read.startswith("backend_lead ← bub_")
-    assert "alpha1" in done(engine, "guidance", "backend_builder")[1]
-    assert done(engine, "bubbles", "flush")[1] == "Nothing was ready to be sent up."
-
-
-def test_a_tier_is_assigned_and_given_back(engine: Engine) -> None:
-    document, _ = done(engine, "agents", "tier", "gardener", "3")
-    assert document["agent"]["tier"] == 3  # type: ignore[index]
-    assert "tier_assignments" in document["agent"]["tierRule"]  # type: ignore[index]
-    document, _ = done(engine, "agents", "tier", "gardener", "auto")
-    assert document["agent"]["tier"] == 4  # type: ignore[index]
-    with pytest.raises(Refusal) as refused:
-        dispatch(engine, "agents", {"action": "tier", "id": "gardener", "tier": "six"})
-    assert refused.value.code == "bad_tier"
 
 
 @pytest.mark.long

@@ -48,22 +48,6 @@ class Asked:
 
 
 @pytest.mark.long
-async def test_what_it_offers() -> None:
-    async with client(Asked()) as one:
-        tools = {tool.name: tool for tool in (await one.list_tools()).tools}
-        assert one.server_info is not None
-        assert (one.server_info.name, one.server_info.version) == ("clawpy", "1.2")
-        assert one.instructions is not None
-        assert "Recall before you ask" in one.instructions
-    assert set(tools) == {"recall", "remember", "propose", "cards", "status"}
-    for name in ("recall", "cards", "status"):
-        assert tools[name].annotations is not None
-        assert tools[name].annotations.read_only_hint
-    assert all(tool.description for tool in tools.values())
-    assert not any("approve" in name or "dismiss" in name for name in tools), "an agent decides nothing"
-
-
-@pytest.mark.long
 async def test_recall_is_of_this_project_unless_said() -> None:
     line = {
         "id": "mem_1", "score": 0.9, "layer": "C", "reason": "the words", "text": "we round half to even",
@@ -113,15 +97,6 @@ async def test_what_is_not_accepted_reaches_no_engine(tool: str, arguments: dict
     async with client(ask) as one:
         said = await one.call_tool(tool, arguments)
     assert said.is_error
-    assert ask.asked == []
-
-
-async def test_without_a_repository_nothing_is_proposed() -> None:
-    ask = Asked()
-    async with client(ask, workspace="") as one:
-        said = await one.call_tool("propose", {"text": "run the tests"})
-    assert said.is_error
-    assert "start `clawpy mcp` in one" in said.content[0].text
     assert ask.asked == []
 
 

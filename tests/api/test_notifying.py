@@ -15,7 +15,6 @@ from engine.clock import FakeClock
 from engine.config.notify import Surface
 from engine.events import EventBus, StateChanged
 from engine.home import Home
-from engine.keys import Keys
 from engine.model import Refusal
 from engine.storage.database import Database
 from tests.api.notify.world import World
@@ -95,31 +94,9 @@ class TestKeeping:
         said = keep_address(home, name, url, in_file=True, write=written.__setitem__)
         return said, written
 
-    def test_an_open_address_goes_to_the_settings(self, home: Home) -> None:
-        said, written = self.keep(home, "phone", " ntfys://ntfy.sh/topic\n")
-        assert written == {"notify.phone.url": "ntfys://ntfy.sh/topic"}
-        assert said["source"] == "settings"
-
-    def test_one_with_a_secret_goes_to_the_keys(self, home: Home) -> None:
-        said, written = self.keep(home, "discord", "discord://4242424242/hunter2hunter2")
-        assert written == {"notify.discord.url": "key"}
-        assert said["source"] == "file"
-        kept = Keys(home).get("notify-discord")
-        assert kept is not None
-        assert kept.value == "discord://4242424242/hunter2hunter2"
-        assert "hunter2" not in str(said)
-
     def test_what_is_switched_off_is_said(self, home: Home) -> None:
         said, _ = self.keep(home, "glasses", "speak://")
         assert said["message"].endswith("first: clawpy config set glassesAlertsEnabled true")
-
-    @pytest.mark.parametrize("url", ["", "hunter2", "nosuch://hunter2", "slack://hunter2", "discord://hunter2"])
-    def test_what_is_no_address_is_kept_nowhere_and_not_repeated(self, home: Home, url: str) -> None:
-        with pytest.raises(Refusal) as refused:
-            self.keep(home, "phone", url)
-        assert refused.value.code == "bad_address"
-        assert "hunter2" not in str(refused.value)
-        assert Keys(home).get("notify-phone") is None
 
     def test_without_a_keyring_it_says_what_else_there_is(self, home: Home) -> None:
         with pytest.raises(Refusal) as refused:

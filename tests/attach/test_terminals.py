@@ -94,21 +94,6 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     here.shows("in shop")
 
 
-def test_a_console_in_a_repository_that_is_switched_off_says_so_until_it_is_read(
-    pane: NewPane, command: str, home: Home, project: Path
-) -> None:
-    second = Repository(project.parent / "second")
-    second.commit("first", {"rates.py": "RATE = 1\n"})
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(f'[workspaces."{second.path}"]\nautonomy = "off"\n')
-    here, there = pane(), pane()
-    here.type(command)
-    here.shows(r"CARDS\s+1 of 2")
-    there.type(f"cd {second.path}; {command}")
-    there.shows("Not this repository")
-    there.shows("switched off in the settings")
-
-
 def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path) -> None:
     terminal = pane()
     terminal.type(shlex.join([*CONSOLE, "--demo"]))

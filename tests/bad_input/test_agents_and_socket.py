@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -118,12 +117,6 @@ def test_rubbish_on_the_control_socket(send: Callable[[bytes], bytes], clawpy: C
     assert send(b"") == b""
     assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or ok(clawpy("status", "--json"))
     assert ok(clawpy("cards", "--json")) == {"predictions": []}
-
-
-def test_the_socket_is_ours_alone(home: Home, listening: Engine) -> None:
-    holder = read_holder(home)
-    assert holder is not None
-    assert Path(holder.address).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"pid": "x"}', b'{"pid": 1, "since": 7, "address": "/dev/null"}'])

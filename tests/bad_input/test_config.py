@@ -54,12 +54,6 @@ def test_a_config_that_is_no_file_is_refused_at_once(clawpy: Clawpy, home: Home,
     refused(clawpy("cards", "--json"), "bad_config", "config.toml", "is not a regular file")
 
 
-def test_several_faults_are_told_at_once(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text("crossPolEnabled = true\nquietHoursEnd = 24\n")
-    refused(clawpy("cards", "--json"), "bad_config", "config.toml:1", "config.toml:2")
-
-
 def test_a_bad_value_is_not_written(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     ok(clawpy("config", "set", "quietHoursStart", "22", "--json"))
     before = contents(home.config)

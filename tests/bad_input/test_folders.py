@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from engine.home import Home
 from tests.bad_input.conftest import Clawpy, contents, ok, refused
 from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
-from tests.support.forked import Nursery
 
 
 @pytest.fixture
@@ -47,20 +44,12 @@ def test_the_console_in_such_a_folder_says_so_before_it_takes_the_screen(
     assert not home.data.exists()
 
 
-def test_a_folder_that_is_not_there(clawpy: Clawpy, plain: Path) -> None:
-    refused(clawpy("--workspace", "nowhere", "cards", "--json"), "no_folder", str(plain / "nowhere"))
-
-
 def test_a_bare_repository(clawpy: Clawpy, repository: Repository, tmp_path: Path) -> None:
     repository.commit("one", {"a.txt": "1\n"}, at=A_FORMER_DAY)
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
     before = contents(tmp_path / "bare.git")
     refused(clawpy("--workspace", str(tmp_path / "bare.git"), "predict", "--json"), "bare_repository", "clone it first")
     assert contents(tmp_path / "bare.git") == before
-
-
-def test_inside_gits_own_folder(clawpy: Clawpy, shop: Repository) -> None:
-    refused(clawpy("--workspace", ".git", "predict", "--json"), "no_repository", "the folder above .git")
 
 
 @pytest.mark.long
@@ -107,20 +96,6 @@ def test_a_path_with_spaces_signs_and_unicode(
     assert card["workspace"] == str(shop.path)
     assert ok(clawpy("approve", card["id"], "--json"))["session"]["state"] == "succeeded"
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}
-
-
-@pytest.mark.long
-def test_a_home_with_spaces_and_unicode_too_long_for_a_socket(
-    shop: Repository, tmp_path: Path, nursery: Nursery
-) -> None:
-    home = Home.locate(tmp_path / "mein Zuhause 家" / ("tief " * 20).strip())
-
-    def predictions(*argv: str) -> list[dict[str, Any]]:
-        with nursery.clawpy("--home", str(home.root), *argv, "--json", folder=shop.path) as process:
-            return json.loads(process.communicate()[0])["predictions"]
-
-    [card] = predictions("propose", "tidy up")
-    assert [prediction["id"] for prediction in predictions("cards")] == [card["id"]]
 
 
 def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:

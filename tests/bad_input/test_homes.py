@@ -129,19 +129,6 @@ async def test_a_home_of_a_newer_version(
 
 
 @pytest.mark.long
-async def test_a_home_of_a_development_version(
-    home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays
-) -> None:
-    in_database(home, "PRAGMA user_version = 0")
-    before = contents(home.data)
-    refused(clawpy("cards", "--json"), "older_home", str(home.database), "development version", str(home.data))
-    refused(clawpy("approve", card, "--json"), "older_home")
-    assert "--home DIR" in await console_says([str(shop.path)])
-    assert clawpy("doctor", "--json").code == 1
-    assert contents(home.data) == before
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short", "empty"])
 async def test_a_damaged_database(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays, damage: str

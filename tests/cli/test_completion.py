@@ -16,7 +16,6 @@ from engine.api.names import names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
-from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 
 BASH = """
@@ -129,10 +128,3 @@ def test_the_choices_of_the_verbs_are_the_engines() -> None:
     assert choices(candidates["list"], "--status") == set(CandidateStatus)
     assert choices(candidates["list"], "--type") == set(CandidateType)
     assert choices(candidates["records"], "--kind") == set(RecordKind)
-
-
-@pytest.mark.parametrize("shell", VERBS["completion"].arguments[0].settings["choices"])
-def test_the_script_says_how_to_install_it(clawpy: Clawpy, shell: str) -> None:
-    said = clawpy("completion", shell)
-    assert said.code == 0
-    assert f"clawpy completion {shell}" in said.out

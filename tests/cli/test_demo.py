@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,36 +9,12 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli import demo
-from clawpy_console.cli.demo import make_project, throw_away
+from clawpy_console.cli.demo import make_project
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
 from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
-from engine.git import Git
 from engine.model import Tier
-
-
-def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path) -> None:
-    git = Git(make_project(tmp_path / "shop", datetime.now(UTC)))
-    assert git.text("describe", "--tags", "--abbrev=0") == "v1.2"
-    assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 5
-    assert git.text("branch", "--format=%(refname:short)").split() == [
-        "express-delivery", "gift-wrapping", "main", "old-experiment",
-    ]  # fmt: skip
-    assert git.text("status", "--porcelain").splitlines() == [" M CHANGELOG.md", "?? shop/receipt.py"]
-    assert git.text("log", "-1", "--format=%an %cs") != ""
-
-
-@pytest.mark.long
-def test_its_tests_run_with_python_alone_and_one_is_red(tmp_path: Path) -> None:
-    folder = make_project(tmp_path / "shop", datetime.now(UTC))
-    run = [sys.executable, "-m", "unittest", "discover", "-s", "tests", "-t", "."]
-    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
-    assert "FAILED (failures=1)" in done.stderr
-    Git(folder).text("stash", "--include-untracked")
-    Git(folder).text("switch", "--quiet", "--detach", "v1.2")
-    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
-    assert "OK" in done.stderr
 
 
 @pytest.mark.long
@@ -66,13 +40,6 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     assert stack[0].tier is Tier.BLOCKS, told  # a guess where to start: nobody saw v1.2 pass
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
     assert stack[-1].tier is Tier.UPKEEP, told
-
-
-def test_nothing_is_left_behind() -> None:
-    with throw_away() as (home, workspace):
-        home.mkdir()
-        assert (workspace / ".git").is_dir()
-    assert not home.parent.exists()
 
 
 @pytest.mark.long

@@ -43,35 +43,6 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
 
 
 @pytest.mark.long
-def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["forecast_conflicts"]
-    told = clawpy("dismiss", card, "--reason", "never-here").out
-    assert "cards “Branches that collide” are switched off in shop: you said never here" in told
-    assert f"`clawpy undo {card}` undoes it" in told
-    assert "all cards “Branches that collide” in shop: switched off" in clawpy("muted").out
-    assert clawpy("undo", card).code == 0
-    assert clawpy("muted").out == "Nothing is muted.\n"
-
-
-@pytest.mark.long
-def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["forecast_conflicts"]
-    assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
-    refused = clawpy("muted", "unmute", "nothing")
-    assert (refused.code, "there is no mute with the id nothing" in refused.err) == (1, True)
-    assert clawpy("muted").out == "Nothing is muted.\n"  # nor was anything dismissed
-
-
-@pytest.mark.long
-def test_three_dismissals_pause_nothing_that_does_not_act(clawpy: Clawpy, project: Path) -> None:
-    cards = list(kinds(clawpy, "predict").values())
-    assert len(cards) >= 3
-    for card in cards[:3]:
-        assert clawpy("dismiss", card).code == 0
-    assert clawpy("status", "--json").document["holds"] == []
-
-
-@pytest.mark.long
 def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
     card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
     assert clawpy("approve", card, "--wait").code == 0

@@ -20,7 +20,6 @@ from engine.config.agents import PROVIDERS
 from engine.home import Home
 from engine.keys import Keys
 from engine.lock import HomeLock
-from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.support.keyrings import MemoryKeyring
 
@@ -74,14 +73,6 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: 
 
 
 @pytest.mark.usefixtures("typed")
-def test_a_slip_of_the_pen_is_told(clawpy: Clawpy, ring: MemoryKeyring):
-    said = clawpy("key", "set", "opnai")
-    assert said.code == 1
-    assert "did you mean openai?" in said.err
-    assert ring.held == {}
-
-
-@pytest.mark.usefixtures("typed")
 def test_a_machine_without_a_keyring_is_told_the_ways_and_takes_the_file_only_when_told_to(clawpy: Clawpy, home: Home):
     said = clawpy("key", "set", "openai")
     assert said.code == 1
@@ -128,11 +119,6 @@ def test_it_works_while_an_engine_holds_the_home_and_with_broken_settings(
         assert clawpy("key", "list").code == 0
     finally:
         lock.release()
-
-
-def test_the_key_of_the_twin(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(SECRET))
-    assert "twinModelEnabled" in clawpy("key", "set", "twin").out
 
 
 class Provider(BaseHTTPRequestHandler):
@@ -188,9 +174,3 @@ def test_no_key_stands_in_a_process_listing(home: Home):
     assert process.returncode == 0
     assert "hush" not in listed.stdout + out
     assert json.loads((home.config / "keys.json").read_text()) == {"openai": SECRET}
-
-
-def test_status_tells_of_keys_in_a_plain_file(clawpy: Clawpy, engines: list[StandIn], home: Home):
-    assert "plain file" not in clawpy("status").out
-    Keys(home).set("openai", SECRET, consent_file=True)
-    assert "keys in a plain file: openai" in clawpy("status").out

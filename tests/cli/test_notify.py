@@ -34,12 +34,6 @@ def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, h
     assert not home.config_file.exists()
 
 
-def test_another_surface_is_wrong_use(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    said = clawpy("notify", "test", "toaster")
-    assert said.code == 2
-    assert "toaster" in said.err
-
-
 @pytest.mark.parametrize(
     ("typed", "told"),
     [

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli import pages
 from engine.home import Home
 from tests.cli.conftest import Clawpy
 
@@ -26,10 +25,6 @@ def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy) -> None:
         heading = file.read_text().partition("\n")[0].removeprefix("# ")
         assert f"- `clawpy help {file.stem.lower()}`: {heading}\n" in said
     assert "`clawpy help keys`: Keys of the console" in said
-
-
-def test_a_page_is_printed_as_it_is_written_when_it_is_piped(clawpy: Clawpy) -> None:
-    assert clawpy("help", "Glossary").out == (DOCS / "GLOSSARY.md").read_text() + "\n"
 
 
 def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
@@ -69,9 +64,3 @@ def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool) -> Non
     assert b"\xe2\x80\xa2 " in said  # a bullet, where the page has a dash
     assert b"# Pages" not in said
     assert (b";40m" in said) is colour
-
-
-def test_the_pages_are_in_the_wheel() -> None:
-    project = (DOCS.parent / "pyproject.toml").read_text()
-    assert '"docs" = "clawpy_console/docs"' in project
-    assert pages.folder() == DOCS

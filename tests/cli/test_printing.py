@@ -41,23 +41,6 @@ def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
     assert render("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
-@pytest.mark.parametrize(
-    ("number", "pairs", "examples", "bad", "later"),
-    [
-        (1, "1 new pair", "1 example ", "1 bad line", "1 memory can be found"),
-        (1200, "1,200 new pairs", "1,200 examples ", "1,200 bad lines", "1,200 memories can be found"),
-    ],
-)
-def test_one_is_told_in_the_singular(number: int, pairs: str, examples: str, bad: str, later: str) -> None:
-    run = {"id": "run_1", "state": "adopted", "method": "dpo", "records": number, "cost": 0.1, "message": ""}
-    document = {"twinModel": None, "enabled": False, "imported": number, "runs": [run], "next": "weekly"}
-    told = render("train", document).splitlines()
-    assert told[1] == pairs
-    assert examples in told[2]
-    document = {"remembered": 1, "known": 0, "badLines": number, "seconds": 0.1, "trouble": "", "missing": number}
-    assert f", {bad}, 0.1 s\n{later}" in render("remember", document)
-
-
 @pytest.mark.parametrize("signal", DecisionSignal)
 def test_no_decision_is_printed_by_an_internal_name(signal: DecisionSignal) -> None:
     said = words.DECISIONS.get(signal, signal)

@@ -146,26 +146,6 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(clawpy: Clawpy, project: Path) -> None:
-    [card] = document(clawpy("propose", "sum", "up", "today", "--json"))["predictions"]
-    assert (card["flow"], list(card["parameters"])) == ("summarise_day", ["since"])
-    assert document(clawpy("approve", card["id"], "--json"))["session"]["state"] == "succeeded"
-    [card] = document(clawpy("propose", "bisect", "--json"))["predictions"]
-    assert "bisect needs test and good: `bisect test=… good=…`" in card["note"]
-    refused = clawpy("approve", card["id"])
-    assert "bisect needs test and good" in refused.err
-    assert f"clawpy approve {card['id']} --edit" in refused.err
-    [card] = document(clawpy("propose", "git push --force", "--json"))["predictions"]
-    assert "`clawpy key set openai`" in card["note"]
-    assert len(card["note"]) < 250
-    told = clawpy("cards").out
-    assert "block content: " in told
-    shown = told.partition(card["id"])[2].partition("\npred_")[0]
-    assert "No model or agent can run this yet." in shown
-    assert "est." not in shown
-
-
-@pytest.mark.long
 def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_forgotten_yet(
     clawpy: Clawpy, home: Home, project: Path, tmp_path: Path
 ) -> None:
@@ -245,18 +225,6 @@ def test_another_repository_joins_the_engine_that_runs(
 
 
 @pytest.mark.long
-def test_a_next_cycle_is_only_told_by_an_engine_that_runs_one(clawpy: Clawpy, home: Home, project: Path) -> None:
-    assert document(clawpy("predict", "--json"))["predictions"]
-    assert document(clawpy("status", "--json"))["nextCycleAt"] is None
-    assert "next check" not in clawpy("status").out
-    engine = open_engine(home, workspaces=[str(project)])
-    try:
-        assert document(clawpy("status", "--json"))["nextCycleAt"] is not None
-    finally:
-        engine.close()
-
-
-@pytest.mark.long
 def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_way(
     clawpy: Clawpy, home: Home, holder: Forked
 ) -> None:
@@ -278,15 +246,6 @@ def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_wa
     assert read_holder(home) is not None  # its note is still there
     assert [hold["word"] for hold in document(clawpy("status", "--json"))["holds"]] == ["stop"]
     assert read_holder(home) is None
-
-
-def test_a_broken_config_names_every_line(clawpy: Clawpy, home: Home, project: Path) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text("crossPolEnabled = true\nquietHoursEnd = 24\n")
-    refused = clawpy("cards")
-    assert refused.code == 1
-    assert "config.toml:1: crossPolEnabled: unknown key; did you mean crossPollEnabled?" in refused.err
-    assert "config.toml:2: quietHoursEnd: 24 is not accepted" in refused.err
 
 
 @pytest.mark.long

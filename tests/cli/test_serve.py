@@ -45,25 +45,6 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert token not in kept
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [(["--host", "0.0.0.0"], "unsafe_address"), (["--port", "70000"], "bad_address")],
-    ids=["other machines", "no port"],
-)
-def test_where_it_may_not_listen_it_says_so(clawpy: Clawpy, shop: Repository, options: list[str], code: str) -> None:
-    said = clawpy("--json", "serve", *options)
-    assert said.code == 1
-    assert f'"code": "{code}"' in said.out
-
-
-@pytest.mark.parametrize("left", ["--nonsense", "extra"])
-def test_what_is_too_much_leads_to_the_help_of_the_verb(clawpy: Clawpy, left: str) -> None:
-    said = clawpy("serve", left)
-    assert said.code == 2
-    assert said.err == f"clawpy serve: unknown argument: {left}\nsee `clawpy serve --help`\n"
-
-
 def test_a_token_on_a_machine_without_a_keyring(clawpy: Clawpy) -> None:
     assert clawpy("token", "show").code == 1
     refused = clawpy("token", "new")

@@ -7,17 +7,12 @@ from pathlib import Path
 import pytest
 
 from clawpy_console import themes
-from clawpy_console.themes import check_value, problems
-from engine.config import Settings
+from clawpy_console.themes import check_value
 from engine.home import Home
 from engine.model import Refusal
 from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-
-
-def test_the_defaults_are_fine(tmp_path: Path) -> None:
-    assert problems(Settings().model_dump(mode="json", by_alias=True), tmp_path) == []
 
 
 def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:

@@ -74,11 +74,6 @@ def test_a_word_that_is_no_verb_is_told_what_was_meant(clawpy: Clawpy, word: str
     assert "choose from" not in said.err
 
 
-@pytest.mark.parametrize("verb", ["tasks", "agents"])
-def test_without_an_action_a_list_is_shown(clawpy: Clawpy, verb: str) -> None:
-    assert clawpy(verb).out == clawpy(verb, "list").out
-
-
 def test_options_stand_before_or_after_the_verb() -> None:
     for argv in (
         ["--json", "--home", "h", "--workspace=a", "cards", "--workspace", "b"],
@@ -120,14 +115,6 @@ def test_cards_for_a_person(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert engines[0].closed
 
 
-def test_cards_for_a_program(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    said = clawpy("cards", "--json")
-    assert [prediction["id"] for prediction in said.document["predictions"]] == ["pred_abc1", "pred_abd2"]
-    assert said.out.count("\n") == 1
-    assert said.err == ""
-    assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
-
-
 def test_the_current_repository_is_the_workspace(
     clawpy: Clawpy, engines: list[StandIn], shop: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,24 +135,6 @@ def test_workspaces_of_the_settings_are_served_too(
     )
     clawpy("predict")
     assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]
-
-
-@pytest.mark.parametrize("verb", [("predict",), ("propose", "x"), ()])
-def test_outside_a_repository(
-    clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = clawpy(*verb)
-    assert said.code == 1
-    assert "is not in a git repository" in said.err
-    assert "--workspace" in said.err
-
-
-def test_a_workspace_that_is_none_is_refused_as_json_too(clawpy: Clawpy, tmp_path: Path) -> None:
-    said = clawpy("cards", "--workspace", str(tmp_path / "nowhere"), "--json")
-    assert said.code == 1
-    assert said.document["error"]["code"] == "no_folder"
-    assert said.err == ""
 
 
 def test_the_lap_in_words(clawpy: Clawpy, engines: list[StandIn]) -> None:
@@ -213,12 +182,6 @@ VERDICTS = (
 )
 
 
-def test_a_refusal_says_how_to_mend_it(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    said = clawpy("approve", "zzz")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == "clawpy: there is no card, session or changes with the id zzz\n        see `clawpy cards`\n"
-
-
 def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:
     said = clawpy("status")
     assert "● WATCHING since" in said.out
@@ -252,33 +215,6 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "retired: tester; `clawpy agents restore` restores one" in clawpy("agents", "list").out
     assert "cto (2) → ceo (1) → owner" in clawpy("agents", "restore", "tester").out
     assert "retired" not in clawpy("agents", "list").out
-
-
-@pytest.mark.long
-def test_a_coding_agent_is_offered_and_serves_a_channel(
-    clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "bin" / "claude-agent-acp"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("engine.execution.runners.acp.known.shutil.which", lambda name, path=None: found.get(name))
-    found = {"claude": "/usr/bin/claude"}
-    lacking = "Claude Code  its adapter is missing: npm install -g @agentclientprotocol/claude-agent-acp"
-    assert lacking in clawpy("agents", "list").out
-    found = {"claude-agent-acp": str(program)}
-    assert "Claude Code  clawpy agents serve CHANNEL claude" in clawpy("agents", "list").out
-    said = clawpy("agents", "serve", "koji-core", "claude").out
-    assert said.startswith("koji-core is served by Claude Code\n  log in  run once: ")
-    assert "Claude Code  ← koji-core" in clawpy("agents", "list").out
-    (coding,) = clawpy("agents", "list", "--json").document["coding"]
-    assert (coding["command"], coding["hosts"][0], coding["serves"]) == (
-        ["claude-agent-acp"],
-        "api.anthropic.com",
-        ["koji-core"],
-    )
-    assert clawpy("agents", "serve", "nowhere", "claude").code == 1
-    assert "no coding agent 'hal'" in clawpy("agents", "serve", "koji-core", "hal").err
 
 
 def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock) -> None:
@@ -341,28 +277,6 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
     assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1
 
 
-def test_a_large_batch_keeps_its_order(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.cli.batch.MAX_PIECE_BYTES", 100)
-    (tmp_path / "many").write_text("".join(f'{{"id": {n}, "command": "ls"}}\n' for n in range(50)))
-    said = clawpy("check", "--batch", str(tmp_path / "many"))
-    assert [json.loads(line)["id"] for line in said.out.splitlines()] == list(range(50))
-
-
-def test_doctor_names_paths_and_what_is_wrong(clawpy: Clawpy, shop: Repository, home: Home) -> None:
-    said = clawpy("doctor", "--json")
-    assert said.code == 0
-    assert said.document["paths"]["database"] == str(home.database)
-    assert {check["name"] for check in said.document["checks"]} >= {
-        "home", "engine", "config", "database", "index", "embedder", "git", "gh", "keys", "sandbox", "agents",
-        "workspace",
-    }  # fmt: skip
-    home.config.mkdir(parents=True)
-    home.config_file.write_text("quietHourStart = 3\n")
-    said = clawpy("doctor")
-    assert said.code == 1
-    assert "config.toml:1: quietHourStart: unknown key; did you mean quietHoursStart?" in said.out
-
-
 def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -377,15 +291,3 @@ def test_a_home_in_the_environment(
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
     assert requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("verb", ["check", "recall"])
-def test_answers_of_a_batch_name_the_line_of_the_file(
-    clawpy: Clawpy, shop: Repository, tmp_path: Path, verb: str
-) -> None:
-    (tmp_path / "lines.jsonl").write_text("\n\nnonsense\n")
-    said = clawpy(verb, "--batch", str(tmp_path / "lines.jsonl"))
-    assert said.code == 1
-    assert json.loads(said.out)["error"]["message"].startswith("line 3: ")
-    assert "none cannot be read" in clawpy(verb, "--batch", "none").err

@@ -49,63 +49,41 @@ RUST = '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n'
 
 MAKE = [
     Case("a program that make calls", makefile("test", "nosuchtool"), "`nosuchtool` is not installed", "nosuchtool"),
-    Case("a program behind a pipe", makefile("test", "nosuchtool | cat"), "`nosuchtool` is not installed"),
-    Case("a linter that make calls", makefile("lint", "nosuchtool"), "`nosuchtool` is not installed", flow="lint"),
     Case("a program, with a closed folder on the path",
          script("echo 'sh: 1: nosuchtool: Permission denied'; exit 126\n"), "`nosuchtool` is not installed"),
     Case("uv, by a lint target", makefile("lint", "uv run ruff check ."), "`uv` is not installed", "install uv",
          flow="lint", without=("uv",)),
-    Case("go, by a test target", makefile("test", "go test ./..."), "`go` is not installed", "https://go.dev/dl",
-         without=("go",)),
-    Case("tox", makefile("test", "tox -q"), "`tox` is not installed", "pipx install tox", without=("tox",)),
-    Case("just", makefile("test", "just test"), "`just` is not installed", "https://just.systems", without=("just",)),
     Case("pre-commit", makefile("lint", "pre-commit run -a"), "`pre-commit` is not installed",
          "pipx install pre-commit", flow="lint", without=("pre-commit",)),
-    Case("docker", makefile("test", "docker compose run x"), "`docker` is not installed", "install Docker",
-         without=("docker",)),
     Case("a module of Python", makefile("test", "python3 -m nosuchmodule"), "the package `nosuchmodule`"),
     Case("a linter that names no line", makefile("lint", "@echo all is lost; exit 1"), "naming a line", flow="lint"),
-    Case("a silent linter", makefile("lint", "@exit 1"), "naming a line", flow="lint"),
     Case("a script that may not be run", makefile("lint", "./check.sh") | {"check.sh": "#!/bin/sh\n"},
          "is not executable", "chmod +x", flow="lint"),
     Case("a script that is not there", makefile("test", "./gone.sh"), "gone.sh"),
     Case("a shared library", script("echo 'x: error while loading shared libraries: libfoo.so.1: cannot open shared "
          "object file'; exit 127\n"), "the library `libfoo.so.1` is not installed", "system package"),
     Case("a JDK", script("echo 'ERROR: JAVA_HOME is not set'; exit 1\n"), "`java` is not installed", "JDK"),
-    Case("a locale", script("echo 'bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)'; exit 1\n"),
-         "the locale xx_YY is not installed", "locale-gen xx_YY"),
     Case("room on the disk", script("echo 'write error: No space left on device'; exit 1\n"), "the disk is full",
          "free some space"),
     Case("git-lfs", script("git lfs pull\n"), "`lfs` is not installed", "git-lfs"),
 ]  # fmt: skip
 
 PYTEST = [
-    Case("a package that a test imports", {"test_a.py": "import nosuchpackage\n"}, "the package `nosuchpackage`",
-         "pip install pytest"),
     Case("a package that conftest imports", {"conftest.py": "import nosuchpackage\n", "test_a.py": ""},
          "the package `nosuchpackage`", "pip install pytest"),
     Case("a plugin that an option asks for", {"pytest.ini": "[pytest]\naddopts = --cov=shop\n", "test_a.py": ""},
          "the pytest plugin `pytest-cov` is not installed", "pip install"),
     Case("a plugin that a fixture asks for", {"test_a.py": "def test_a(mocker): pass\n"},
          "the pytest plugin `pytest-mock` is not installed"),
-    Case("a plugin for async tests", {"test_a.py": "async def test_a(): pass\n"},
-         "the pytest plugin `pytest-asyncio` is not installed"),
     Case("any test", {"test_a.py": "x = 1\n"}, "pytest found no tests", "write the first one"),
     Case("a program that a test starts", {"test_a.py": "import subprocess\n"
          "def test_a(): subprocess.run(['ffmpeg-not-here'], check=True)\n"}, "`ffmpeg-not-here` is not installed"),
     Case("the network", {"test_a.py": "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\n"},
          "there is no network", "network = true"),
-    Case("a locale that a test sets", {"test_a.py": "import locale\n"
-         "def test_a(): locale.setlocale(locale.LC_ALL, 'xx_YY.UTF-8')\n"}, "the locale", "LC_ALL=C.UTF-8"),
-    Case("a cache that is read-only", {"test_a.py": "def test_a():\n"
-         "    raise OSError(30, 'Read-only file system', '/c/x')\n"},
-         "/c/x cannot be written", "XDG_CACHE_HOME"),
     Case("a browser", {"test_a.py": "def test_a():\n    raise RuntimeError('BrowserType.launch: Executable doesn\\'t "
          "exist at /root/.cache/ms-playwright/chromium-1/chrome')\n"}, "the browser", "npx playwright install"),
     Case("a display", {"test_a.py": "def test_a(): raise RuntimeError('could not connect to display')\n"},
          "there is no display", "xvfb-run"),
-    Case("an end of pytest itself", {"conftest.py": "import os\nos._exit(3)\n", "test_a.py": ""},
-         "pytest ended with exit code 3"),
     Case("an end that looks like that of red tests", {"conftest.py": "import os\nos._exit(1)\n", "test_a.py": ""},
          "pytest ended with exit code 1: it printed nothing"),
     Case("a life longer than a signal", {"conftest.py": "import os\nos.kill(os.getpid(), 9)\n", "test_a.py": ""},
@@ -115,15 +93,11 @@ PYTEST = [
 OTHERS = [
     Case("packages of npm", npm("test", "jest"), "`jest` is not installed", "npm install", needs=NODE,
          without=("jest",)),
-    Case("packages of npm, for lint", npm("lint", "eslint ."), "`eslint` is not installed", "npm install",
-         flow="lint", needs=NODE, without=("eslint",)),
     Case("a package that a test requires", npm("test", "node --test", "test('a', () => require('express'));"),
          "the package `express` is not installed", "npm install", needs=NODE),
     Case("a program that a test of node starts", npm("test", "node --test", "test('a', (t, done) => {"
          " require('child_process').spawn('ffmpeg-not-here').on('error', done); });"),
          "`ffmpeg-not-here` is not installed", needs=NODE),
-    Case("a host that a test of node asks", npm("test", "node --test", "test('a', (t, done) => {"
-         " require('http').get('http://host.invalid').on('error', done); });"), "there is no network", needs=NODE),
     Case("npm", npm("test", "node --test"), "looked for npm on the PATH", "install Node.js", without=("npm",)),
     Case("go", {"go.mod": "module x\n\ngo 1.19\n", "x_test.go": ""},
          "looked for go on the PATH", "https://go.dev/dl", without=("go",)),
@@ -134,8 +108,6 @@ OTHERS = [
          without=("cargo",)),
     Case("a crate", {"Cargo.toml": f'{RUST}[dependencies]\ny = {{ git = "https://host.invalid/y" }}\n',
          "src/lib.rs": ""}, "there is no network", needs=("cargo",)),
-    Case("a subcommand of cargo", makefile("test", "cargo nosuchcommand"), "`cargo-nosuchcommand` is not installed",
-         needs=("cargo",)),
     Case("a linter that is configured", {"ruff.toml": "", "a.py": ""}, "no linter: looked for ruff", "pip install ruff",
          flow="lint", without=("ruff",)),
 ]  # fmt: skip
@@ -159,29 +131,17 @@ def run(case: Case, repository: Repository, run_flow: RunFlow, without: Callable
     return told.value
 
 
-@pytest.mark.parametrize("case", MAKE, ids=lambda case: case.name)
-def test_what_make_lacks(case: Case, repository: Repository, run_flow: RunFlow, without: Callable[..., None]) -> None:
-    said = run(case, repository, run_flow, without)
-    assert case.missing in said.message
-    assert case.fix in said.fix
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", PYTEST, ids=lambda case: case.name)
-def test_what_pytest_lacks(case: Case, project: Repository, run_flow: RunFlow, without: Callable[..., None]) -> None:
-    said = run(case, project, run_flow, without)
-    assert case.missing in said.message
-    assert case.fix in said.fix
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
-def test_what_other_tools_lack(
-    case: Case, repository: Repository, run_flow: RunFlow, without: Callable[..., None]
+@pytest.mark.parametrize(
+    "case",
+    [*MAKE, *(pytest.param(case, marks=pytest.mark.long) for case in (*PYTEST, *OTHERS))],
+    ids=lambda case: case.name,
+)
+def test_what_is_missing_and_what_brings_it_is_said(
+    case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
 ) -> None:
-    said = run(case, repository, run_flow, without)
-    assert case.missing in said.message
-    assert case.fix in said.fix
+    refusal = run(case, request.getfixturevalue("project" if case in PYTEST else "repository"), run_flow, without)
+    assert case.missing in refusal.message
+    assert case.fix in refusal.fix
 
 
 @pytest.mark.long

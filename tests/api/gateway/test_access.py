@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.access import NAME, THIS_RUN, USED, Access, new_token, turn_over
+from engine.api.gateway.access import NAME, THIS_RUN, USED, Access, turn_over
 from engine.api.gateway.tokens import gateway_token
 from engine.clock import SystemClock
 from engine.home import Home
@@ -64,12 +64,6 @@ def test_the_environments_token_is_the_one(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refused:
         turn_over(keys)
     assert refused.value.code == "in_environment"
-
-
-def test_nobody_gets_in_before_there_is_a_token(tmp_path: Path) -> None:
-    access = Access(keys_of(tmp_path))
-    assert not access.admits("")
-    assert access.pass_for("GET", "/", until=9e9) == ""
 
 
 def test_another_token_makes_tokens_and_passes_void(tmp_path: Path, database: Database) -> None:
@@ -167,12 +161,6 @@ def test_a_token_that_was_taken_away_lets_nobody_in(tmp_path: Path, database: Da
     another, _ = turn_over(keys, in_file=in_file)
     access.look()
     assert access.admits(another)
-
-
-def test_tokens_are_recognised_and_never_the_same() -> None:
-    found = {new_token() for _ in range(100)}
-    assert len(found) == 100
-    assert all(one.startswith("clawpy_") for one in found)
 
 
 def test_the_verb_shows_it_and_makes_another(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from engine.api.gateway.feed import Feed
 from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.model import Answer, DecidedBy, DecisionSignal, Question, SessionState, Status, TriggerType, Verdict
-from engine.prediction.stack import SUGGESTED_MOST
 from tests.api.gateway.conftest import Serve, Served
 
 
@@ -32,14 +31,6 @@ def told(served: Served, method: str, path: str, status: int = 200, **how: Any) 
     return document
 
 
-def test_health(served: Served, engine: Engine) -> None:
-    found = told(served, "GET", "/health")
-    assert (found["status"], found["version"]) == ("ok", engine.version)
-    assert found["crossPollStatus"]["enabled"] is True
-    assert found["crossPollStatus"]["costCapPerHour"] == 2.0
-    replies.Health.model_validate(found)
-
-
 def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
     cards = [served.card() for _ in range(4)]
     found = told(served, "GET", "/twin/predict")
@@ -54,19 +45,6 @@ def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
     assert told(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert told(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
     replies.Predictions.model_validate(found)
-
-
-@pytest.mark.parametrize("count", [0, 11, "x"])
-def test_at_most_ten(served: Served, count: object) -> None:
-    assert told(served, "GET", f"/twin/predict?count={count}", 422)["error"]["code"] == "bad_arguments"
-
-
-def test_what_a_person_saw_counts_as_shown(served: Served, engine: Engine) -> None:
-    card = served.card()
-    told(served, "GET", "/twin/predict?count=1")
-    assert engine.cards.get(card.id).shown_at is None
-    told(served, "GET", "/twin/predict?count=1&shown=true")
-    assert engine.cards.get(card.id).shown_at is not None
 
 
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
@@ -104,11 +82,6 @@ def test_reject_undo_snooze(served: Served, engine: Engine) -> None:
     assert (
         told(served, "POST", f"/predictions/{card.id}/snooze")["prediction"]["snoozedUntil"] > put_off["snoozedUntil"]
     )
-
-
-@pytest.mark.parametrize("what", ["confirm", "reject", "snooze", "undo"])
-def test_a_card_that_is_not_there(served: Served, what: str) -> None:
-    assert told(served, "POST", f"/predictions/pred_nothing/{what}", 404)["error"]["code"] == "unknown_card"
 
 
 def test_a_phone_does_not_guess_ids(served: Served) -> None:
@@ -177,23 +150,6 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
     engine.cards.dismiss(found["prediction"]["id"])
 
 
-def test_no_secret_gets_into_a_card(served: Served) -> None:
-    key = "sk-test-0123456789abcdefghijklmnop"
-    found = told(served, "POST", "/crosspoll/trigger", 409, json={"hint": f"call it with {key}"})
-    assert found["error"]["code"] == "secret_in_text"
-    assert key not in json.dumps(found)
-
-
-@pytest.mark.long
-def test_programs_fill_no_stack(serve: Serve) -> None:
-    other = serve()
-    for number in range(SUGGESTED_MOST):
-        told(other, "POST", "/crosspoll/trigger", json={"hint": f"Look at part {number}"})
-    assert (
-        told(other, "POST", "/crosspoll/trigger", 429, json={"hint": "one more"})["error"]["code"] == "too_many_cards"
-    )
-
-
 @pytest.mark.parametrize(
     ("asked", "status", "code"),
     [
@@ -206,24 +162,6 @@ def test_programs_fill_no_stack(serve: Serve) -> None:
 )
 def test_triggers_that_cannot_be(served: Served, asked: dict[str, Any], status: int, code: str) -> None:
     assert told(served, "POST", "/crosspoll/trigger", status, json=asked)["error"]["code"] == code
-
-
-def test_a_trigger_alone_looks_for_cards(serve: Serve) -> None:
-    other = serve()
-    found = told(other, "POST", "/crosspoll/trigger")
-    assert found["triggered"] is False
-    assert other.engine.ledger.latest(1, kinds=("CycleFinished",))
-
-
-def test_metrics_with_the_seeds_names(served: Served) -> None:
-    found = told(served, "GET", "/crosspoll/metrics")
-    replies.Metrics.model_validate(found)
-    assert {
-        "period", "totalPredictions", "approvalRate", "autoSuccessRate", "avgConfidence", "calibration",
-        "trendDirection", "lastDpoTraining",
-    } <= set(found)  # fmt: skip
-    assert found["period"] == "last_7_days"
-    assert told(served, "GET", "/crosspoll/metrics?days=30")["period"] == "last_30_days"
 
 
 def test_config_of_this_run(served: Served, engine: Engine) -> None:
@@ -272,15 +210,6 @@ def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
     assert (found["triggered"], "kill" in found["message"]) == (False, True)
     assert told(other, "PATCH", "/crosspoll/config", json={"enabled": True})["crossPollStatus"]["enabled"] is True
     assert told(other, "POST", "/crosspoll/trigger", json={"predictionId": card.id})["triggered"] is True
-
-
-def test_tasks(served: Served, engine: Engine) -> None:
-    engine.tasks.add("look at the cart", channel="koji-core", workspace="", needs=[])
-    found = told(served, "GET", "/tasks")
-    replies.Tasks.model_validate(found)
-    assert "look at the cart" in [one["title"] for one in found["tasks"]]
-    done = told(served, "GET", "/tasks?state=done")["tasks"]
-    assert "look at the cart" not in [one["title"] for one in done]
 
 
 def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
@@ -338,21 +267,6 @@ def test_rpc(served: Served, engine: Engine) -> None:
     assert (hinted["triggered"], hinted["targetChannel"]) == (False, "research")
 
 
-@pytest.mark.parametrize(
-    ("asked", "code"),
-    [
-        ({"jsonrpc": "2.0", "id": 1, "method": "os.system"}, -32601),
-        ({"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 99}}, -32602),
-        ({"jsonrpc": "1.0", "id": 1, "method": "pulse.crosspoll.status"}, -32600),
-        ({"id": 1}, -32600),
-        ([], -32600),
-    ],
-)
-def test_rpc_that_is_none(served: Served, asked: Any, code: int) -> None:
-    status = 400 if code == -32600 else 200
-    assert told(served, "POST", "/rpc", status, json=asked)["error"]["code"] == code
-
-
 def test_a_body_as_curl_sends_it_unless_told(served: Served) -> None:
     """`curl -d` alone says that it sends a form: what is wrong is that, and not the body."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -364,11 +278,6 @@ def test_a_body_as_curl_sends_it_unless_told(served: Served) -> None:
     several = told(served, "POST", "/rpc", 400, json=[{"jsonrpc": "2.0"}])["error"]
     assert several["message"].startswith("it must be one JSON object")
     assert told(served, "PATCH", "/crosspoll/config", 422)["error"]["message"] == "Field required"
-
-
-def test_a_whole_number_may_have_a_point(served: Served) -> None:
-    assert call(served, "pulse.predictions.latest", {"count": 2.0})["result"]["count"] <= 2
-    assert call(served, "pulse.predictions.latest", {"count": 2.5})["error"]["code"] == -32602
 
 
 def test_nothing_is_reported_anywhere(served: Served, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,14 +313,3 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
     assert schemas["Prediction"]["example"]["targetChannel"] == "koji-core"
     for page in ("/docs", "/redoc", "/openapi.json"):
         assert served.ask("GET", page).status_code == 404
-
-
-@pytest.mark.long
-def test_the_document_has_the_bounds(served: Served) -> None:
-    schemas = told(served, "GET", "/openapi.json")["components"]["schemas"]
-    seconds = schemas["SnoozeBody"]["properties"]["seconds"]
-    assert (seconds["minimum"], seconds["maximum"], seconds["default"]) == (1, 30 * 86_400, 7200)
-    hour = schemas["ConfigBody"]["properties"]["quietHoursStart"]["anyOf"][0]
-    assert (hour["minimum"], hour["maximum"]) == (0, 23)
-    threshold = schemas["ConfigBody"]["properties"]["autoExecuteThreshold"]["anyOf"][0]
-    assert (threshold["minimum"], threshold["maximum"]) == (0.8, 1)

@@ -217,14 +217,6 @@ def test_nothing_comes_in_with_a_pass(serve: Serve) -> None:
     assert by_pass().status_code == 409
 
 
-@pytest.mark.long
-def test_the_same_decision_sent_again_is_refused(serve: Serve) -> None:
-    other = serve()
-    card = other.card()
-    path = f"/api/v1/predictions/{card.id}/reject"
-    assert [other.ask("POST", path).status_code for _ in range(3)] == [200, 409, 409]
-
-
 def closes_within(line: socket.socket, seconds: float) -> bool:
     line.settimeout(seconds)
     try:
@@ -253,22 +245,6 @@ def test_who_never_ends_is_cut_off(served: Served, begun: bytes) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as line:
         line.sendall(begun.replace(b"%T", served.token.encode()))
         assert closes_within(line, 10 * QUICK.head_seconds)
-
-
-@pytest.mark.long
-def test_dripping_does_not_help(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.port)) as line:
-        end = time.monotonic() + 20 * QUICK.head_seconds
-        with pytest.raises(OSError):  # noqa: PT012 (it is cut off at some byte)
-            for byte in b"GET /api/v1/health HTTP/1.1\r\nX-A: " + b"a" * 10_000:
-                line.sendall(bytes([byte]))
-                line.settimeout(0.05)
-                try:
-                    if line.recv(1) == b"":
-                        raise ConnectionResetError
-                except TimeoutError:
-                    pass
-                assert time.monotonic() < end
 
 
 def test_a_flood_is_told_to_wait_and_the_right_token_is_not(serve: Serve) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import json
 import socket
 import ssl
 import subprocess
@@ -19,13 +18,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.api import doctor
 from engine.api.gateway.addresses import ListenOptions, host_name, listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.gateway import ENDED, Gateway
 from engine.config.gateway import GatewaySettings
-from engine.lock import read_holder
 from engine.model import Refusal
 from tests.api.gateway.conftest import QUICK, Serve, Served
 
@@ -106,35 +103,7 @@ def test_no_address(wish: ListenOptions) -> None:
     assert refused.value.code == "bad_address"
 
 
-def test_urls() -> None:
-    def url(**settings: Any) -> str:
-        return listen_address(GatewaySettings.model_validate(settings)).url
-
-    assert url() == "http://127.0.0.1:8477"
-    assert url(host="localhost", port=1) == "http://127.0.0.1:1"
-    assert url(host="::1") == "http://[::1]:8477"
-    assert url(host="0.0.0.0", tunnel=True) == "http://127.0.0.1:8477"
-    assert url(host="10.0.0.7", certificate=__file__).startswith("https://10.0.0.7")
-
-
 # -- open and close
-
-
-@pytest.mark.long
-def test_the_note_and_the_ledger_say_where_it_listens(serve: Serve) -> None:
-    other = serve()
-    home = other.engine.home
-    assert (read_holder(home) or pytest.fail("no note")).gateway == other.url
-    assert {one["name"]: one["message"] for one in doctor.examine(home, [])["checks"]}["gateway"].endswith(other.url)
-    [opened] = other.engine.ledger.latest(1, kinds=("GatewayOpened",))
-    assert opened.subject == other.url
-    assert other.token not in json.dumps(opened.payload)
-    was = other.url
-    other.gateway.close()
-    assert (read_holder(home) or pytest.fail("no note")).gateway == ""
-    assert other.engine.ledger.latest(1, kinds=("GatewayClosed",))[0].subject == was
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(was, trust_env=False)
 
 
 @pytest.mark.long
@@ -218,27 +187,6 @@ def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
     other.engine.settings.set("gateway.port", 0)
     other.gateway.follow()
     assert other.gateway.state().listening
-
-
-@pytest.mark.long
-def test_the_switch_is_kept(serve: Serve) -> None:
-    other = serve()
-    other.gateway.close()
-    other.engine.settings.set("gateway.port", 0)
-    other.gateway.switch(True)
-    assert other.gateway.state().listening
-    assert other.engine.settings.get("gateway.enabled") is True
-    other.gateway.switch(False)
-    assert not other.gateway.state().listening
-    assert other.engine.settings.get("gateway.enabled") is False
-
-
-@pytest.mark.long
-def test_after_the_end_it_does_not_open_again(serve: Serve) -> None:
-    other = serve()
-    other.gateway.end()
-    assert other.gateway.open(port=0) == ""
-    assert not other.gateway.state().listening
 
 
 def test_what_somebody_opened_takes_on_names_and_pages_of_the_settings(serve: Serve) -> None:

@@ -19,7 +19,6 @@ from websockets.sync.client import ClientConnection, connect
 
 from engine.api.gateway.access import Access
 from engine.api.gateway.feed import Feed
-from engine.api.gateway.messages import frame
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served
 
@@ -97,14 +96,6 @@ def test_status_follows_what_happened(served: Served) -> None:
         served.card()
         while (told := one.until("crosspoll.status"))["status"]["pending"] != before + 1:
             assert told["status"]["pending"] == before
-
-
-def test_a_withdrawn_card(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
-        last = expire(served, card="pred_withdrawn")
-        told = one.until("prediction.expired")
-        assert (told["predictionId"], told["id"], told["withdrawn"]) == ("pred_withdrawn", last, False)
 
 
 @pytest.mark.parametrize("held", ["PAUSED", "DISABLED"])
@@ -202,24 +193,6 @@ async def test_who_comes_while_facts_are_read_misses_none(served: Served, came: 
         found = await feed.catch_up(cursor)
     assert found is not None
     assert f'"id":{last}' in found[0]
-
-
-def test_a_burst_comes_in_few_frames(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
-        one.until("crosspoll.status")
-        one.frames, began = 0, time.monotonic()
-        last = expire(served, 600)
-        while not any(each["id"] == last and each["type"] == "prediction.expired" for each in one.hear()):
-            pass
-        assert one.frames <= 4 + 20 * (time.monotonic() - began)
-
-
-def test_one_message_is_itself_and_several_are_a_batch() -> None:
-    assert json.loads(frame(['{"type":"a"}'], 3)) == {"type": "a"}
-    assert json.loads(frame(['{"type":"a"}', '{"type":"b"}'], 4)) == {
-        "type": "batch", "id": 4, "events": [{"type": "a"}, {"type": "b"}],
-    }  # fmt: skip
 
 
 def test_rpc_on_the_same_socket(served: Served) -> None:

@@ -55,17 +55,6 @@ def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
     assert (found.url, found.source) == ("ntfy://topic", "settings")
 
 
-def test_a_keyring_is_not_asked_for_what_nobody_named() -> None:
-    class Asked(SomeKeys):
-        def get(self, name: str) -> None:
-            raise AssertionError("it was asked")
-
-    addresses = Addresses(settings(""), Asked(), environment={})
-    assert addresses.of(Surface.PHONE) is None
-    assert not addresses.named(Surface.PHONE)
-    assert Addresses(settings("key"), Asked(), environment={}).named(Surface.PHONE)
-
-
 @pytest.mark.parametrize(("kept", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
 def test_what_is_said_to_be_kept_and_is_not(kept: dict[str, str], code: str) -> None:
     with pytest.raises(Refusal) as refused:

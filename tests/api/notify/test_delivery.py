@@ -81,22 +81,6 @@ def test_a_card_on_ntfy_with_its_buttons(office: PostOffice) -> None:
     assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
 
 
-@pytest.mark.parametrize(
-    ("form", "priority"),
-    [(Form.SILENT, "min"), (Form.BADGE, "low"), (Form.HAPTIC_BADGE, "high"), (Form.HAPTIC, None), (Form.BANNER, None)],
-)
-def test_ntfys_priorities(office: PostOffice, form: Form, priority: str | None) -> None:
-    assert send(office.ntfy, said(form)) is None
-    assert office.posts[0].headers.get("x-priority") == priority
-    assert "x-actions" not in office.posts[0].headers
-
-
-def test_a_hook_gets_the_push_as_it_is(office: PostOffice) -> None:
-    one = said(Form.CARD)
-    assert send(office.json, one) is None
-    assert {name: office.posts[0].body[name] for name in one.payload} == one.payload
-
-
 def test_glasses_are_asked_only_where_an_answer_is_heard(office: PostOffice) -> None:
     """A voice of this machine hears nothing; a program that takes the push and can reach the gateway does."""
     one = said(Form.SPOKEN)
@@ -141,22 +125,10 @@ def test_what_a_server_says_no_with(office: PostOffice, status: int, failure: Fa
     assert send(office.ntfy, said(Form.BANNER)) == failure
 
 
-def test_nobody_is_there() -> None:
-    with PostOffice() as gone:
-        url = gone.ntfy
-    assert send(url, said(Form.BANNER)) == Failure("it cannot be reached")
-
-
 def test_a_server_that_never_answers(office: PostOffice, monkeypatch: pytest.MonkeyPatch) -> None:
     office.open.clear()
     monkeypatch.setattr(delivery, "SECONDS", 0.05)
     assert send(office.ntfy, said(Form.BANNER)) == Failure("it did not accept the notification within 0.05 s")
-
-
-def test_no_such_service() -> None:
-    found = send("nosuchservice://here", said(Form.BANNER))
-    assert found is not None
-    assert found.lasting
 
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])

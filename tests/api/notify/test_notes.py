@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
-from engine.api.notify.notes import ACTIONS, LINES, LONGEST, Note, age, clean, digest, note, number
+from engine.api.notify.notes import ACTIONS, LINES, LONGEST, Note, clean, digest, note
 from engine.model import Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -47,14 +47,6 @@ def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
         "confidence": 0.72,
         "actions": ["approve", "reject", "snooze"],
     }
-
-
-def test_a_silent_one_rings_nowhere_and_has_no_buttons() -> None:
-    payload = said(replace(CARD, happening=Happening.ACTED), Form.SILENT).payload
-    assert "sound" not in payload["aps"]
-    assert payload["aps"]["content-available"] == 1
-    assert "actions" not in payload
-    assert "category" not in payload["aps"]
 
 
 def test_what_the_filter_asks_about_is_not_approved_at_a_glance() -> None:
@@ -107,23 +99,6 @@ def test_a_form(moment: Moment, form: Form, title: str, body: str) -> None:
     assert (found.title, found.body) == (title, body)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0, "zero"), (7, "seven"), (19, "nineteen"), (20, "twenty"), (72, "seventy-two"), (99, "ninety-nine"),
-     (100, "one hundred")],
-)  # fmt: skip
-def test_numbers_in_words(value: int, words: str) -> None:
-    assert number(value) == words
-
-
-@pytest.mark.parametrize(
-    ("minutes", "words"),
-    [(0, "0m"), (0.9, "0m"), (2, "2m"), (59.9, "59m"), (60, "1h"), (48 * 60 - 1, "47h"), (48 * 60, "2d")],
-)
-def test_ages(minutes: float, words: str) -> None:
-    assert age(timedelta(minutes=minutes)) == words
-
-
 @pytest.mark.parametrize("form", list(Form))
 def test_what_leaves_the_machine_has_no_secret_and_no_escape(form: Form) -> None:
     words = "deploy with sk-abcdefghijklmnopqrstuvwx and hunter2hunter2 \x1b[31mnow\x07"
@@ -171,8 +146,3 @@ def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
     assert found.subtitle == "12 notifications"
     assert found.badge == 12
     assert found.actions == ()
-
-
-def test_a_watch_has_room_for_one() -> None:
-    first, last = said(CARD, Form.BADGE, pending=1), said(CARD, Form.BADGE, pending=2)
-    assert digest([first, last]) == last

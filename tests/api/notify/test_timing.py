@@ -12,7 +12,6 @@ from engine.api.notify.timing import (
     BACKOFF,
     OLDEST,
     QUIET_LOOK,
-    TOGETHER,
     TRIES,
     Plan,
     entry,
@@ -44,10 +43,6 @@ def test_an_entry(urgency: Urgency, quiet: bool, gathered: bool, minutes: int) -
     assert entry(urgency, NOW, quiet=quiet, window=WINDOW) == (gathered, NOW + timedelta(minutes=minutes))
 
 
-def test_without_a_window_nothing_waits() -> None:
-    assert entry(Urgency.LOW, NOW, quiet=False, window=timedelta(0)) == (False, NOW)
-
-
 def test_one_by_one_the_urgent_first() -> None:
     waiting = [item(1), item(2, urgent=True), item(3)]
     assert plan(waiting, NOW, quiet=False).batch == (waiting[1],)
@@ -60,26 +55,11 @@ def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> Non
     assert plan(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
 
 
-def test_one_digest_has_a_bound() -> None:
-    waiting = [item(number, gathered=True) for number in range(TOGETHER + 3)]
-    assert len(plan(waiting, NOW, quiet=False).batch) == TOGETHER
-
-
-def test_what_is_not_gathered_goes_alone_and_leaves_the_gathered_waiting() -> None:
-    waiting = [item(1, gathered=True, due=300), item(2)]
-    assert plan(waiting, NOW, quiet=False).batch == (waiting[1],)
-
-
 def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
     waiting = [item(1, gathered=True), item(2, urgent=True)]
     assert plan(waiting, NOW, quiet=True).batch == (waiting[1],)
     assert plan(waiting[:1], NOW, quiet=True) == Plan(wait=QUIET_LOOK)
     assert plan(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
-
-
-def test_nothing_waits() -> None:
-    assert plan([], NOW, quiet=False) == Plan()
-    assert plan([], NOW, quiet=True) == Plan()
 
 
 def test_a_failing_surface_is_left_alone_ever_longer() -> None:
