@@ -132,7 +132,7 @@ class Engine(ApiServices):
             self.complication.start()
         if schedule:
             if not self._deaf:
-                self.watching.start()
+                self.agent_file_watcher.start()
             self.autonomy.start()
             self.memory.start()
             self.gateway.start()
@@ -171,7 +171,7 @@ class Engine(ApiServices):
             self._control.close()
             self._control = None
         self.autonomy.close()
-        self.watching.close()
+        self.agent_file_watcher.close()
         self.notify.close()
         self.sessions.close()
         self.complication.close()
@@ -180,7 +180,7 @@ class Engine(ApiServices):
         self.safety.close()
         self.learnings.close()
         self.knowledge.close()
-        self.meanings.close()
+        self.embedding_cache.close()
         self.memory.close()
         try:
             self.database.write(lambda tx: tx.record(EngineStopped()))

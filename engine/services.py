@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from engine.learning.decisions.training_runs import Training
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearntPart
-    from engine.memory.importing import Importer
+    from engine.memory.agent_file_watcher import AgentFileWatcher
+    from engine.memory.agent_files import AgentFiles
+    from engine.memory.embedding_cache import EmbeddingCache
     from engine.memory.knowledge import Knowledge
-    from engine.memory.markdown import Markdown
-    from engine.memory.meanings import Meanings
-    from engine.memory.memory import MemoryPort
-    from engine.memory.prompt_part import RecalledPart
-    from engine.memory.summaries import SummarySharing
+    from engine.memory.memory import MemoryService
+    from engine.memory.prompt_part import RecallPromptPart
+    from engine.memory.shared_summaries import SummarySharing
     from engine.memory.threads import Threads
+    from engine.memory.transcript_import import Importer
     from engine.memory.validation_runs import ValidationRuns
-    from engine.memory.watching import Watching
     from engine.overrides import Contexts
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import Predictions
@@ -87,12 +87,12 @@ class Services:
     database: Database
     ledger: Ledger
     runs: ValidationRuns
-    memory: MemoryPort
+    memory: MemoryService
 
     # who and what (`engine.wiring.people`)
     hierarchy: Agents
-    files: Markdown
-    watching: Watching
+    files: AgentFiles
+    agent_file_watcher: AgentFileWatcher
     feedback: Decisions
     exporter: Exporter
     wisdom: Wisdom
@@ -115,7 +115,7 @@ class Services:
     models: ModelRouter
     agent_setup: AgentSetup
     calls: ModelCalls
-    recalling: RecalledPart
+    recalling: RecallPromptPart
     prompts: PromptAssembly
     changes: ChangeSets
     overlaps: Overlaps
@@ -133,7 +133,7 @@ class Services:
     insights: Figures
 
     # prediction (`engine.wiring.prediction`)
-    meanings: Meanings
+    embedding_cache: EmbeddingCache
     embedded: EmbeddedTwin
     cards: Cards
     tasks: TaskBoard
@@ -212,7 +212,7 @@ class Services:
 
     def layers(self) -> list[LayerState]:
         """How the seven layers of memory stand (SPEC 9.5)."""
-        return [self.files.layer(), self.ledger.layer(), *self.memory.layers()]
+        return [self.files.layer_state(), self.ledger.layer(), *self.memory.layers()]
 
     def since(self, instant: datetime | None = None) -> views.Since:
         """What ran, was blocked, decided and spent since `instant`, else since the operator's present or last absence

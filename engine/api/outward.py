@@ -16,7 +16,7 @@ from engine.config.agents import url_fault
 from engine.config.notify import DESKTOP, SPEAK, Surface
 from engine.home import Home
 from engine.keys import Keys
-from engine.memory.index import VARIABLE
+from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal, extras
 from engine.model.secrets import redact
 from engine.storage.shared import SHARED_URL, SharedDatabase
@@ -24,7 +24,7 @@ from engine.storage.shared import SHARED_URL, SharedDatabase
 
 def server_of(settings: Settings) -> str:
     """The address of the Chroma server that holds the index, "" where a folder does."""
-    return os.environ.get(VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
+    return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
 
 
 def index_server(settings: Settings, *, online: bool) -> list[Check]:
@@ -33,7 +33,9 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
     if not url:
         return []
     if fault := url_fault(url):
-        return [Check("index server", WARN, f"{VARIABLE}: {fault}; the index is in a folder", f"fix {VARIABLE}")]
+        return [
+            Check("index server", WARN, f"{URL_VARIABLE}: {fault}; the index is in a folder", f"fix {URL_VARIABLE}")
+        ]
     host = urlsplit(url).netloc
     if not online:
         return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]

@@ -19,15 +19,15 @@ from chromadb.errors import AuthorizationError, NotFoundError
 
 COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
 
-KEEP_IN_LOG = 20_000
+SYNC_THRESHOLD = 20_000
 """Chroma writes its graph to disk only after so many changes: killed while it does, it may never open again."""
 
 
-SERVER_SECONDS = 10.0
+SERVER_TIMEOUT_S = 10.0
 """So long a server may take for one answer."""
 
 
-class Lost(Exception):
+class ServerUnreachable(Exception):
     """The server cannot be reached, or does not let us in."""
 
 
@@ -44,16 +44,16 @@ class Chroma:
         # It keeps what it once opened by path, and would go on with files that were moved aside since.
         SharedSystemClient.clear_system_cache()
         self._server = ""
-        self._collect(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
+        self._open_collections(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
 
     def connect(self, url: str, database: str, token: str, stamp: str, clear: bool) -> None:
         """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
-        Raises `Lost` too; so does everything that asks the server afterwards."""
+        Raises `ServerUnreachable` too; so does everything that asks the server afterwards."""
         SharedSystemClient.clear_system_cache()
         parts = urlsplit(url)
         self._server = parts.netloc
         secure = parts.scheme == "https"
-        where: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "chroma_api_impl": "chromadb.api.fastapi.FastAPI",
             "chroma_server_host": url,
             "chroma_server_http_port": parts.port or (443 if secure else 80),
@@ -61,76 +61,76 @@ class Chroma:
             "chroma_server_headers": {"x-chroma-token": token, "authorization": f"Bearer {token}"} if token else {},
             "anonymized_telemetry": False,
         }
-        with self._reached():
-            admin = chromadb.AdminClient(Settings(**where))
-            _hurry(admin)
+        with self._server_errors():
+            admin = chromadb.AdminClient(Settings(**settings))
+            _limit_wait(admin)
             try:
                 admin.get_database(database)
             except NotFoundError:
                 admin.create_database(database)
             client = chromadb.HttpClient(
                 host=url,
-                port=where["chroma_server_http_port"],
+                port=settings["chroma_server_http_port"],
                 ssl=secure,
-                settings=Settings(**where),
-                headers=where["chroma_server_headers"],
+                settings=Settings(**settings),
+                headers=settings["chroma_server_headers"],
                 database=database,
             )
-            _hurry(client)
+            _limit_wait(client)
             for name in COLLECTIONS.values() if clear else ():
                 with suppress(NotFoundError):
                     client.delete_collection(name)
-            self._collect(client, stamp)
+            self._open_collections(client, stamp)
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _server_errors(self) -> Iterator[None]:
         """Tell a server that is lost from one that says no. Its words are not repeated: they may hold the token."""
         try:
             yield
         except httpx.HTTPStatusError as error:
-            raise Lost(f"{self._server} answers {error.response.status_code}") from None
+            raise ServerUnreachable(f"{self._server} answers {error.response.status_code}") from None
         except httpx.HTTPError as error:
-            raise Lost(f"{self._server} cannot be reached ({type(error).__name__})") from None
+            raise ServerUnreachable(f"{self._server} cannot be reached ({type(error).__name__})") from None
         except AuthorizationError:
-            raise Lost(f"{self._server} does not accept the token") from None
+            raise ServerUnreachable(f"{self._server} does not accept the token") from None
         except ValueError as error:
             if "Could not connect" in str(error):
-                raise Lost(f"{self._server} cannot be reached") from None
+                raise ServerUnreachable(f"{self._server} cannot be reached") from None
             raise
 
-    def _collect(self, client: Any, stamp: str) -> None:
+    def _open_collections(self, client: Any, stamp: str) -> None:
         for layer, name in COLLECTIONS.items():
-            one = client.get_or_create_collection(
+            collection = client.get_or_create_collection(
                 name,
                 metadata={"stamp": stamp},
                 embedding_function=None,
-                configuration={"hnsw": {"space": "l2", "sync_threshold": KEEP_IN_LOG}},
+                configuration={"hnsw": {"space": "l2", "sync_threshold": SYNC_THRESHOLD}},
             )
-            if (one.metadata or {}).get("stamp") != stamp:
-                raise ValueError(f"{name} was made with other vectors ({one.metadata})")
-            self._collections[layer] = one
+            if (collection.metadata or {}).get("stamp") != stamp:
+                raise ValueError(f"{name} was made with other vectors ({collection.metadata})")
+            self._collections[layer] = collection
 
     def ids(self, layer: str, offset: int, limit: int) -> list[int]:
         """A page of the ids that a layer has."""
-        with self._reached():
+        with self._server_errors():
             page = self._collections[layer].get(include=[], limit=limit, offset=offset)
         return [int(number) for number in page["ids"]]
 
     def add(self, layer: str, ids: Sequence[int], vectors: bytes) -> None:
         """Add vectors, or replace them."""
         matrix = numpy.frombuffer(vectors, dtype="<f4").reshape(len(ids), -1)
-        with self._reached():
+        with self._server_errors():
             self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
 
     def delete(self, layer: str, ids: Sequence[int]) -> None:
         """Take vectors out; those that are not there are no fault."""
-        with self._reached():
+        with self._server_errors():
             self._collections[layer].delete(ids=[str(number) for number in ids])
 
     def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
         """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
         wanted = numpy.frombuffer(vector, dtype="<f4")
-        with self._reached():
+        with self._server_errors():
             answer = self._collections[layer].query(query_embeddings=[wanted], n_results=k, include=["distances"])
         return [
             (int(number), float(distance))
@@ -138,8 +138,8 @@ class Chroma:
         ]
 
 
-def _hurry(client: Any) -> None:
-    """Have a client wait no longer than `SERVER_SECONDS`: by itself it waits for ever, and has no setting for it."""
+def _limit_wait(client: Any) -> None:
+    """Have a client wait no longer than `SERVER_TIMEOUT_S`: by itself it waits for ever, and has no setting for it."""
     session = getattr(getattr(client, "_server", None), "_session", None)
     if isinstance(session, httpx.Client):
-        session.timeout = httpx.Timeout(SERVER_SECONDS)
+        session.timeout = httpx.Timeout(SERVER_TIMEOUT_S)

@@ -11,8 +11,8 @@ from dataclasses import field, replace
 from pathlib import PurePath
 
 from engine.frozen import frozen
-from engine.memory.capturing import digest, nearest
-from engine.memory.drafts import CAPTURED
+from engine.memory.capture_rules import corrected_by, digest
+from engine.memory.drafts import CAPTURE_SOURCE
 from engine.memory.para import NewFact, group_name
 from engine.model import Bucket, Capture, ParaFact, SessionView, Trust, sanitise
 from engine.model.text import count
@@ -21,51 +21,51 @@ from engine.model.trust import of_names
 MOST_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
 
-REPEATED = 2
+MIN_FAILING_SESSIONS = 2
 """A test that stayed red in so many sessions of a day is worth a fact."""
 
-MOST_LINES = 12
-LONGEST_LINE = 200
+MAX_LINES = 12
+MAX_LINE = 200
 """Of one agent's day."""
 
-LONGEST_DIGEST = 12_000
+MAX_SYNTHESIS = 12_000
 """Characters of the synthesis."""
 
 
 @frozen
 class Day:
     """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with how many `files` of each landed;
-    `red`: for each session whose healing failed or went in circles, its workspace and the tests that stayed red."""
+    `failing`: for each session whose healing failed or went in circles, its workspace and the tests that stayed red."""
 
     date: str
     sessions: tuple[SessionView, ...] = ()
     files: Mapping[str, int] = field(default_factory=dict)
     captures: tuple[Capture, ...] = ()
-    red: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    failing: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     approved: int = 0
     rejected: int = 0
 
     @property
     def empty(self) -> bool:
         """Nothing happened."""
-        return not (self.sessions or self.captures or self.red)
+        return not (self.sessions or self.captures or self.failing)
 
 
 def draft(day: Day, known: Sequence[ParaFact]) -> list[NewFact]:
     """By rules, what of the day might be kept: at most 8, corrections first. What `known` facts say already is not."""
-    drafted = [
-        *_captured(day, "correction"),
-        *_captured(day, "decision"),
-        *_captured(day, "fact"),
-        *_failures(day),
-        *_landed(day),
+    facts = [
+        *_captured_facts(day, "correction"),
+        *_captured_facts(day, "decision"),
+        *_captured_facts(day, "fact"),
+        *_failure_facts(day),
+        *_landed_facts(day),
     ]
-    said = {digest(fact.fact) for fact in known if not fact.forgotten}
-    found: dict[str, NewFact] = {}
-    for item in drafted:
-        if item.digest not in said:
-            found.setdefault(item.digest, _with_former(item, known))
-    return list(found.values())[:MOST_FACTS]
+    known_digests = {digest(fact.fact) for fact in known if not fact.forgotten}
+    new_facts: dict[str, NewFact] = {}
+    for item in facts:
+        if item.digest not in known_digests:
+            new_facts.setdefault(item.digest, _with_superseded(item, known))
+    return list(new_facts.values())[:MOST_FACTS]
 
 
 def lines_for(day: Day, agent: str) -> list[str]:
@@ -84,9 +84,9 @@ def lines_for(day: Day, agent: str) -> list[str]:
         for capture in day.captures
         if capture.agent == agent
     ]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], f"and {len(lines) - MOST_LINES + 1} more"]
-    return [_short(line, LONGEST_LINE) for line in lines]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
+    return [_short(line, MAX_LINE) for line in lines]
 
 
 def heading(day: str) -> str:
@@ -100,99 +100,101 @@ def synthesis(day: Day) -> str:
     for item in day.sessions:
         files = day.files.get(item.id)
         landed = f", {count(files, 'file')} landed" if files else ""
-        said = f"{item.prompt}: {item.outcome}{landed}. {item.error or item.summary}"
-        lines.append(f"[{item.id}] {item.agent} in {_name(item.workspace)}: {said}")
-    lines += [f"[{capture.source}] {capture.kind} said {_by(capture)}: {capture.text}" for capture in day.captures]
-    for session, (_, tests) in sorted(day.red.items()):
+        text = f"{item.prompt}: {item.outcome}{landed}. {item.error or item.summary}"
+        lines.append(f"[{item.id}] {item.agent} in {_group_of(item.workspace)}: {text}")
+    lines += [f"[{capture.source}] {capture.kind} said {_speaker(capture)}: {capture.text}" for capture in day.captures]
+    for session, (_, tests) in sorted(day.failing.items()):
         lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
-    text = "\n".join(_short(line, 2 * LONGEST_LINE) for line in lines)
-    return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
+    joined = "\n".join(_short(line, 2 * MAX_LINE) for line in lines)
+    return joined if len(joined) <= MAX_SYNTHESIS else joined[: MAX_SYNTHESIS - 1] + "…"
 
 
 def fact_of(day: Day, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
     """A fact that a model draws from what the synthesis calls `source`: it belongs to the workspace that this is from.
     Whose words it is: those of whoever said it where it was captured word for word, else the model's own. Pure."""
     captures = [capture for capture in day.captures if capture.source == source]
-    said = next((capture.trust for capture in captures if digest(capture.text) == digest(fact)), Trust.QUOTED)
-    places = {session: place for session, (place, _) in day.red.items()}
-    places |= {capture.source: capture.workspace for capture in captures} | {
+    trust = next((capture.trust for capture in captures if digest(capture.text) == digest(fact)), Trust.QUOTED)
+    workspaces = {session: place for session, (place, _) in day.failing.items()}
+    workspaces |= {capture.source: capture.workspace for capture in captures} | {
         item.id: item.workspace for item in day.sessions
     }
     origin = f"nightly:{day.date}:{source}"
-    return NewFact(fact, category or "fact", bucket, group, origin, places.get(source, ""), trust=said)
+    return NewFact(fact, category or "fact", bucket, group, origin, workspaces.get(source, ""), trust=trust)
 
 
-def _captured(day: Day, kind: str) -> list[NewFact]:
-    found = []
+def _captured_facts(day: Day, kind: str) -> list[NewFact]:
+    facts = []
     for capture in sorted(day.captures, key=lambda capture: (-capture.seen, capture.at, capture.id)):
         if capture.kind != kind:
             continue
         preference = "preference" in capture.tags
-        bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _name(capture.workspace))
-        often = f", in {capture.seen} sessions" if capture.seen > 1 else ""
+        bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _group_of(capture.workspace))
+        occurrences = f", in {capture.seen} sessions" if capture.seen > 1 else ""
         category = "preference" if preference else kind
-        source = f"{CAPTURED}{capture.source}"
-        reason = f"said {_by(capture)}{often}"
-        found.append(
+        source = f"{CAPTURE_SOURCE}{capture.source}"
+        reason = f"said {_speaker(capture)}{occurrences}"
+        facts.append(
             NewFact(
                 capture.text, category, bucket, group, source, capture.workspace, trust=capture.trust, reason=reason
             )
         )
-    return found
+    return facts
 
 
-def _by(capture: Capture) -> str:
+def _speaker(capture: Capture) -> str:
     if capture.trust is Trust.OPERATOR:
         return "by the operator"
     return f"in a session of {capture.agent}" if capture.agent else "in a session"
 
 
-def _failures(day: Day) -> list[NewFact]:
-    times = Counter((workspace, test) for workspace, tests in day.red.values() for test in set(tests))
-    found = []
-    for (workspace, test), often in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
-        if often >= REPEATED:
-            sessions = sorted(item for item, (place, tests) in day.red.items() if place == workspace and test in tests)
+def _failure_facts(day: Day) -> list[NewFact]:
+    times = Counter((workspace, test) for workspace, tests in day.failing.values() for test in set(tests))
+    facts = []
+    for (workspace, test), sessions_failed in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
+        if sessions_failed >= MIN_FAILING_SESSIONS:
+            sessions = sorted(
+                item for item, (place, tests) in day.failing.items() if place == workspace and test in tests
+            )
             fact = NewFact(
                 f"{_short(test, 300)} resists being fixed by agents",
                 "failure",
                 Bucket.RESOURCES,
-                _name(workspace),
+                _group_of(workspace),
                 "nightly:" + ",".join(sessions[:5]),
                 workspace,
                 trust=of_names([test]),
-                reason=f"it still failed in {often} sessions of {day.date}",
+                reason=f"it still failed in {sessions_failed} sessions of {day.date}",
             )
-            found.append(fact)
-    return found
+            facts.append(fact)
+    return facts
 
 
-def _landed(day: Day) -> list[NewFact]:
-    found = []
+def _landed_facts(day: Day) -> list[NewFact]:
+    facts = []
     for session in day.sessions:
         if files := day.files.get(session.id):
             fact = NewFact(
                 f"Done on {day.date}: {_short(session.prompt, 300)} ({count(files, 'file')})",
                 "change",
                 Bucket.ARCHIVES,
-                _name(session.workspace),
+                _group_of(session.workspace),
                 f"session:{session.id}",
                 session.workspace,
                 reason="it was landed",
             )
-            found.append(fact)
-    return found
+            facts.append(fact)
+    return facts
 
 
-def _with_former(new: NewFact, known: Sequence[ParaFact]) -> NewFact:
+def _with_superseded(new: NewFact, known: Sequence[ParaFact]) -> NewFact:
     """A correction is to take the place of the fact that it corrects, where there is one."""
     if new.category != "correction":
         return new
-    near = ((fact.id, fact.fact) for fact in known if fact.active and fact.workspace in ("", new.workspace))
-    return replace(new, supersedes=nearest(new.fact, near))
+    candidates = ((fact.id, fact.fact) for fact in known if fact.active and fact.workspace in ("", new.workspace))
+    return replace(new, supersedes=corrected_by(new.fact, candidates))
 
 
-def _name(workspace: str) -> str:
+def _group_of(workspace: str) -> str:
     return group_name(PurePath(workspace).name)
 
 

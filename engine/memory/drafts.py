@@ -22,7 +22,7 @@ from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
 STATES = ("waiting", "promoted", "rejected")
-CAPTURED = "capture:"
+CAPTURE_SOURCE = "capture:"
 """How the source of a fact begins that was captured."""
 
 
@@ -81,18 +81,18 @@ class Drafts:
         self._clock = clock
         self._approve = approve
 
-    def add(self, tx: Transaction, day: str, drafted: Sequence[NewFact]) -> int:
+    def add(self, tx: Transaction, day: str, facts: Sequence[NewFact]) -> int:
         """Store drafts of a local day; those that were drafted before are left out. Returns how many are new."""
-        wanted = [fact.digest for fact in drafted]
-        rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(wanted)))
-        known = {tuple(row) for row in rows}
-        before = len(known)
-        for fact in drafted:
+        digests = [fact.digest for fact in facts]
+        rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(digests)))
+        existing = {tuple(row) for row in rows}
+        count_before = len(existing)
+        for fact in facts:
             key = (fact.workspace, fact.digest)
-            if key not in known:
-                known.add(key)
+            if key not in existing:
+                existing.add(key)
                 tx.session.add(_row(day, fact, tx.now))
-        return len(known) - before
+        return len(existing) - count_before
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
         """What waits, longest first."""
@@ -125,8 +125,8 @@ class Drafts:
             return self.para.get(draft.fact_id)
         supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""
         trust = Trust.OPERATOR if edit and edit != draft.fact else draft.trust
-        place = (draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
-        fact = self.para.add([NewFact(edit or draft.fact, *place, supersedes, trust, self._clock.now())])[0]
+        placement = (draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
+        fact = self.para.add([NewFact(edit or draft.fact, *placement, supersedes, trust, self._clock.now())])[0]
         self._decide(draft, "promoted", fact.id, edited=edit not in ("", draft.fact))
         return fact
 
@@ -143,20 +143,20 @@ class Drafts:
     def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Drafts that hold it, for forgetting."""
         with self._database.read() as session:
-            yield from [(row.id, row.fact) for row in _holding(session, wanted)]
+            yield from [(row.id, row.fact) for row in _matching_rows(session, wanted)]
 
     def erase(self, wanted: SearchTerms) -> int:
         """Empty them, and reject those that wait; how many."""
 
-        def work(tx: Transaction) -> int:
-            rows = _holding(tx.session, wanted)
+        def empty_rows(tx: Transaction) -> int:
+            rows = _matching_rows(tx.session, wanted)
             for row in rows:
                 row.fact = row.reason = row.source = ""
                 row.state = "rejected" if row.state == "waiting" else row.state
                 tx.session.add(row)
             return len(rows)
 
-        return self._database.write(work)
+        return self._database.write(empty_rows)
 
     def _holds(self, fact_id: str) -> bool:
         try:
@@ -165,27 +165,27 @@ class Drafts:
             return False
 
     def _decide(self, draft: FactDraft, state: str, fact_id: str, *, edited: bool = False) -> None:
-        def work(tx: Transaction) -> None:
+        def store_decision(tx: Transaction) -> None:
             row = tx.session.get(DraftRow, draft.id)
             if row is None or row.state != "waiting":
                 return
             row.state, row.fact_id, row.decided_at = state, fact_id, tx.now
             tx.session.add(row)
             if fact_id:
-                if row.source.startswith(CAPTURED) and not edited:
+                if row.source.startswith(CAPTURE_SOURCE) and not edited:
                     self._approve(tx, row.workspace, row.fact)
                 tx.record(FactPromoted(subject=fact_id, workspace=draft.workspace, draft=draft.id, by="operator"))
             else:
                 tx.record(FactRejected(subject=draft.id, workspace=draft.workspace))
 
-        self._database.write(work)
+        self._database.write(store_decision)
 
 
 def _row(day: str, fact: NewFact, now: datetime) -> DraftRow:
-    name = hashlib.sha256(f"{fact.workspace}\n{fact.digest}".encode(errors="replace")).hexdigest()[:12]
+    digest = hashlib.sha256(f"{fact.workspace}\n{fact.digest}".encode(errors="replace")).hexdigest()[:12]
     fields = asdict(fact) | {"bucket": fact.bucket.value, "trust": fact.trust.value}
-    return DraftRow(id=f"draft_{name}", day=day, digest=fact.digest, created_at=now, **fields)
+    return DraftRow(id=f"draft_{digest}", day=day, digest=fact.digest, created_at=now, **fields)
 
 
-def _holding(session: Session, wanted: SearchTerms) -> list[DraftRow]:
+def _matching_rows(session: Session, wanted: SearchTerms) -> list[DraftRow]:
     return [row for row in session.exec(select(DraftRow)) if wanted.match(row.fact) or wanted.match(row.reason)]

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 
-LOCAL = "minilm-int8-1.0.0"
+LOCAL_MODEL = "minilm-int8-1.0.0"
 
-AT_ONCE = 8
+BATCH = 8
 """Texts of one request to the helper: it answers a question between two requests."""
 
 LANES = 2
 """The helper reads so many requests side by side: the passages of one message are shared out among them."""
 
-SLOWEST = 120.0
+TIMEOUT_S = 120.0
 """Seconds for a request, the loading of the model on a busy machine included."""
 
-ENDPOINT_AT_ONCE = 64
-ENDPOINT_SECONDS = 30.0
+ENDPOINT_BATCH = 64
+ENDPOINT_TIMEOUT_S = 30.0
 
 
 class NoEmbedder(Exception):
@@ -44,7 +44,7 @@ class Embedding:
     tokens; of a question those tokens. An endpoint tells nothing of tokens."""
 
     vector: bytes
-    kept: bytes = b""
+    packed_tokens: bytes = b""
     tokens: tuple[str, ...] = ()
 
     @property
@@ -69,25 +69,25 @@ class Embedder(Protocol):
 class LocalEmbedder:
     """The model that comes with the program, in the helper process."""
 
-    name = LOCAL
+    name = LOCAL_MODEL
 
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
 
     def embed(
-        self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, seconds: float = SLOWEST
+        self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, timeout: float = TIMEOUT_S
     ) -> list[Embedding]:
-        most = max(1, min(AT_ONCE, math.ceil(len(texts) / LANES)))
+        batch = max(1, min(BATCH, math.ceil(len(texts) / LANES)))
         try:
-            asked = [
-                self._helper.submit("embed", texts[at : at + most], keep[at : at + most], waits=not now)
-                for at in range(0, len(texts), most)
+            answers = [
+                self._helper.submit("embed", texts[at : at + batch], keep[at : at + batch], waits=not now)
+                for at in range(0, len(texts), batch)
             ]
-            return [made for answer in asked for made in answer.result(seconds)]
+            return [embedding for answer in answers for embedding in answer.result(timeout)]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error
         except TimeoutError as error:
-            raise NoEmbedder(f"the local embedder did not answer within {seconds:g} s") from error
+            raise NoEmbedder(f"the local embedder did not answer within {timeout:g} s") from error
 
 
 @frozen
@@ -101,37 +101,37 @@ class Endpoint:
 class EndpointEmbedder:
     """A model behind an OpenAI-compatible `/embeddings`. What is remembered and asked leaves the machine for it."""
 
-    def __init__(self, provider: str, model: str, find: Callable[[str], Endpoint | None]) -> None:
+    def __init__(self, provider: str, model: str, endpoint_of: Callable[[str], Endpoint | None]) -> None:
         """`find(provider)` says where it is and with which key, None when it cannot be used."""
         self._provider = provider
         self._model = model
-        self._find = find
+        self._endpoint_of = endpoint_of
 
     @property
     def name(self) -> str:
         return f"{self._provider}:{self._model}"
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        where = self._find(self._provider)
-        if where is None:
+        endpoint = self._endpoint_of(self._provider)
+        if endpoint is None:
             raise NoEmbedder(f"the provider {self._provider} cannot be used: clawpy key set {self._provider}")
-        found: list[Embedding] = []
-        for at in range(0, len(texts), ENDPOINT_AT_ONCE):
-            found += self._ask(where, list(texts[at : at + ENDPOINT_AT_ONCE]))
-        return found
+        embeddings: list[Embedding] = []
+        for at in range(0, len(texts), ENDPOINT_BATCH):
+            embeddings += self._ask(endpoint, list(texts[at : at + ENDPOINT_BATCH]))
+        return embeddings
 
-    def _ask(self, where: Endpoint, texts: list[str]) -> list[Embedding]:
+    def _ask(self, endpoint: Endpoint, texts: list[str]) -> list[Embedding]:
         import urllib.error  # 20 ms that only who names an endpoint pays for
         import urllib.request
 
         headers = {"Content-Type": "application/json"}
-        if where.key:
-            headers["Authorization"] = f"Bearer {where.key}"
+        if endpoint.key:
+            headers["Authorization"] = f"Bearer {endpoint.key}"
         data = json.dumps({"model": self._model, "input": texts, "encoding_format": "float"}).encode()
-        request = urllib.request.Request(f"{where.base_url.rstrip('/')}/embeddings", data, headers)
+        request = urllib.request.Request(f"{endpoint.base_url.rstrip('/')}/embeddings", data, headers)
         try:
-            with urllib.request.urlopen(request, timeout=ENDPOINT_SECONDS) as answer:
-                rows = sorted(json.load(answer)["data"], key=lambda row: row["index"])
+            with urllib.request.urlopen(request, timeout=ENDPOINT_TIMEOUT_S) as response:
+                rows = sorted(json.load(response)["data"], key=lambda row: row["index"])
                 if len(rows) != len(texts):
                     raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")
                 return [Embedding(unit(row["embedding"])) for row in rows]

@@ -27,12 +27,12 @@ from engine.storage.intents import Intent
 log = logging.getLogger(__name__)
 
 INTENT = "forget"
-SHOWN = 20
+MAX_SHOWN = 20
 """Places of each store in a preview."""
 
-EXCERPT = 120
+MAX_EXCERPT = 120
 
-LEFT = (
+NOT_ERASED = (
     "worktrees, repositories and anything else outside of this home",
     "the settings",
     "names of folders and workspaces",
@@ -40,17 +40,15 @@ LEFT = (
 )
 """What forgetting does not touch."""
 
-_ROWS_ELSEWHERE = frozenset(
-    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"}
-)
+_OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"})
 
 
-SKIPPED = frozenset({"worktrees", "scratch", "chroma"})
-PAGES = frozenset({".md", ".txt"})
-_BEGIN = 8_192
+SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})
+TEXT_SUFFIXES = frozenset({".md", ".txt"})
+_BINARY_PROBE = 8_192
 
 
-class Store(Protocol):
+class ErasableStore(Protocol):
     """One place that holds words of people."""
 
     name: str
@@ -62,22 +60,22 @@ class Store(Protocol):
         """Take it out; how many entries. Again finds nothing."""
 
 
-class Forget:
+class Forgetting:
     """Forgets. All methods may be called from any thread; one at a time. They read everything: seconds, not for a
     screen's own thread."""
 
     def __init__(
         self,
         database: Database,
-        stores: Sequence[Store],
+        stores: Sequence[ErasableStore],
         *,
         text_of: Callable[[str], str | None],
         running: Callable[[], Iterable[str]] = tuple,
-        again: Sequence[Store] = (),
+        second_pass: Sequence[ErasableStore] = (),
     ) -> None:
         """`text_of(id)`: what an entry of any layer says; `running`: sessions whose transcripts are being written;
-        `again`: those of the stores into which something may have been written from others that came after them."""
-        self._again = tuple(again)
+        `second_pass`: stores to erase again at the end, since what comes after them may have been copied into them."""
+        self._second_pass = tuple(second_pass)
         self._database = database
         self._stores = tuple(stores)
         self._text_of = text_of
@@ -93,11 +91,11 @@ class Forget:
             count = 0
             for id, text in store.find(wanted):
                 count += 1
-                if count <= SHOWN:
-                    places.append(Affected(store.name, id, " ".join(sanitise(text).split())[:EXCERPT]))
+                if count <= MAX_SHOWN:
+                    places.append(Affected(store.name, id, " ".join(sanitise(text).split())[:MAX_EXCERPT]))
             if count:
                 counts.append((store.name, count))
-        return ForgetPreview(wanted.texts, tuple(places), tuple(counts), LEFT)
+        return ForgetPreview(wanted.texts, tuple(places), tuple(counts), NOT_ERASED)
 
     def forget(self, what: str | Sequence[str]) -> ForgetReport:
         """Forget an entry by its id, with all its copies, or everything that holds these words; or the texts that a
@@ -120,18 +118,18 @@ class Forget:
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done."""
-        said = []
+        messages = []
         with self._lock:
             for intent in intents.unfinished(self._database, INTENT):
                 texts = intent.payload.get("wanted")
                 self._finish(intent.id or 0, SearchTerms(texts) if texts else None)
-                said.append("the deletion that was interrupted when the engine stopped is complete")
-        return said
+                messages.append("the deletion that was interrupted when the engine stopped is complete")
+        return messages
 
     def _finish(self, intent: int, wanted: SearchTerms | None) -> ForgetReport:
         counts = []
         if wanted is not None:
-            for store in (*self._stores, *self._again):
+            for store in (*self._stores, *self._second_pass):
                 number = store.erase(wanted)
                 if number:
                     counts.append((store.name, number))
@@ -148,7 +146,7 @@ class Forget:
         if not self._database.scrub():
             log.warning("a reader kept the database's log from being emptied; it is with the next checkpoint")
         self._database.write(lambda tx: intents.finish(tx, intent))
-        return ForgetReport(tuple(counts), LEFT)
+        return ForgetReport(tuple(counts), NOT_ERASED)
 
     def _wanted(self, what: str) -> SearchTerms:
         text = self._text_of(what.strip())
@@ -170,7 +168,7 @@ class Forget:
                         )
 
 
-class Rows:
+class DatabaseRows:
     """Everything else in the database, prompts and the ledger with it."""
 
     name = "records"
@@ -180,14 +178,14 @@ class Rows:
 
     def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            for item in erasing.find(driver_of(session.connection()), wanted, _ROWS_ELSEWHERE):
+            for item in erasing.find(driver_of(session.connection()), wanted, _OTHER_STORES):
                 yield f"{item.table}.{item.column}:{item.rowid}", erasing.text_of(item.value)
 
     def erase(self, wanted: SearchTerms) -> int:
-        return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))
+        return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _OTHER_STORES))
 
 
-class Files:
+class HomeFiles:
     """The files below some folders: transcripts, `memory.md` and other pages, logs, what is kept aside."""
 
     name = "files"
@@ -217,20 +215,20 @@ class Files:
         elif path.suffix == ".jsonl":
             # As long as before: readers know where lines begin.
             lines = [
-                _same_length(line, remove_from_json(line, wanted)) if json_contains(line, wanted) else line
+                _padded(line, remove_from_json(line, wanted)) if json_contains(line, wanted) else line
                 for line in _text(path).split("\n")
             ]
             write_atomic(path, "\n".join(lines).encode("utf-8", errors="surrogateescape"))
-        elif path.suffix in PAGES:
-            kept = [line for line in _text(path).split("\n") if not wanted.match(line)]
-            write_atomic(path, "\n".join(kept).encode("utf-8", errors="surrogateescape"))
+        elif path.suffix in TEXT_SUFFIXES:
+            remaining = [line for line in _text(path).split("\n") if not wanted.match(line)]
+            write_atomic(path, "\n".join(remaining).encode("utf-8", errors="surrogateescape"))
         else:
-            _cover(path, wanted)
+            _blank_in_place(path, wanted)
 
     def _files(self) -> Iterator[Path]:
         for folder in self._folders:
             for parent, names, files in os.walk(folder):
-                names[:] = sorted(name for name in names if name not in SKIPPED)
+                names[:] = sorted(name for name in names if name not in SKIPPED_FOLDERS)
                 for name in sorted(files):
                     path = Path(parent, name)
                     if path.is_file() and not path.is_symlink() and not _binary(path):
@@ -257,12 +255,14 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", errors="surrogateescape")
 
 
-def _same_length(before: str, after: str) -> str:
-    room = len(before.encode("utf-8", errors="surrogateescape")) - len(after.encode("utf-8", errors="surrogateescape"))
-    return after + " " * max(0, room)
+def _padded(before: str, after: str) -> str:
+    missing = len(before.encode("utf-8", errors="surrogateescape")) - len(
+        after.encode("utf-8", errors="surrogateescape")
+    )
+    return after + " " * max(0, missing)
 
 
-def _cover(path: Path, wanted: SearchTerms) -> None:
+def _blank_in_place(path: Path, wanted: SearchTerms) -> None:
     """Write spaces over it in place: whoever appends to the file goes on where he was."""
     with path.open("r+b") as file:
         while line := file.readline():
@@ -277,7 +277,7 @@ def _cover(path: Path, wanted: SearchTerms) -> None:
 def _binary(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            head = file.read(_BEGIN)
+            head = file.read(_BINARY_PROBE)
     except OSError:
         return True
     return b"\x00" in head or path.suffix in (".db", ".npy", ".bin")

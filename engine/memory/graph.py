@@ -16,20 +16,20 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.memory.graph_file import GraphFiles, Record
-from engine.memory.graph_rules import circles, reaches
+from engine.memory.graph_rules import cycles, reaches
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 from engine.storage.erasing import SearchTerms
 
 log = logging.getLogger(__name__)
 
-LONGEST_TITLE = 200
-LONGEST_DESCRIPTION = 600
+MAX_TITLE = 200
+MAX_DESCRIPTION = 600
 """Characters of a task that the graph holds in memory; the session's own record has it whole."""
 
-MOST_NEIGHBOURS = 200
+MAX_NEIGHBOURS = 200
 """Neighbours of one task that are shown."""
 
-WHOLE = 2_000
+MAX_WHOLE = 2_000
 """A graph of so many tasks is written whole at the end of each session, some milliseconds; a larger one by its journal,
 so that one more task does not rewrite it."""
 
@@ -40,7 +40,7 @@ FREEZE_EVERY = 5_000
 """After so many records that were read the collector of garbage is told to leave alone what there is: it would look
 through a large graph again and again, 150 ms at a time, and find nothing."""
 
-READY_WAIT = 2.0
+READY_TIMEOUT_S = 2.0
 """Seconds that a question waits for the graph to be read; longer, and it is refused."""
 
 
@@ -55,16 +55,16 @@ class TaskGraph:
         self._clock = clock
         self._files = GraphFiles(folder)
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
-        self._ready = threading.Event()
+        self._write_lock = threading.Lock()
+        self._loaded = threading.Event()
         self._loader: threading.Thread | None = None
         self._error: OSError | None = None
-        self._taken = 0
+        self._records = 0
         self._closed = False
         self._nodes: dict[str, GraphNode] = {}
-        self._out: dict[str, Sequence[GraphEdge]] = {}
-        self._in: dict[str, list[str]] = {}
-        self._named: dict[tuple[str, str], str] = {}
+        self._outgoing: dict[str, Sequence[GraphEdge]] = {}
+        self._incoming: dict[str, list[str]] = {}
+        self._by_title: dict[tuple[str, str], str] = {}
         self.progress = 0.0
         self.faults: tuple[str, ...] = ()
         """What could not be read, in words."""
@@ -80,37 +80,37 @@ class TaskGraph:
         """Read the files, in this thread."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            faults = self._files.load(self._take, self._tell)
-            self.faults = tuple(sanitise(fault) for fault in (*self._opened(), *faults))
+            faults = self._files.load(self._add_record, self._set_progress)
+            self.faults = tuple(sanitise(fault) for fault in (*self._break_cycles(), *faults))
             self.progress = 1.0
         except OSError as error:
             log.exception("the task graph cannot be read")
             self._error = error
             self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
-        self._ready.set()
+        self._loaded.set()
 
     @property
-    def begun(self) -> bool:
+    def is_started(self) -> bool:
         """Whether it is read, or being read."""
-        return self._loader is not None or self._ready.is_set()
+        return self._loader is not None or self._loaded.is_set()
 
     @property
-    def freshest(self) -> datetime | None:
+    def newest_at(self) -> datetime | None:
         """When the task that was added last began or ended."""
         with self._lock:
             last = next(reversed(self._nodes.values()), None)
             return None if last is None else last.timestamp
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether all of it was read."""
-        return self._ready.is_set() and self._error is None
+        return self._loaded.is_set() and self._error is None
 
     def close(self) -> None:
         """Give the files up. Safe to call twice."""
         if self._loader is not None:
             self._loader.join()
-        with self._writing:
+        with self._write_lock:
             self._closed = True
             self._files.close()
 
@@ -119,141 +119,145 @@ class TaskGraph:
 
     def get(self, task_id: str) -> GraphNode | None:
         """One task, None when the graph has none of that id."""
-        self._need()
+        self._wait_until_ready()
         return self._nodes.get(task_id)
 
     def latest_named(self, workspace: str, title: str) -> GraphNode | None:
         """The newest task of this title in a workspace."""
-        self._need()
+        self._wait_until_ready()
         with self._lock:
-            found = self._named.get((workspace, _short(title, LONGEST_TITLE)))
-            return self._nodes[found] if found else None
+            task_id = self._by_title.get((workspace, _short(title, MAX_TITLE)))
+            return self._nodes[task_id] if task_id else None
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
         """Tasks that hold, the last added first, those with all `words`."""
-        wanted = words.casefold().split()
-        found: list[GraphNode] = []
-        for node in reversed(self._everything()):
-            text = f"{node.title} {node.description}".casefold() if wanted else ""
-            if (workspace is None or node.workspace == workspace) and all(word in text for word in wanted):
-                found.append(node)
-                if len(found) == limit:
+        terms = words.casefold().split()
+        nodes: list[GraphNode] = []
+        for node in reversed(self._all_nodes()):
+            text = f"{node.title} {node.description}".casefold() if terms else ""
+            if (workspace is None or node.workspace == workspace) and all(word in text for word in terms):
+                nodes.append(node)
+                if len(nodes) == limit:
                     break
-        return found
+        return nodes
 
     def neighbourhood(self, task_id: str) -> Neighbourhood:
         """A task with what is one step away, what holds first. Raises `Refusal`: `unknown_task`, `not_ready`."""
-        self._need()
+        self._wait_until_ready()
         with self._lock:
-            node = self._known(task_id)
+            node = self._existing(task_id)
             edges = self._edges_around(task_id)
             others = {edge.target if edge.source == task_id else edge.source: None for edge in edges}
             return Neighbourhood(node, tuple(edges), tuple(self._nodes[other] for other in others))
 
     def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
         """What is one step from `task_ids` and holds, with the arrow that leads there; each once, not themselves."""
-        self._need()
-        seen, found = set(task_ids), []
+        self._wait_until_ready()
+        visited, results = set(task_ids), []
         with self._lock:
             for task_id in task_ids:
                 for edge in self._edges_around(task_id):
-                    other = edge.target if edge.source == task_id else edge.source
-                    if other not in seen and not edge.invalidated and self._nodes[other].invalidated_at is None:
-                        seen.add(other)
-                        found.append((edge, self._nodes[other]))
-        return found
+                    neighbour = edge.target if edge.source == task_id else edge.source
+                    if (
+                        neighbour not in visited
+                        and not edge.invalidated
+                        and self._nodes[neighbour].invalidated_at is None
+                    ):
+                        visited.add(neighbour)
+                        results.append((edge, self._nodes[neighbour]))
+        return results
 
     # -- writing
 
     def put(self, node: GraphNode) -> None:
         """Add a task, or say something new of it. The same again writes nothing. Raises `Refusal`, OSError."""
-        self._need()
-        node = _tidy(node)
-        with self._writing:
+        self._wait_until_ready()
+        node = _cleaned(node)
+        with self._write_lock:
             if self._nodes.get(node.task_id) != node:
-                self._write(node, self._out.get(node.task_id, ()))
+                self._write(node, self._outgoing.get(node.task_id, ()))
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
         """Draw an arrow; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
-        self._need()
-        with self._writing:
-            self._known(source)
-            self._known(target)
+        self._wait_until_ready()
+        with self._write_lock:
+            self._existing(source)
+            self._existing(target)
             if source == target:
                 raise Refusal("cycle", f"{source} cannot be related to itself", "name two tasks")
-            former = self._edge(source, relation, target)
-            if former is not None and not former.invalidated:
+            existing = self._edge(source, relation, target)
+            if existing is not None and not existing.invalidated:
                 return False
-            if relation in ACYCLIC and reaches(self._out, self._in, target, relation, source):
+            if relation in ACYCLIC and reaches(self._outgoing, self._incoming, target, relation, source):
                 raise Refusal(
                     "cycle", f"{target} leads to {source} by `{relation}` already", "reverse the arrow, or leave it out"
                 )
-            self._write(*self._with(GraphEdge(source, relation, target, round(weight, 4))))
+            self._write(*self._with_edge(GraphEdge(source, relation, target, round(weight, 4))))
         return True
 
     def cut(self, source: str, relation: Relation, target: str) -> None:
         """Mark an arrow as holding no longer. Raises `Refusal` `unknown_edge`, OSError."""
-        self._need()
-        with self._writing:
-            former = self._edge(source, relation, target)
-            if former is None:
+        self._wait_until_ready()
+        with self._write_lock:
+            existing = self._edge(source, relation, target)
+            if existing is None:
                 raise Refusal(
                     "unknown_edge", f"there is no {relation} from {source} to {target}", "see layer F of the memory"
                 )
-            if not former.invalidated:
-                self._write(*self._with(replace(former, invalidated=True)))
+            if not existing.invalidated:
+                self._write(*self._with_edge(replace(existing, invalidated=True)))
 
-    def keep(self, *, whole: bool = False) -> None:
-        """Wait until everything is on the disk for good; with `whole`, and at most `WHOLE` tasks, in the one file
+    def flush(self, *, whole: bool = False) -> None:
+        """Wait until everything is on the disk for good; with `whole`, and at most `MAX_WHOLE` tasks, in the one file
         `task_graph.json`. A long journal becomes part of it too. Raises OSError."""
-        if (whole and len(self) <= WHOLE) or self._files.lines > max(COMPACT_LINES, len(self) // 2):
+        if (whole and len(self) <= MAX_WHOLE) or self._files.lines > max(COMPACT_LINES, len(self) // 2):
             self.compact()
             return
-        with self._writing:
+        with self._write_lock:
             if not self._closed:
                 self._files.sync()
 
     def compact(self) -> None:
         """Make the journal part of the snapshot. Writers wait meanwhile. Raises OSError."""
-        self._need()
-        with self._writing:
+        self._wait_until_ready()
+        with self._write_lock:
             if not self._closed and self._files.lines:
-                self._files.replace((node, self._out.get(node.task_id, ())) for node in list(self._nodes.values()))
+                self._files.replace((node, self._outgoing.get(node.task_id, ())) for node in list(self._nodes.values()))
 
     # -- forgetting
 
     def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Tasks whose words are `wanted`."""
-        for node in self._everything():
+        for node in self._all_nodes():
             if any(wanted.match(text) for text in (node.title, node.description, node.why)):
                 yield node.task_id, node.title or node.description
 
     def erase(self, wanted: SearchTerms) -> int:
         """Empty and invalidate them, in the files too; how many. Their places in the graph stay (SPEC 4.10)."""
-        found = [node for task_id, _ in self.find(wanted) if (node := self.get(task_id)) is not None]
-        for node in found:
+        nodes = [node for task_id, _ in self.find(wanted) if (node := self.get(task_id)) is not None]
+        for node in nodes:
             at = node.invalidated_at or self._clock.now()
             self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))
         self.compact()  # always: what a crash left blank in the journal is in the snapshot still
-        return len(found)
+        return len(nodes)
 
     # -- inside
 
-    def _need(self) -> None:
-        if not self._ready.wait(READY_WAIT):
+    def _wait_until_ready(self) -> None:
+        if not self._loaded.wait(READY_TIMEOUT_S):
             raise Refusal("not_ready", f"the task graph is being read ({self.progress:.0%})", "try again in a moment")
         if self._error is not None:
             raise Refusal("unwritable_home", self.faults[0], f"see {self._files.snapshot}")
 
-    def _tell(self, progress: float) -> None:
+    def _set_progress(self, progress: float) -> None:
         self.progress = progress
 
-    def _everything(self) -> list[GraphNode]:
-        self._need()
+    def _all_nodes(self) -> list[GraphNode]:
+        self._wait_until_ready()
         with self._lock:
             return list(self._nodes.values())
 
-    def _known(self, task_id: str) -> GraphNode:
+    def _existing(self, task_id: str) -> GraphNode:
         node = self._nodes.get(task_id)
         if node is None:
             raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
@@ -263,67 +267,67 @@ class TaskGraph:
         if self._closed:
             raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
         self._files.append((node, edges))
-        self._take((node, edges))
+        self._add_record((node, edges))
 
-    def _take(self, record: Record) -> None:
+    def _add_record(self, record: Record) -> None:
         """Put a record into memory; twice is as once."""
-        node, edges = _tidy(record[0]), record[1]
+        node, edges = _cleaned(record[0]), record[1]
         with self._lock:
             self._nodes[node.task_id] = node
             if node.title:
-                self._named[node.workspace, node.title] = node.task_id
-            known = {edge.target for edge in self._out.get(node.task_id, ())}
+                self._by_title[node.workspace, node.title] = node.task_id
+            known_targets = {edge.target for edge in self._outgoing.get(node.task_id, ())}
             if edges:
-                self._out[node.task_id] = tuple(edges)
+                self._outgoing[node.task_id] = tuple(edges)
             for target in dict.fromkeys(edge.target for edge in edges):
-                if target not in known:
-                    self._in.setdefault(target, []).append(node.task_id)
-            self._taken += 1
-        if self._taken % FREEZE_EVERY == 0:
+                if target not in known_targets:
+                    self._incoming.setdefault(target, []).append(node.task_id)
+            self._records += 1
+        if self._records % FREEZE_EVERY == 0:
             gc.freeze()
 
-    def _with(self, edge: GraphEdge) -> Record:
+    def _with_edge(self, edge: GraphEdge) -> Record:
         """The task that an arrow begins at, with this arrow in the place of the one like it, or as one more."""
-        kept = (
+        others = (
             other
-            for other in self._out.get(edge.source, ())
+            for other in self._outgoing.get(edge.source, ())
             if (other.relation, other.target) != (edge.relation, edge.target)
         )
-        return self._nodes[edge.source], (*kept, edge)
+        return self._nodes[edge.source], (*others, edge)
 
-    def _opened(self) -> Iterable[str]:
+    def _break_cycles(self) -> Iterable[str]:
         """Open circles of arrows that must not have any: only a hand that wrote in the file can have drawn them. The
         arrow that closes one is taken as holding no longer; in words, which and how it is mended."""
         for relation in ACYCLIC:
-            for circle in circles(self._out, relation):
-                source, target = circle[-1], circle[0]
-                way = " → ".join((*circle[:8], *(["…", source] if len(circle) > 8 else []), target))
+            for cycle in cycles(self._outgoing, relation):
+                source, target = cycle[-1], cycle[0]
+                path = " → ".join((*cycle[:8], *(["…", source] if len(cycle) > 8 else []), target))
                 yield (
-                    f"{self._files.snapshot.name}: {way} is a circle of `{relation}`; {source} → {target} is "
+                    f"{self._files.snapshot.name}: {path} is a circle of `{relation}`; {source} → {target} is "
                     "treated as not valid. Quit, remove the wrong arrow from the file, and restart"
                 )
-                former = self._edge(source, relation, target)
-                assert former is not None, "the circle was made of it"
-                self._take(self._with(replace(former, invalidated=True)))
+                edge = self._edge(source, relation, target)
+                assert edge is not None, "the circle was made of it"
+                self._add_record(self._with_edge(replace(edge, invalidated=True)))
 
     def _edge(self, source: str, relation: Relation, target: str) -> GraphEdge | None:
-        edges = self._out.get(source, ())
+        edges = self._outgoing.get(source, ())
         return next((edge for edge in edges if edge.relation is relation and edge.target == target), None)
 
     def _edges_around(self, task_id: str) -> list[GraphEdge]:
-        edges = [edge for edge in self._out.get(task_id, ()) if edge.target in self._nodes]
-        for source in self._in.get(task_id, ()):
+        edges = [edge for edge in self._outgoing.get(task_id, ()) if edge.target in self._nodes]
+        for source in self._incoming.get(task_id, ()):
             if source in self._nodes:
-                edges += [edge for edge in self._out[source] if edge.target == task_id]
-        return sorted(edges, key=lambda edge: edge.invalidated)[:MOST_NEIGHBOURS]
+                edges += [edge for edge in self._outgoing[source] if edge.target == task_id]
+        return sorted(edges, key=lambda edge: edge.invalidated)[:MAX_NEIGHBOURS]
 
 
-def _tidy(node: GraphNode) -> GraphNode:
-    title, description = _short(node.title, LONGEST_TITLE), _short(node.description, LONGEST_DESCRIPTION)
+def _cleaned(node: GraphNode) -> GraphNode:
+    title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
     return replace(node, title=title, description=description)
 
 
-def _short(text: str, longest: int) -> str:
-    """Harmless, and at most `longest` characters."""
-    clean = sanitise(text).strip()
-    return clean if len(clean) <= longest else clean[: longest - 1].rstrip() + "…"
+def _short(text: str, max_length: int) -> str:
+    """Harmless, and at most `max_length` characters."""
+    cleaned = sanitise(text).strip()
+    return cleaned if len(cleaned) <= max_length else cleaned[: max_length - 1].rstrip() + "…"

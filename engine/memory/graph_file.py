@@ -22,7 +22,7 @@ from engine.storage.files import BUFFER_SIZE, sync_folder, write_atomic
 
 SNAPSHOT = "task_graph.json"
 JOURNAL = "task_graph.journal.jsonl"
-REJECTED = "task_graph.rejected.jsonl"
+REJECTED_LINES = "task_graph.rejected.jsonl"
 _HEAD = b'{"version": 1, "tasks": ['
 
 _TASK = TypeAdapter(GraphNode)
@@ -42,13 +42,15 @@ class GraphFiles:
         self.lines = 0
         """Lines of the journal."""
 
-    def load(self, take: Callable[[Record], None], progress: Callable[[float], None] = lambda _: None) -> list[str]:
-        """Hand every record to `take`, oldest first, and open the journal for writing. What cannot be read, in words.
-        Raises OSError."""
+    def load(
+        self, add_record: Callable[[Record], None], progress: Callable[[float], None] = lambda _: None
+    ) -> list[str]:
+        """Hand every record to `add_record`, oldest first, and open the journal for writing. Returns in words
+        what cannot be read. Raises OSError."""
         faults: list[str] = []
         rejected: list[str] = []
 
-        def offer(line: bytes, where: str) -> None:
+        def read_line(line: bytes, where: str) -> None:
             text = line.decode(errors="replace").strip().removesuffix(",")
             try:
                 record = _record(text)
@@ -56,11 +58,11 @@ class GraphFiles:
                 rejected.append(text)
                 faults.append(f"{where}: {_fault(error)}")
             else:
-                take(record)
+                add_record(record)
 
-        self._read_snapshot(offer, faults, progress)
-        self._replay(offer)
-        self._keep(rejected)
+        self._read_snapshot(read_line, faults, progress)
+        self._replay(read_line)
+        self._save_rejected(rejected)
         self._file = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         sync_folder(self._folder)
         return faults
@@ -98,7 +100,7 @@ class GraphFiles:
             self._file = -1
 
     def _read_snapshot(
-        self, offer: Callable[[bytes, str], None], faults: list[str], progress: Callable[[float], None]
+        self, read_line: Callable[[bytes, str], None], faults: list[str], progress: Callable[[float], None]
     ) -> None:
         """Read it by the line; one in another layout as a whole."""
         if not self.snapshot.exists():
@@ -106,51 +108,51 @@ class GraphFiles:
         size, read = max(1, self.snapshot.stat().st_size), 0
         with self.snapshot.open("rb", buffering=BUFFER_SIZE) as file:
             if file.readline().rstrip() != _HEAD:
-                self._read_other_layout(offer, faults)
+                self._read_other_layout(read_line, faults)
                 return
             for number, line in enumerate(file, 2):
                 read += len(line)
                 if line.startswith(b"]}"):
                     return
-                offer(line, f"{SNAPSHOT} line {number}")
+                read_line(line, f"{SNAPSHOT} line {number}")
                 if number % 1_000 == 0:
                     progress(min(1.0, read / size))
         faults.append(f"{SNAPSHOT} ends early; what it contains was read")
 
-    def _read_other_layout(self, offer: Callable[[bytes, str], None], faults: list[str]) -> None:
+    def _read_other_layout(self, read_line: Callable[[bytes, str], None], faults: list[str]) -> None:
         try:
             tasks = [json.dumps(task).encode() for task in json.loads(self.snapshot.read_bytes())["tasks"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            aside = _aside(self.snapshot)
-            faults.append(f"{SNAPSHOT} cannot be read ({error}); it was saved as {aside.name}")
+            moved = _move_aside(self.snapshot)
+            faults.append(f"{SNAPSHOT} cannot be read ({error}); it was saved as {moved.name}")
             return
         for number, task in enumerate(tasks):
-            offer(task, f"{SNAPSHOT} task {number}")
+            read_line(task, f"{SNAPSHOT} task {number}")
 
-    def _replay(self, offer: Callable[[bytes, str], None]) -> None:
+    def _replay(self, read_line: Callable[[bytes, str], None]) -> None:
         if not self._journal.exists():
             return
-        whole = 0
+        complete_bytes = 0
         with self._journal.open("rb", buffering=BUFFER_SIZE) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    os.truncate(self._journal, whole)
+                    os.truncate(self._journal, complete_bytes)
                     break
-                whole += len(line)
+                complete_bytes += len(line)
                 self.lines = number
-                offer(line, f"{JOURNAL} line {number}")
+                read_line(line, f"{JOURNAL} line {number}")
 
-    def _keep(self, rejected: list[str]) -> None:
+    def _save_rejected(self, rejected: list[str]) -> None:
         """Lines that cannot be read are written aside, once each: the next snapshot will not have them."""
         if not rejected:
             return
-        path = self._folder / REJECTED
+        path = self._folder / REJECTED_LINES
         known = set(path.read_text(encoding="utf-8", errors="replace").split("\n")) if path.exists() else set()
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.writelines(f"{line}\n" for line in dict.fromkeys(rejected) if line not in known)
 
 
-def _aside(path: Path) -> Path:
+def _move_aside(path: Path) -> Path:
     """Move a file that cannot be read out of the way, under a name that is free."""
     number = 1
     while (target := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():

@@ -17,7 +17,7 @@ SIMILAR = 0.8
 SIMILAR_WITHIN = 2 - 2 * SIMILAR
 """The same as a squared L2 of unit vectors."""
 
-MOST_SIMILAR = 5
+MAX_SIMILAR = 5
 """Links that one new task gets by itself, the closest."""
 
 _DAY = timedelta(days=1)
@@ -33,72 +33,72 @@ def recency(at: datetime, now: datetime) -> float:
     return math.exp(-max(0.0, (now - at) / _DAY) / DECAY_DAYS)
 
 
-def similar(found: Iterable[tuple[str, float]], itself: str) -> list[tuple[str, float]]:
+def similar(tasks: Iterable[tuple[str, float]], task_id_itself: str) -> list[tuple[str, float]]:
     """Of tasks with their squared distances, those to link to: cosine >= 0.8, the closest first, each once."""
     best: dict[str, float] = {}
-    for task_id, distance in found:
+    for task_id, distance in tasks:
         cosine = semantic(distance)
-        if task_id != itself and cosine >= SIMILAR:
+        if task_id != task_id_itself and cosine >= SIMILAR:
             best[task_id] = max(cosine, best.get(task_id, 0.0))
-    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_SIMILAR]
+    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_SIMILAR]
 
 
-Out = Mapping[str, Sequence[GraphEdge]]
+OutgoingEdges = Mapping[str, Sequence[GraphEdge]]
 """The arrows of each task, by the task that they come from."""
 
 
-def ahead(out: Out, task_id: str, relation: Relation) -> Iterator[str]:
+def targets(out: OutgoingEdges, task_id: str, relation: Relation) -> Iterator[str]:
     """Where arrows that hold lead."""
     return (item.target for item in out.get(task_id, ()) if item.relation is relation and not item.invalidated)
 
 
-def reaches(out: Out, into: Mapping[str, Sequence[str]], start: str, relation: Relation, goal: str) -> bool:
+def reaches(out: OutgoingEdges, into: Mapping[str, Sequence[str]], start: str, relation: Relation, goal: str) -> bool:
     """Whether arrows of one relation lead from `start` to `goal`; `into` says from where any arrows lead to a task.
 
     Looked for from both ends at once, so that a task that nothing points to yet, as every new one, costs nothing
     however deep the graph is.
     """
-    forth, back = deque([start]), deque([goal])
-    seen_forth, seen_back = {start}, {goal}
-    while forth and back:
-        for target in ahead(out, forth.popleft(), relation):
-            if target in seen_back:
+    forward_queue, backward_queue = deque([start]), deque([goal])
+    seen_forward, seen_backward = {start}, {goal}
+    while forward_queue and backward_queue:
+        for target in targets(out, forward_queue.popleft(), relation):
+            if target in seen_backward:
                 return True
-            if target not in seen_forth:
-                seen_forth.add(target)
-                forth.append(target)
-        reached = back.popleft()
-        for source in into.get(reached, ()):
-            if reached not in ahead(out, source, relation):
+            if target not in seen_forward:
+                seen_forward.add(target)
+                forward_queue.append(target)
+        task_id = backward_queue.popleft()
+        for source in into.get(task_id, ()):
+            if task_id not in targets(out, source, relation):
                 continue
-            if source in seen_forth:
+            if source in seen_forward:
                 return True
-            if source not in seen_back:
-                seen_back.add(source)
-                back.append(source)
+            if source not in seen_backward:
+                seen_backward.add(source)
+                backward_queue.append(source)
     return False
 
 
-def circles(out: Out, relation: Relation) -> Iterator[list[str]]:
+def cycles(out: OutgoingEdges, relation: Relation) -> Iterator[list[str]]:
     """The circles that arrows of one relation form, each once: the members in their order, the arrow from the last to
     the first being the one that closes it. Without those arrows there is none left. Pure; `out` may be changed in
     between where a circle was found."""
-    done: set[str] = set()
+    finished: set[str] = set()
     for start in list(out):
-        if start in done:
+        if start in finished:
             continue
-        path, places = [start], {start: 0}
-        ways = [ahead(out, start, relation)]
-        while ways:
-            target = next(ways[-1], None)
+        path, positions = [start], {start: 0}
+        branches = [targets(out, start, relation)]
+        while branches:
+            target = next(branches[-1], None)
             if target is None:
-                ways.pop()
-                left = path.pop()
-                del places[left]
-                done.add(left)
-            elif target in places:
-                yield path[places[target] :]
-            elif target not in done:
-                places[target] = len(path)
+                branches.pop()
+                last = path.pop()
+                del positions[last]
+                finished.add(last)
+            elif target in positions:
+                yield path[positions[target] :]
+            elif target not in finished:
+                positions[target] = len(path)
                 path.append(target)
-                ways.append(ahead(out, target, relation))
+                branches.append(targets(out, target, relation))

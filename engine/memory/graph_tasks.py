@@ -15,11 +15,11 @@ from engine.storage.ledger import LedgerEntry
 log = logging.getLogger(__name__)
 
 KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
-SUCCESS = {"succeeded": True, "failed": False}
+SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False}
 """What of the outcomes of SPEC 2.12 says that a task succeeded or failed; the others say neither."""
 
 
-class TaskProducer:
+class GraphProducer:
     """Keeps the graph in step with sessions and tasks."""
 
     def __init__(self, graph: TaskGraph, work: Work) -> None:
@@ -28,7 +28,7 @@ class TaskProducer:
 
     def handle(self, fact: LedgerEntry) -> None:
         """Take one fact of `KINDS` in. Again changes nothing."""
-        if not self._graph.ready:
+        if not self._graph.is_ready:
             raise NotYet
         try:
             if fact.kind in ENDED or fact.kind == "SessionStarted":
@@ -40,30 +40,30 @@ class TaskProducer:
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
-        self._graph.keep(whole=fact.kind in ENDED)
+        self._graph.flush(whole=fact.kind in ENDED)
 
     def _session(self, session_id: str) -> None:
         view = self._work.get(session_id)
         if view.started_at is None or view.not_begun:
             return  # it was taken back before it began
-        former = self._graph.latest_named(view.workspace, view.prompt)
+        previous = self._graph.latest_named(view.workspace, view.prompt)
         self._graph.put(
             GraphNode(
                 task_id=view.id,
                 title=view.prompt,
                 timestamp=view.ended_at or view.started_at,
-                success=SUCCESS.get(view.outcome),
+                success=SUCCESS_BY_OUTCOME.get(view.outcome),
                 description=view.error or view.summary,
                 workspace=view.workspace,
                 agent=view.agent,
                 outcome=view.outcome,
             )
         )
-        continued = self._work.continues(view.id)
-        if continued:
-            self._relate(view.id, Relation.DERIVED_FROM, continued)
-        elif former is not None and former.task_id != view.id and former.success is not True:
-            self._relate(view.id, Relation.DERIVED_FROM, former.task_id)  # the same again: a retry
+        continued_id = self._work.continues(view.id)
+        if continued_id:
+            self._relate(view.id, Relation.DERIVED_FROM, continued_id)
+        elif previous is not None and previous.task_id != view.id and previous.success is not True:
+            self._relate(view.id, Relation.DERIVED_FROM, previous.task_id)  # the same again: a retry
 
     def _task(self, task_id: str) -> None:
         task = self._work.task(task_id)
@@ -75,14 +75,14 @@ class TaskProducer:
             self._blocks(task, waiting)
 
     def _board_task(self, task: Task) -> None:
-        before = self._graph.get(task.id)
+        existing = self._graph.get(task.id)
         outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
         self._graph.put(
             GraphNode(
                 task_id=task.id,
                 title=task.title,
-                timestamp=max(before.timestamp, task.updated_at) if before else task.updated_at,
-                success=SUCCESS.get(outcome),
+                timestamp=max(existing.timestamp, task.updated_at) if existing else task.updated_at,
+                success=SUCCESS_BY_OUTCOME.get(outcome),
                 description=task.note,
                 workspace=task.workspace,
                 outcome=outcome,
@@ -95,12 +95,12 @@ class TaskProducer:
         """The failure of a session that worked on a task blocks those that need it, until the task is done."""
         if needed.state == "done":
             for edge in self._edges(waiting.id):
-                if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked(edge.source, needed):
+                if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
                     self._graph.cut(edge.source, Relation.BLOCKS, waiting.id)
         elif needed.session_id and self._work.get(needed.session_id).outcome == "failed":
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
-    def _worked(self, session_id: str, task: Task) -> bool:
+    def _worked_on(self, session_id: str, task: Task) -> bool:
         return session_id == task.session_id or any(
             (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
             for edge in self._edges(session_id)
@@ -118,30 +118,30 @@ class TaskProducer:
             log.info("no %s from %s to %s: %s", relation, source, target, refusal.message)
 
 
-class Linker:
+class SimilarityLinker:
     """Links tasks whose summaries resemble each other, cosine 0.8 and more."""
 
-    def __init__(self, graph: TaskGraph, near: Callable[[str, int], Sequence[tuple[str, float]] | None]) -> None:
+    def __init__(self, graph: TaskGraph, nearest: Callable[[str, int], Sequence[tuple[str, float]] | None]) -> None:
         """`near(session, k)`: sessions whose summaries are close to this one's, with their squared distances; () when
         it has none, None while its vector is still to be made."""
         self._graph = graph
-        self._near = near
+        self._nearest = nearest
 
     def handle(self, fact: LedgerEntry) -> None:
         """Link one session that ended to those before it. Raises `NotYet` while vectors are still to be made."""
-        if not self._graph.ready:
+        if not self._graph.is_ready:
             raise NotYet
         if self._graph.get(fact.subject) is None:
             return
-        found = self._near(fact.subject, 20)
-        if found is None:
+        sessions = self._nearest(fact.subject, 20)
+        if sessions is None:
             raise NotYet
-        for other, cosine in similar(found, fact.subject):
-            node = self._graph.get(other)
-            both_ways = any(
-                edge.relation is Relation.SIMILAR_TO and edge.source == other
+        for other_id, cosine in similar(sessions, fact.subject):
+            other_node = self._graph.get(other_id)
+            is_linked_back = any(
+                edge.relation is Relation.SIMILAR_TO and edge.source == other_id
                 for edge in self._graph.neighbourhood(fact.subject).edges
             )
-            if node is not None and node.invalidated_at is None and not both_ways:
-                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other, cosine)
-        self._graph.keep()
+            if other_node is not None and other_node.invalidated_at is None and not is_linked_back:
+                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other_id, cosine)
+        self._graph.flush()

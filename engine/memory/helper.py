@@ -21,13 +21,13 @@ from engine import child_process
 
 log = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "engine.memory.worker")
+COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
 
-END_SECONDS = 1.0
-SHORT_LIFE = 10.0
+END_TIMEOUT_S = 1.0
+RESTART_DELAY_S = 10.0
 """Seconds; a helper that dies sooner is not started again for as long."""
 
-QUIET = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
 """What its libraries are told: one thread, and nothing sent anywhere."""
 
 
@@ -100,7 +100,7 @@ class Helper:
                 raise HelperGone("the engine is closing")
             if self._running is None or not self._running.alive:
                 now = time.monotonic()
-                if self._started and now - self._started < SHORT_LIFE:
+                if self._started and now - self._started < RESTART_DELAY_S:
                     raise HelperGone("memory's helper process ended as soon as it was started")
                 try:
                     self._running = _Process(self._command)
@@ -114,7 +114,7 @@ class _Process:
     """One run of the helper."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = child_process.start(command, also=QUIET)
+        self._process = child_process.start(command, also=ENVIRONMENT)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout
@@ -122,24 +122,24 @@ class _Process:
         self.alive = True
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Any]] = {}
-        self._adding = threading.Lock()
-        self._writing = threading.Lock()
+        self._waiting_lock = threading.Lock()
+        self._write_lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, name="clawpy-memory-helper", daemon=True)
         self._reader.start()
 
     def ask(self, waits: bool, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
         future: Future[Any] = Future()
         number = next(self._numbers)
-        with self._adding:
+        with self._waiting_lock:
             if not self.alive:
                 raise HelperGone("memory's helper process ended")
             self._waiting[number] = future
         try:
-            with self._writing:
+            with self._write_lock:
                 pickle.dump(tuple(Request(waits, number, method, arguments)), self._requests)
                 self._requests.flush()
         except (OSError, ValueError) as error:
-            with self._adding:
+            with self._waiting_lock:
                 self._waiting.pop(number, None)
             raise HelperGone("memory's helper process ended") from error
         return future
@@ -147,13 +147,13 @@ class _Process:
     def end(self) -> None:
         """See it gone: kindly, then not."""
         child_process.kill(self._process)
-        self._reader.join(END_SECONDS)
+        self._reader.join(END_TIMEOUT_S)
 
     def _read(self) -> None:
         try:
             while True:
                 answer = Answer(*pickle.load(self._answers))
-                with self._adding:
+                with self._waiting_lock:
                     future = self._waiting.pop(answer.number, None)
                 if future is not None and answer.error:
                     future.set_exception(HelperFailed(answer.error))
@@ -165,10 +165,10 @@ class _Process:
             log.exception("memory's helper process sent an unreadable message; it is killed")
         child_process.kill(self._process)
         self._process.wait()
-        with self._adding:
+        with self._waiting_lock:
             self.alive = False
-            left, self._waiting = [*self._waiting.values()], {}
-        for future in left:
+            unanswered, self._waiting = [*self._waiting.values()], {}
+        for future in unanswered:
             future.set_exception(HelperGone("memory's helper process ended"))
         self._answers.close()
         with contextlib.suppress(OSError):  # what was not sent any more is lost with the process

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.home import Home
-from engine.memory.capture import Captures
-from engine.memory.context import ContextEngine
+from engine.memory.agent_files import AgentFiles
+from engine.memory.captures import Captures
 from engine.memory.drafts import Drafts
-from engine.memory.finding import SUMMARY
-from engine.memory.forget import Files, Forget, Rows, Store
+from engine.memory.forget import DatabaseRows, ErasableStore, Forgetting, HomeFiles
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import SIMILAR_WITHIN
-from engine.memory.graph_tasks import KINDS, Linker, TaskProducer
-from engine.memory.knowing import FactSource, GraphSource, LedgerSource
-from engine.memory.markdown import Markdown
-from engine.memory.memory import MemoryPort
+from engine.memory.graph_tasks import KINDS, GraphProducer, SimilarityLinker
+from engine.memory.layer_sources import FactSource, GraphSource, LedgerSource
+from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
-from engine.memory.ranking import NEAR
+from engine.memory.ranking import MIN_RELEVANCE
+from engine.memory.search import SUMMARY
+from engine.memory.session_summaries import SessionSummariser
 from engine.memory.vectors import NoIndex
 from engine.memory.work import ENDED, Work
 from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
@@ -41,11 +41,11 @@ class Knowledge:
     def __init__(
         self,
         home: Home,
-        memory: MemoryPort,
+        memory: MemoryService,
         ledger: Ledger,
         *,
         work: Work,
-        files: Markdown,
+        files: AgentFiles,
         model: Asks,
         report: Callable[[str, str], None],
         secrets: Callable[[], Iterable[str]] = tuple,
@@ -59,7 +59,7 @@ class Knowledge:
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)
         self.drafts = Drafts(database, self.para, clock, approve=self.captures.approve)
-        context = ContextEngine(
+        context = SessionSummariser(
             work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
         )
         self.nightly = Nightly(
@@ -72,7 +72,7 @@ class Knowledge:
             files=files,
             model=model,
         )
-        graph, linker = TaskProducer(self.graph, work), Linker(self.graph, self._like)
+        graph, linker = GraphProducer(self.graph, work), SimilarityLinker(self.graph, self._similar_sessions)
         self._following = ConsumerThread(
             [
                 LedgerConsumer("capture", ledger, ENDED, self.captures.handle),
@@ -82,24 +82,24 @@ class Knowledge:
             ],
             report,
         )
-        self.sources = LedgerSource(ledger), GraphSource(self.graph, self._near), FactSource(self.para)
+        self.sources = LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para)
         """What recall asks besides layers C and E."""
-        self.forgetting = self.forget_in(())
+        self.forgetting = self.build_forgetting(())
 
-    def forget_in(
-        self, others: Sequence[Store], named: Mapping[str, Callable[[str], str | None]] | None = None
-    ) -> Forget:
+    def build_forgetting(
+        self, others: Sequence[ErasableStore], named: Mapping[str, Callable[[str], str | None]] | None = None
+    ) -> Forgetting:
         """Have forgetting take words out of `others`, too; `named` says what their entries say, by what their ids begin
         with."""
         database = self._memory.database
         own = (self._memory.store, self.captures, self.drafts, self.para, self.graph)
-        rest = (Files((self._home.data, self._home.logs, self._home.cache)), Rows(database))
-        self.forgetting = Forget(
+        rest = (HomeFiles((self._home.data, self._home.logs, self._home.cache)), DatabaseRows(database))
+        self.forgetting = Forgetting(
             database,
             [*own, *others, *rest],
             text_of=lambda id: self._text_of(id, named or {}),
             running=lambda: [item.id for item in self._work.running()],
-            again=others,
+            second_pass=others,
         )
         return self.forgetting
 
@@ -115,7 +115,7 @@ class Knowledge:
 
     def start(self, *, follow: bool = True) -> None:
         """Read the graph in the background, and with `follow` take in what happened since."""
-        if not self.graph.begun:
+        if not self.graph.is_started:
             self.graph.start()
         if follow:
             self._following.start()
@@ -154,11 +154,11 @@ class Knowledge:
         facts, problems, waiting = self.para.facts(), self.para.problems(), self.drafts.waiting()
         told = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
         graph = self.graph
-        state = "degraded" if graph.faults else "ready" if graph.ready else "building"
+        state = "degraded" if graph.faults else "ready" if graph.is_ready else "building"
         newest = max((fact.created_at for fact in facts), default=None)
         return [
             LayerState(Layer.CAPTURE, said, said_at, "ready"),
-            LayerState(Layer.GRAPH, len(graph), graph.freshest, state, "; ".join(graph.faults[:3]), graph.progress),
+            LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), graph.progress),
             LayerState(Layer.PARA, len(facts), newest, "degraded" if problems else "ready", "; ".join(told)),
         ]
 
@@ -185,13 +185,13 @@ class Knowledge:
             return None
         if prefix in named:
             return named[prefix](id)
-        node = self.graph.get(id) if self.graph.ready and " " not in id else None
+        node = self.graph.get(id) if self.graph.is_ready and " " not in id else None
         return "\n".join((node.title, node.description)) if node else None
 
     # -- the summaries of layer E, by meaning
 
-    def _like(self, session_id: str, k: int) -> Sequence[tuple[str, float]] | None:
-        """See `graph_tasks.Linker`."""
+    def _similar_sessions(self, session_id: str, k: int) -> Sequence[tuple[str, float]] | None:
+        """See `graph_tasks.SimilarityLinker`."""
         import numpy
 
         store = self._memory.store
@@ -201,14 +201,14 @@ class Knowledge:
         vectors = store.vectors_of(seqs=[summary.seq])
         if not vectors:
             return None
-        return self._sessions(numpy.frombuffer(vectors[0][2], dtype="<f4"), k, SIMILAR_WITHIN)
+        return self._sessions_by_vector(numpy.frombuffer(vectors[0][2], dtype="<f4"), k, SIMILAR_WITHIN)
 
-    def _near(self, text: str, k: int) -> Sequence[tuple[str, float]]:
+    def _sessions_near(self, text: str, k: int) -> Sequence[tuple[str, float]]:
         """See `knowing.Near`."""
-        question = self._memory.vectors.read(text)
-        return () if question is None else self._sessions(question.array, k, 2 - 2 * NEAR)
+        question = self._memory.vectors.embed(text)
+        return () if question is None else self._sessions_by_vector(question.array, k, 2 - 2 * MIN_RELEVANCE)
 
-    def _sessions(self, vector: Any, k: int, within: float) -> list[tuple[str, float]]:
+    def _sessions_by_vector(self, vector: Any, k: int, within: float) -> list[tuple[str, float]]:
         try:
             hits = self._memory.vectors.search(vector, k, layers=frozenset({Layer.CONTEXT}), within=within)
         except NoIndex:

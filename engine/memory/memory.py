@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.memory.embedding import SLOWEST, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
-from engine.memory.finding import StoredMemories
+from engine.memory.embedding import TIMEOUT_S, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.helper import Helper
 from engine.memory.index import ChromaServer, Index
 from engine.memory.recall import LayerSource, Recaller
+from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import Vectoriser
-from engine.memory.vectors import EXACT_MOST, Vectors
+from engine.memory.vectors import MAX_EXACT, Vectors
 from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.capture import Captures
+    from engine.memory.captures import Captures
     from engine.memory.drafts import Drafts
-    from engine.memory.forget import Forget
+    from engine.memory.forget import Forgetting
     from engine.memory.graph import TaskGraph
     from engine.memory.para import Para
 
@@ -34,7 +34,7 @@ INDEX_EVERY = 2_000
 """Vectors after which the index takes them in, while more are being made."""
 
 
-class MemoryPort:
+class MemoryService:
     """`engine.memory`. All methods may be called from any thread and take milliseconds, unless they say otherwise."""
 
     def __init__(
@@ -55,18 +55,20 @@ class MemoryPort:
         self._settings = settings
         self.clock = clock
         self._running = running
-        self._used: Embedder | None = None
+        self._override: Embedder | None = None
         self._layers: Callable[[], list[LayerState]] = list
         self._unindexed = 0
-        self._stays = False
+        self._is_started = False
         self._helper = Helper()
         self._local = LocalEmbedder(self._helper)
         self._endpoint = endpoint
-        self.store = MemoryStore(database, self._erased)
-        self.vectoriser = Vectoriser(database, self.store, self._helper, embedder=self._embedder, made=self._made)
+        self.store = MemoryStore(database, self._on_erased)
+        self.vectoriser = Vectoriser(
+            database, self.store, self._helper, embedder=self._embedder, on_stored=self._on_vectors
+        )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
-        self.finding = StoredMemories(database, self.store, self.vectors)
+        self.finding = MemorySearch(database, self.store, self.vectors)
         self.recaller = Recaller([self.finding], clock=clock)
         if not meaning:
             self.close()
@@ -78,7 +80,7 @@ class MemoryPort:
         graph: TaskGraph,
         para: Para,
         drafts: Drafts,
-        forgetting: Forget,
+        forgetting: Forgetting,
         sources: Sequence[LayerSource],
         layers: Callable[[], list[LayerState]],
     ) -> None:
@@ -97,14 +99,14 @@ class MemoryPort:
 
     def add(self, items: Sequence[NewMemory]) -> Remembered:
         """The same, and how many are new."""
-        done = self.store.remember(items)
-        if done.new:
+        result = self.store.remember(items)
+        if result.new:
             self._wake()
-        return done
+        return result
 
     def _wake(self) -> None:
         """Make vectors, where the engine stays: one that closes with its verb leaves them to who asks for them."""
-        if self._stays:
+        if self._is_started:
             self.vectoriser.wake()
 
     def settle(self, timeout: float | None = None, *, indexed: bool = False) -> bool:
@@ -113,7 +115,7 @@ class MemoryPort:
         end = None if timeout is None else time.monotonic() + timeout
         if not self.vectoriser.settle(timeout):
             return False
-        if not indexed and self.store.chunk_count() <= EXACT_MOST:
+        if not indexed and self.store.chunk_count() <= MAX_EXACT:
             return True
         return self.index.wait(3600.0 if end is None else max(0.0, end - time.monotonic()))
 
@@ -138,31 +140,31 @@ class MemoryPort:
         """Whether the process with the local model is there already; asking it starts none."""
         return self._helper.pid is not None
 
-    def meanings(self, texts: Sequence[str], *, seconds: float = SLOWEST) -> list[bytes]:
+    def embed_texts(self, texts: Sequence[str], *, seconds: float = TIMEOUT_S) -> list[bytes]:
         """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
-        each. Raises `NoEmbedder`, also after so many `seconds`."""
-        return [made.vector for made in self._local.embed(texts, seconds=seconds)]
+        each. Raises `NoEmbedder`, also after so many `timeout`."""
+        return [made.vector for made in self._local.embed(texts, timeout=seconds)]
 
     # -- looking
 
     def layers(self) -> list[LayerState]:
         """How layers C to G stand (SPEC 9.5)."""
-        missing = self.store.pending_count(self.vectoriser.model)
-        trouble = self.vectoriser.trouble or self.vectors.trouble
-        found = []
+        pending = self.store.pending_count(self.vectoriser.model)
+        fault = self.vectoriser.trouble or self.vectors.trouble
+        states = []
         for layer in (Layer.VECTORS, Layer.CONTEXT):
-            count, fresh = self.store.standing(layer)
-            state, words, progress = "ready", "", 1.0
+            count, newest = self.store.count_and_newest(layer)
+            status, message, progress = "ready", "", 1.0
             index = self.index.state
-            if trouble:
-                state, words = "degraded", f"found by words only: {trouble}"
-            elif missing:
-                state, words = "building", f"{missing} without vectors yet"
-                progress = max(0.0, 1 - missing / max(1, self.store.count()))
+            if fault:
+                status, message = "degraded", f"found by words only: {fault}"
+            elif pending:
+                status, message = "building", f"{pending} without vectors yet"
+                progress = max(0.0, 1 - pending / max(1, self.store.count()))
             elif index.state in ("building", "degraded"):
-                state, words, progress = index.state, f"index: {index.words}", index.progress
-            found.append(LayerState(layer, count, fresh, state, words, progress))
-        return sorted([*found, *self._layers()], key=lambda state: state.layer)
+                status, message, progress = index.state, f"index: {index.message}", index.progress
+            states.append(LayerState(layer, count, newest, status, message, progress))
+        return sorted([*states, *self._layers()], key=lambda status: status.layer)
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""
@@ -170,12 +172,12 @@ class MemoryPort:
 
     def entry(self, layer: Layer, id: str) -> Memory | None:
         """One entry of layer C or E."""
-        found = self.store.get(id)
-        return found if found is not None and found.layer is layer else None
+        memory = self.store.get(id)
+        return memory if memory is not None and memory.layer is layer else None
 
     def use(self, embedder: Embedder | None) -> None:
         """Make vectors with `embedder` from now on, whatever the settings say; None is the settings' one again."""
-        self._used = embedder
+        self._override = embedder
         self.start()
 
     # -- life
@@ -183,7 +185,7 @@ class MemoryPort:
     def start(self) -> None:
         """Go on with what an earlier engine left undone. Returns at once; where nothing was remembered, nothing
         starts."""
-        self._stays = True
+        self._is_started = True
         if self.store.count():
             self.vectoriser.wake()
             self.index.check()
@@ -193,8 +195,8 @@ class MemoryPort:
         database (SPEC 4.10)."""
         self.index.compare()
         running = self._running()
-        if number := self.database.write(lambda tx: self.store.expire(tx, running=running)):
-            log.info("%d memories have expired", number)
+        if expired := self.database.write(lambda tx: self.store.expire(tx, running=running)):
+            log.info("%d memories have expired", expired)
 
     def close(self) -> None:
         """Stop what runs in the background; what is unfinished is found missing at the next start."""
@@ -203,19 +205,19 @@ class MemoryPort:
         self.index.close()
 
     def _embedder(self) -> Embedder:
-        if self._used is not None:
-            return self._used
-        named = self._settings.current.memory.embedder
-        if not named:
+        if self._override is not None:
+            return self._override
+        name = self._settings.current.memory.embedder
+        if not name:
             return self._local
-        provider, _, model = named.partition(":")
+        provider, _, model = name.partition(":")
         return EndpointEmbedder(provider, model, self._endpoint)
 
-    def _erased(self) -> None:
+    def _on_erased(self) -> None:
         self.vectors.forget()
         self.index.compare()
 
-    def _made(self, vectors: int) -> None:
+    def _on_vectors(self, vectors: int) -> None:
         self._unindexed += vectors
         if self._unindexed > INDEX_EVERY or (self._unindexed and not vectors):
             self._unindexed = 0

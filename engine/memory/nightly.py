@@ -21,11 +21,11 @@ from sqlmodel import Field as ColumnOf
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
 from engine.frozen import frozen
-from engine.memory.capture import Captures
+from engine.memory.agent_files import AgentFiles
+from engine.memory.captures import Captures
 from engine.memory.day import MOST_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.drafts import Drafts
-from engine.memory.markdown import Markdown
-from engine.memory.para_file import GROUP, LONGEST_FACT
+from engine.memory.para_file import GROUP, MAX_FACT
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
 from engine.model.secrets import redact
@@ -37,25 +37,25 @@ from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
-HOUR = 3
+START_HOUR = 3
 """Local hour from which the day before is worked through."""
 
-CATCH_UP = 7
+MAX_DAYS = 7
 """So many missed days are caught up with, the newest; older ones are left."""
 
 COST_CAP = 120_000
 """Micro-dollars of one night's evaluation: 12 cents."""
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 """Evaluations of one day: one, and two more when what it said could not be used."""
 
-TOKENS, SECONDS = 4_096, 120.0
-LAST = "memory.nightly.last"
+MAX_TOKENS, TIMEOUT_S = 4_096, 120.0
+LAST_DAY_KEY = "memory.nightly.last"
 NOTHING_KEPT = "the model found nothing to keep"
-SECRETLY = "it contains what looks like a secret"
+HAS_SECRET = "it contains what looks like a secret"
 
-MEMORY = "memory.md"
-_KINDS = (
+MEMORY_FILE = "memory.md"
+_EVENT_KINDS = (
     "SessionEnded",
     "ChangeSetLanded",
     "ValidationFailed",
@@ -95,34 +95,34 @@ class NightRow(Row, table=True):
     at: datetime = ColumnOf(sa_column=utc_column())
 
 
-class Proposed(BaseModel):
+class ProposedFact(BaseModel):
     """A fact that a model would keep. `source` is one that the synthesis names."""
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
-    fact: str = Field(min_length=1, max_length=LONGEST_FACT)
+    fact: str = Field(min_length=1, max_length=MAX_FACT)
     category: str
     bucket: Bucket
     group: str = Field(pattern=f"^{GROUP.pattern}$")
-    source: Annotated[str, AfterValidator(lambda said: said.strip("[] "))]
+    source: Annotated[str, AfterValidator(lambda source: source.strip("[] "))]
 
 
 class Evaluation(BaseModel):
     """What a model makes of a day."""
 
-    facts: tuple[Proposed, ...] = Field(max_length=MOST_FACTS)
+    facts: tuple[ProposedFact, ...] = Field(max_length=MOST_FACTS)
 
 
 @frozen
 class NightReport:
-    """What came of one day. `said` names in words what could not be done."""
+    """What came of one day. `problems` names in words what could not be done."""
 
     day: str
     promoted: int = 0
     drafted: int = 0
     cost: int = 0
     reason: str = ""
-    said: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class Nightly:
@@ -137,7 +137,7 @@ class Nightly:
         captures: Captures,
         session: Callable[[str], SessionView],
         drafts: Drafts,
-        files: Markdown,
+        files: AgentFiles,
         model: Asks,
     ) -> None:
         """`model` says what of a day is durable, where the operator named one."""
@@ -157,12 +157,12 @@ class Nightly:
         """The local days to work through now, oldest first: from three o'clock on the day before, and up to six missed
         ones before that. A first start begins with the day before."""
         with self._database.read() as session:
-            kept = state.get(session, LAST)
+            stored = state.get(session, LAST_DAY_KEY)
         newest = latest_day(self._clock.local())
-        last = date.fromisoformat(kept) if kept else newest - timedelta(days=1)
-        return missed(last, newest)
+        last_day = date.fromisoformat(stored) if stored else newest - timedelta(days=1)
+        return missed_days(last_day, newest)
 
-    def wanted(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is anything to work through."""
         return bool(self.due())
 
@@ -177,39 +177,43 @@ class Nightly:
             return self._run(day)
 
     def _run(self, day: date) -> NightReport:
-        read = self._read(day)
-        night = self._night(read)
+        day_record = self._read_day(day)
+        night = self._load_or_evaluate(day_record)
         if night.state == "done":
             return NightReport(night.day, cost=night.cost_microusd, reason=night.reason)
-        proposed = [fact_of(read, **Proposed(**fact).model_dump()) for fact in night.facts]
-        kept = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
+        proposed = [fact_of(day_record, **ProposedFact(**fact).model_dump()) for fact in night.facts]
+        promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         if proposed or night.reason == NOTHING_KEPT:
-            drafted = [
+            drafts = [
                 replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED
             ]
         else:
-            drafted = draft(read, self._para.facts())
-        said = tuple(self._write_diaries(read))
+            drafts = draft(day_record, self._para.facts())
+        problems = tuple(self._write_diaries(day_record))
 
         def finish(tx: Transaction) -> int:
-            new = self._drafts.add(tx, read.date, drafted)
+            new_drafts = self._drafts.add(tx, day_record.date, drafts)
             night.state, night.at = "done", tx.now
             tx.session.merge(night)
-            for fact in kept:
+            for fact in promoted:
                 tx.record(FactPromoted(subject=fact.id, workspace=fact.workspace, by="nightly"))
             tx.record(
                 NightlyFinished(
-                    subject=read.date, promoted=len(kept), drafted=new, cost=night.cost_microusd, reason=night.reason
+                    subject=day_record.date,
+                    promoted=len(promoted),
+                    drafted=new_drafts,
+                    cost=night.cost_microusd,
+                    reason=night.reason,
                 )
             )
-            last = state.get(tx.session, LAST)
-            state.put(tx, LAST, max(last or read.date, read.date))
-            return new
+            last_day = state.get(tx.session, LAST_DAY_KEY)
+            state.put(tx, LAST_DAY_KEY, max(last_day or day_record.date, day_record.date))
+            return new_drafts
 
-        new = self._database.write(finish)
-        return NightReport(read.date, len(kept), new, night.cost_microusd, night.reason, said)
+        new_drafts = self._database.write(finish)
+        return NightReport(day_record.date, len(promoted), new_drafts, night.cost_microusd, night.reason, problems)
 
-    def _night(self, day: Day) -> NightRow:
+    def _load_or_evaluate(self, day: Day) -> NightRow:
         """The day's row, with its evaluation; made now if there is none."""
         with self._database.read() as session:
             night = session.get(NightRow, day.date)
@@ -233,94 +237,94 @@ class Nightly:
         runs: list[tuple[CheckResult, int]] = []
         text = redact(synthesis(day))
         faults: tuple[str, ...] = ()
-        while night.attempts < TRIES and night.cost_microusd < COST_CAP:
-            facts: tuple[Proposed, ...] = ()
-            failed = ""
+        while night.attempts < MAX_ATTEMPTS and night.cost_microusd < COST_CAP:
+            facts: tuple[ProposedFact, ...] = ()
+            failure = ""
             try:
                 answer = self._model.ask(_question(day.date, text, faults, COST_CAP - night.cost_microusd))
                 if answer is None:
                     night.reason = "no model: you decide"
                     return runs
                 cost = answer.cost
-                facts, faults = evaluated(answer.text, text)
+                facts, faults = parse_evaluation(answer.text, text)
             except NoAnswer as error:
                 log.warning("no model evaluated %s: %s", day.date, error)
-                failed = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
-                cost, faults = error.cost, (failed,)
+                failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
+                cost, faults = error.cost, (failure,)
             night.attempts += 1
             night.cost_microusd += max(0, cost)
             runs.append((CheckResult("nightly", len(facts), len(faults), failing=faults), night.cost_microusd))
-            if night.cost_microusd > COST_CAP and not failed:
-                failed = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
-            if failed:
-                night.reason = failed
+            if night.cost_microusd > COST_CAP and not failure:
+                failure = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
+            if failure:
+                night.reason = failure
                 return runs
             if not faults:
                 night.facts = [fact.model_dump(mode="json") for fact in facts]
                 night.reason = "" if facts else NOTHING_KEPT
                 return runs
-        why = faults[0] if faults else "its answer was empty"
-        night.reason = f"given up after {night.attempts} tries: {why}"
+        reason = faults[0] if faults else "its answer was empty"
+        night.reason = f"given up after {night.attempts} tries: {reason}"
         return runs
 
-    def _read(self, day: date) -> Day:
-        start, end = window(day, self._clock)
-        entries = self._ledger.between(start, end, _KINDS)
+    def _read_day(self, day: date) -> Day:
+        start, end = day_bounds(day, self._clock)
+        entries = self._ledger.between(start, end, _EVENT_KINDS)
         landed = {
             entry.payload["session_id"]: entry.payload["files"] for entry in entries if entry.kind == "ChangeSetLanded"
         }
         sessions = {entry.subject: None for entry in entries if entry.kind == "SessionEnded"}
-        red = {
+        failing = {
             entry.subject: (entry.workspace, tuple(entry.payload.get("failing", ())))
             for entry in entries
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
         return Day(
             day.isoformat(),
-            tuple(view for name in {**sessions, **dict.fromkeys(landed)} for view in self._known(name)),
+            tuple(view for name in {**sessions, **dict.fromkeys(landed)} for view in self._find_session(name)),
             landed,
             tuple(self._captures.between(start, end)),
-            red,
+            failing,
             sum(entry.kind == "PredictionConfirmed" for entry in entries),
             sum(entry.kind == "PredictionRejected" for entry in entries),
         )
 
-    def _known(self, session_id: str) -> list[SessionView]:
+    def _find_session(self, session_id: str) -> list[SessionView]:
         try:
             return [self._session(session_id)]
         except Refusal:
             return []
 
     def _write_diaries(self, day: Day) -> list[str]:
-        said = []
-        did = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
-        for agent in did.intersection(self._files.agents()):
+        problems = []
+        active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
+        for agent in active_agents.intersection(self._files.agents()):
             lines = lines_for(day, agent)
             if not lines:
                 continue
             try:
-                text = self._files.read(agent, MEMORY).text
+                text = self._files.read(agent, MEMORY_FILE).text
                 if heading(day.date) not in text.splitlines():
-                    gap = "" if not text or text.endswith("\n\n") else "\n"
+                    separator = "" if not text or text.endswith("\n\n") else "\n"
                     body = "\n".join(f"- {line}" for line in lines)
-                    self._files.append(agent, MEMORY, f"{gap}{heading(day.date)}\n\n{body}\n")
+                    self._files.append(agent, MEMORY_FILE, f"{separator}{heading(day.date)}\n\n{body}\n")
             except Refusal as refusal:
-                said.append(f"memory.md of {agent}: {refusal}")
-        return said
+                problems.append(f"memory.md of {agent}: {refusal}")
+        return problems
 
 
 def latest_day(local: datetime) -> date:
     """The newest local day that is over and may be worked through: from three o'clock on the day before."""
-    return local.date() - timedelta(days=1 if local.hour >= HOUR else 2)
+    return local.date() - timedelta(days=1 if local.hour >= START_HOUR else 2)
 
 
-def missed(last: date, newest: date) -> list[date]:
+def missed_days(last: date, newest: date) -> list[date]:
     """The days after `last` up to `newest`, the newest 7 at most, oldest first. Pure."""
-    count = min(CATCH_UP, (newest - last).days)
+    count = min(MAX_DAYS, (newest - last).days)
     return [newest - timedelta(days=back) for back in range(count - 1, -1, -1)]
 
 
-def window(day: date, clock: Clock) -> tuple[datetime, datetime]:
+def day_bounds(day: date, clock: Clock) -> tuple[datetime, datetime]:
     """From the local midnight of a day to the next, in UTC: 23 or 25 hours on the days when clocks change."""
     zone = clock.local().tzinfo
     start, end = (
@@ -329,7 +333,7 @@ def window(day: date, clock: Clock) -> tuple[datetime, datetime]:
     return start, end
 
 
-def evaluated(answer: str, synthesis: str) -> tuple[tuple[Proposed, ...], tuple[str, ...]]:
+def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, ...], tuple[str, ...]]:
     """The facts of a model's answer, and what is wrong with it, in words. Pure."""
     if not (text := answer[answer.find("{") : answer.rfind("}") + 1]):
         return (), ("the answer is not a JSON object",)
@@ -343,23 +347,23 @@ def evaluated(answer: str, synthesis: str) -> tuple[tuple[Proposed, ...], tuple[
     return facts, tuple(
         f"facts.{number}: {fault}"
         for number, fact in enumerate(facts)
-        for fault, there in (
+        for fault, is_faulty in (
             (f"source {fact.source[:60]!r} is not in the day", f"[{fact.source}]" not in synthesis),
-            (SECRETLY, redact(fact.fact) != fact.fact),
+            (HAS_SECRET, redact(fact.fact) != fact.fact),
         )
-        if there
+        if is_faulty
     )
 
 
 def _question(day: str, text: str, faults: Sequence[str], budget: int) -> Question:
     """The day to the model; `faults` is what was wrong with its answer before."""
-    again = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
+    correction = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
     return Question(
         purpose="nightly",
         subject=f"nightly:{day}",
         instructions=_EVALUATE,
-        text=text + (again if faults else ""),
-        most_tokens=TOKENS,
+        text=text + (correction if faults else ""),
+        most_tokens=MAX_TOKENS,
         budget=budget,
-        seconds=SECONDS,
+        seconds=TIMEOUT_S,
     )

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.capturing import digest
-from engine.memory.para_file import FACT, GROUP, ITEMS, LONGEST_FACT, Group, read_group, write_group
+from engine.memory.capture_rules import digest
+from engine.memory.para_file import FACT, GROUP, ITEMS, MAX_FACT, Group, read_group, write_group
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage import intents
 from engine.storage.database import Database
@@ -28,10 +28,10 @@ from engine.storage.erasing import SearchTerms
 log = logging.getLogger(__name__)
 
 INTENT = "para"
-_SHARED = ("fact", "category", "bucket", "group", "source", "workspace", "trust", "approved_at")
+_COPIED_FIELDS = ("fact", "category", "bucket", "group", "source", "workspace", "trust", "approved_at")
 """What a new fact and a kept one have in common."""
 
-LONGEST_CHAIN = 1_000
+MAX_CHAIN = 1_000
 
 
 @frozen
@@ -66,65 +66,65 @@ class Para:
         self._database = database
         self._clock = clock
         self._lock = threading.RLock()
-        self._read: dict[tuple[Bucket, str], tuple[tuple[int, int, int], Group]] = {}
-        self._asked: dict[str, tuple[int, datetime]] = {}
+        self._cache: dict[tuple[Bucket, str], tuple[tuple[int, int, int], Group]] = {}
+        self._accesses: dict[str, tuple[int, datetime]] = {}
 
     # -- reading
 
     def facts(self, *, words: str = "", active: bool = False, workspace: str | None = None) -> list[ParaFact]:
         """Every fact that makes sense, the newest first; those with all `words`. A fact without a workspace belongs to
         every one."""
-        wanted = words.casefold().split()
-        found = [
+        terms = words.casefold().split()
+        matching = [
             fact
-            for fact in self._everything().values()
+            for fact in self._all_facts().values()
             if (not active or (fact.active and not fact.forgotten))
             and (workspace is None or fact.workspace in ("", workspace))
-            and all(word in fact.fact.casefold() for word in wanted)
+            and all(word in fact.fact.casefold() for word in terms)
         ]
-        return sorted(found, key=lambda fact: (fact.created_at, fact.id), reverse=True)
+        return sorted(matching, key=lambda fact: (fact.created_at, fact.id), reverse=True)
 
     def get(self, fact_id: str) -> ParaFact:
         """One fact. Raises `Refusal` `unknown_fact`."""
-        found = self._everything().get(fact_id)
-        if found is None:
+        fact = self._all_facts().get(fact_id)
+        if fact is None:
             raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
-        return found
+        return fact
 
     def corrections(self, fact_id: str) -> list[ParaFact]:
         """The chain of corrections that a fact belongs to: what it took the place of, itself, what took its place.
 
         Oldest first; where two were superseded by one, both. Raises `Refusal` `unknown_fact`.
         """
-        middle = self.get(fact_id)
-        everything = self._everything()
-        chain = {middle.id: middle}
-        reach = [middle]
-        while reach and len(chain) < LONGEST_CHAIN:
-            names = {fact.id for fact in reach}
-            found = [value for value in everything.values() if value.superseded_by in names and value.id not in chain]
-            reach = sorted(found, key=lambda fact: (fact.created_at, fact.id), reverse=True)
-            chain |= {item.id: item for item in reach}
+        start = self.get(fact_id)
+        all_facts = self._all_facts()
+        chain = {start.id: start}
+        frontier = [start]
+        while frontier and len(chain) < MAX_CHAIN:
+            ids = {fact.id for fact in frontier}
+            predecessors = [fact for fact in all_facts.values() if fact.superseded_by in ids and fact.id not in chain]
+            frontier = sorted(predecessors, key=lambda fact: (fact.created_at, fact.id), reverse=True)
+            chain |= {item.id: item for item in frontier}
         earlier = list(chain.values())[::-1]
-        after = everything.get(middle.superseded_by or "")
-        while after is not None and after.id not in chain:
-            chain[after.id] = after
-            after = everything.get(after.superseded_by or "")
+        successor = all_facts.get(start.superseded_by or "")
+        while successor is not None and successor.id not in chain:
+            chain[successor.id] = successor
+            successor = all_facts.get(successor.superseded_by or "")
         return [*earlier, *list(chain.values())[len(earlier) :]]
 
     def problems(self) -> list[str]:
         """What in the files makes no sense, in words; nothing of it is lost."""
-        found = []
-        known = self._everything()
+        problems = []
+        all_facts = self._all_facts()
         for group in self._groups():
-            found += [group.broken] if group.broken else []
-            found += group.faults
-            found += [
+            problems += [group.broken] if group.broken else []
+            problems += group.faults
+            problems += [
                 f"para/{group.bucket}/{group.name}: {fact.id} is superseded by {fact.superseded_by}, which is missing"
                 for fact in group.facts.values()
-                if fact.superseded_by and fact.superseded_by not in known
+                if fact.superseded_by and fact.superseded_by not in all_facts
             ]
-        return found
+        return problems
 
     # -- writing
 
@@ -135,9 +135,9 @@ class Para:
         """
         with self._lock:
             changes: dict[str, ParaFact] = {}
-            kept = [self._plan(_checked(item), changes) for item in new]
-            self._change(list(changes.values()))
-            return kept
+            stored = [self._plan_fact(_validated(item), changes) for item in new]
+            self._write_changes(list(changes.values()))
+            return stored
 
     def supersede(self, fact_id: str, fact: str, *, source: str = "operator") -> ParaFact:
         """Put a corrected fact in the place of another. Raises `Refusal` as `add`."""
@@ -146,24 +146,26 @@ class Para:
         new = NewFact(fact, old.category, old.bucket, old.group, source, old.workspace, fact_id, trust)
         return self.add([new])[0]
 
-    def asked_for(self, fact_ids: Iterable[str]) -> None:
+    def count_access(self, fact_ids: Iterable[str]) -> None:
         """Recall found these facts: counted in memory, written by `flush`."""
         now = self._clock.now()
         with self._lock:
             for fact_id in fact_ids:
-                self._asked[fact_id] = (self._asked.get(fact_id, (0, now))[0] + 1, now)
+                self._accesses[fact_id] = (self._accesses.get(fact_id, (0, now))[0] + 1, now)
 
     def flush(self) -> None:
-        """Write the counts of `asked_for` into the files. What cannot be written is kept for another time."""
+        """Write the counts of `count_access` into the files. What cannot be written is kept for another time."""
         with self._lock:
-            if not self._asked:
+            if not self._accesses:
                 return
-            asked, self._asked = self._asked, {}
+            accesses, self._accesses = self._accesses, {}
             for group in self._groups():
                 changed = [
-                    replace(fact, access_count=fact.access_count + asked[fact.id][0], last_accessed=asked[fact.id][1])
+                    replace(
+                        fact, access_count=fact.access_count + accesses[fact.id][0], last_accessed=accesses[fact.id][1]
+                    )
                     for fact in group.facts.values()
-                    if fact.id in asked and not fact.forgotten
+                    if fact.id in accesses and not fact.forgotten
                 ]
                 if changed:
                     try:
@@ -172,58 +174,63 @@ class Para:
                         log.warning(
                             "counts of para/%s/%s could not be written", group.bucket, group.name, exc_info=True
                         )
-                        self._asked |= {fact.id: asked[fact.id] for fact in changed}
+                        self._accesses |= {fact.id: accesses[fact.id] for fact in changed}
 
     def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Facts whose words are `wanted`, for forgetting."""
-        yield from ((fact.id, fact.fact) for fact in self._holding(wanted))
+        yield from ((fact.id, fact.fact) for fact in self._matching(wanted))
 
     def erase(self, wanted: SearchTerms) -> int:
         """Empty them; how many. The stubs keep their places in the chain (SPEC 4.10)."""
         with self._lock:
             stubs = [
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
-                for fact in self._holding(wanted)
+                for fact in self._matching(wanted)
             ]
-            self._change(stubs)
+            self._write_changes(stubs)
             return len(stubs)
 
-    def _holding(self, wanted: SearchTerms) -> list[ParaFact]:
+    def _matching(self, wanted: SearchTerms) -> list[ParaFact]:
         return [fact for fact in self.facts() if any(map(wanted.match, (fact.fact, fact.category, fact.source)))]
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Says in words what cannot be."""
-        words = []
+        problems = []
         for intent in intents.unfinished(self._database, INTENT):
             facts = [FACT.validate_python(item) for item in intent.payload["facts"]]
             try:
-                self._apply(facts)
+                self._write_files(facts)
             except (OSError, Refusal) as error:
-                words.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
+                problems.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
                 continue
             number = intent.id or 0
             self._database.write(lambda tx, number=number: intents.finish(tx, number))  # type: ignore[misc]
-        return words
+        return problems
 
     # -- inside
 
-    def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
-        same = new.digest
-        everything = self._everything() | changes
-        for fact in everything.values():
-            place = (fact.bucket, fact.group)
-            if fact.active and not fact.forgotten and place == (new.bucket, new.group) and digest(fact.fact) == same:
+    def _plan_fact(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
+        new_digest = new.digest
+        all_facts = self._all_facts() | changes
+        for fact in all_facts.values():
+            location = (fact.bucket, fact.group)
+            if (
+                fact.active
+                and not fact.forgotten
+                and location == (new.bucket, new.group)
+                and digest(fact.fact) == new_digest
+            ):
                 if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
                     fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
                 return fact
         fact = ParaFact(
-            id=_free_id(new, everything.keys()),
+            id=_free_id(new, all_facts.keys()),
             status="active",
             created_at=self._clock.now(),
-            **{name: getattr(new, name) for name in _SHARED},
+            **{name: getattr(new, name) for name in _COPIED_FIELDS},
         )
         if new.supersedes:
-            old = everything.get(new.supersedes)
+            old = all_facts.get(new.supersedes)
             if old is None:
                 raise Refusal("unknown_fact", f"there is no fact {sanitise(new.supersedes)}", "see layer G")
             if not old.active:
@@ -236,18 +243,18 @@ class Para:
         changes[fact.id] = fact
         return fact
 
-    def _change(self, facts: Sequence[ParaFact]) -> None:
+    def _write_changes(self, facts: Sequence[ParaFact]) -> None:
         """Write changed facts, whichever files they are in, all or, after a crash, all at the next start."""
         if not facts:
             return
-        for place in {(fact.bucket, fact.group) for fact in facts}:
-            group = self._group(*place)
+        for location in {(fact.bucket, fact.group) for fact in facts}:
+            group = self._group(*location)
             if group.broken:
                 raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
         payload = {"facts": [FACT.dump_python(fact, mode="json") for fact in facts]}
         intent = self._database.write(lambda tx: intents.begin(tx, INTENT, facts[0].id, payload))
         try:
-            self._apply(facts)
+            self._write_files(facts)
         except OSError as error:
             raise Refusal(
                 "unwritable_home",
@@ -256,41 +263,41 @@ class Para:
             ) from error
         self._database.write(lambda tx: intents.finish(tx, intent))
 
-    def _apply(self, facts: Sequence[ParaFact]) -> None:
-        places: dict[tuple[Bucket, str], list[ParaFact]] = {}
+    def _write_files(self, facts: Sequence[ParaFact]) -> None:
+        by_location: dict[tuple[Bucket, str], list[ParaFact]] = {}
         for fact in facts:
-            places.setdefault((fact.bucket, fact.group), []).append(fact)
+            by_location.setdefault((fact.bucket, fact.group), []).append(fact)
         with self._lock:
-            for (bucket, name), changed in places.items():
+            for (bucket, name), changed in by_location.items():
                 write_group(self._path(bucket, name), self._group(bucket, name), changed)
 
-    def _everything(self) -> dict[str, ParaFact]:
+    def _all_facts(self) -> dict[str, ParaFact]:
         return {fact.id: fact for group in self._groups() for fact in group.facts.values()}
 
     def _groups(self) -> list[Group]:
-        found = []
+        groups = []
         for bucket in Bucket:
             parent = self._folder / bucket.value
             if parent.is_dir():
                 names = [path.name for path in parent.iterdir() if path.is_dir() and GROUP.fullmatch(path.name)]
-                found += [self._group(bucket, name) for name in sorted(names)]
-        return found
+                groups += [self._group(bucket, name) for name in sorted(names)]
+        return groups
 
     def _group(self, bucket: Bucket, name: str) -> Group:
         """A group, read anew when its file has changed, whoever changed it."""
         folder = self._path(bucket, name)
         try:
-            seen = (folder / ITEMS).stat()
-            stamp = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+            status = (folder / ITEMS).stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         except FileNotFoundError:
             return Group(bucket, name, (), {})
         except OSError:
             return read_group(folder, bucket, name)
         with self._lock:
-            kept = self._read.get((bucket, name))
-            if kept is None or kept[0] != stamp:
-                kept = self._read[bucket, name] = (stamp, read_group(folder, bucket, name))
-            return kept[1]
+            cached = self._cache.get((bucket, name))
+            if cached is None or cached[0] != stamp:
+                cached = self._cache[bucket, name] = (stamp, read_group(folder, bucket, name))
+            return cached[1]
 
     def _path(self, bucket: Bucket, name: str) -> Path:
         return self._folder / bucket.value / name
@@ -302,10 +309,10 @@ def group_name(text: str) -> str:
     return "-".join(part for part in name.split("-") if part)[:60].strip("-") or "general"
 
 
-def _checked(new: NewFact) -> NewFact:
+def _validated(new: NewFact) -> NewFact:
     text = " ".join(sanitise(new.fact).split())
-    if not text or len(text) > LONGEST_FACT:
-        raise Refusal("bad_fact", f"a fact must have 1 to {LONGEST_FACT} characters", "write it in one sentence")
+    if not text or len(text) > MAX_FACT:
+        raise Refusal("bad_fact", f"a fact must have 1 to {MAX_FACT} characters", "write it in one sentence")
     if not GROUP.fullmatch(new.group):
         raise Refusal(
             "bad_fact", f"{sanitise(new.group)!r} is not a valid group name", "use lower-case letters, digits, - and _"
@@ -316,7 +323,7 @@ def _checked(new: NewFact) -> NewFact:
 def _free_id(new: NewFact, taken: Iterable[str]) -> str:
     """An id that follows from what the fact says, so that the same run twice makes the same; another where that is
     taken by an older fact of the same words."""
-    known = set(taken)
-    said = f"{new.bucket}/{new.group}/{new.digest}"
-    names = ("fact_" + hashlib.sha256(f"{said}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
-    return next(name for name in names if name not in known)
+    taken_ids = set(taken)
+    basis = f"{new.bucket}/{new.group}/{new.digest}"
+    candidates = ("fact_" + hashlib.sha256(f"{basis}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
+    return next(name for name in candidates if name not in taken_ids)

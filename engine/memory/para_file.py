@@ -23,14 +23,20 @@ from engine.storage.files import write_atomic
 ITEMS, SUMMARY = "items.json", "summary.md"
 FACT_ID = re.compile(r"fact_[0-9a-z]{4,40}")
 GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
-LONGEST_FACT = 1_000
-LARGEST = 16 * 1024 * 1024
+MAX_FACT = 1_000
+MAX_BYTES = 16 * 1024 * 1024
 """Bytes of a file of items."""
 
 Item = dict[str, Any]
 
 FACT = TypeAdapter(ParaFact)
-_UNSAID = {"fact": "", "category": "", "source": "", "status": "active", "created_at": datetime(1970, 1, 1, tzinfo=UTC)}
+_DEFAULTS = {
+    "fact": "",
+    "category": "",
+    "source": "",
+    "status": "active",
+    "created_at": datetime(1970, 1, 1, tzinfo=UTC),
+}
 """What an item need not say. One that says nothing of trust is a quote: whoever wrote it."""
 
 
@@ -52,8 +58,8 @@ def read_group(folder: Path, bucket: Bucket, name: str) -> Group:
     file = folder / ITEMS
     where = f"para/{bucket}/{name}/{ITEMS}"
     try:
-        if file.stat().st_size > LARGEST:
-            return Group(bucket, name, (), {}, broken=f"{where} is larger than {LARGEST} bytes")
+        if file.stat().st_size > MAX_BYTES:
+            return Group(bucket, name, (), {}, broken=f"{where} is larger than {MAX_BYTES} bytes")
         document = json.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Group(bucket, name, (), {})
@@ -65,7 +71,7 @@ def read_group(folder: Path, bucket: Bucket, name: str) -> Group:
     faults = []
     for number, item in enumerate(document, 1):
         try:
-            fact = read_item(item, bucket, name)
+            fact = parse_item(item, bucket, name)
             if fact.id in facts:
                 raise ValueError(f"{fact.id} appears twice")
             facts[fact.id] = fact
@@ -83,23 +89,23 @@ def write_group(folder: Path, group: Group, changed: Iterable[ParaFact]) -> None
     facts = dict(group.facts) | new
     items: list[Any] = []
     for item in group.items:
-        known = group.facts.get(str(item.get("id"))) if isinstance(item, dict) else None
-        fact = new.pop(known.id, None) if known is not None else None
-        items.append(item if fact is None else {**item, **as_item(fact)})
-    items += [as_item(fact) for fact in new.values()]
+        existing = group.facts.get(str(item.get("id"))) if isinstance(item, dict) else None
+        fact = new.pop(existing.id, None) if existing is not None else None
+        items.append(item if fact is None else {**item, **to_item(fact)})
+    items += [to_item(fact) for fact in new.values()]
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / ITEMS, json.dumps(items, ensure_ascii=False, indent=2) + "\n")
     _write(folder / SUMMARY, summary(group.bucket, group.name, list(facts.values())))
 
 
-def read_item(item: object, bucket: Bucket, group: str) -> ParaFact:
+def parse_item(item: object, bucket: Bucket, group: str) -> ParaFact:
     """An item as a fact. Raises ValueError that says what is wrong with it."""
     if not isinstance(item, dict):
         raise ValueError("no object")
-    said = {key: value for key, value in item.items() if value is not None}
-    place = {"bucket": bucket, "group": group}
+    fields = {key: value for key, value in item.items() if value is not None}
+    location = {"bucket": bucket, "group": group}
     try:
-        fact = FACT.validate_python(_UNSAID | said | place)
+        fact = FACT.validate_python(_DEFAULTS | fields | location)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -115,7 +121,7 @@ def read_item(item: object, bucket: Bucket, group: str) -> ParaFact:
         raise ValueError(f"{fact.id}: superseded_by is set, and status is active")
     return replace(
         fact,
-        fact=sanitise(fact.fact)[:LONGEST_FACT],
+        fact=sanitise(fact.fact)[:MAX_FACT],
         category=sanitise(fact.category),
         source=sanitise(fact.source),
         created_at=_utc(fact.created_at),
@@ -124,7 +130,7 @@ def read_item(item: object, bucket: Bucket, group: str) -> ParaFact:
     )
 
 
-def as_item(fact: ParaFact) -> Item:
+def to_item(fact: ParaFact) -> Item:
     """A fact as it stands in the file."""
     left_out = {"bucket", "group"} if fact.forgotten else {"bucket", "group", "forgotten"}
     item: Item = FACT.dump_python(fact, mode="json", exclude=left_out)

@@ -16,13 +16,13 @@ from engine.frozen import frozen
 WORD = re.compile(r"([^\W_]+)(?:['’][a-z]{1,2}\b)?")
 """A word; what it finds is the word without a possessive or another short ending."""
 
-_EMPTY = """
+_STOP_WORDS = """
 a an the is are was were be been being am do does did doing have has had having i you he she it we they me him her us
 them my your his its our their mine yours this that these those what which who whom whose when where why how of in on at
 to for from with by about as into than then so and or but if not no yes can could will would shall should may might must
 just very too also there here s t d ll m re ve don didn doesn isn wasn
 """
-EMPTY = frozenset(_EMPTY.split())
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that narrow nothing."""
 
 USERS = frozenset({"user", "human", "me", "operator", "customer"})
@@ -51,13 +51,13 @@ _FRAME = re.compile(
 )
 """How a question asks, beside what it asks for."""
 
-_TOLD = (
+_SAYING_VERBS = (
     "said|told|suggested|recommended|mentioned|advised|proposed|provided|gave|given|listed|explained|answered|wrote|"
     "written|showed|shown"
 )
 _YOU_SAID = re.compile(
     r"\b(?:did|have|had|were|are) you\b|"
-    rf"\byou(?:['’]ve| have| had)?\b.{{0,25}}\b(?:{_TOLD})\b|"
+    rf"\byou(?:['’]ve| have| had)?\b.{{0,25}}\b(?:{_SAYING_VERBS})\b|"
     r"\byour\b.{0,25}\b(?:advice|answer|suggestions?|recommendations?|reply|proposal|explanation)\b",
     re.IGNORECASE,
 )
@@ -90,7 +90,7 @@ _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|yea
 
 
 @frozen
-class When:
+class DateRange:
     """A date that a question names, as far as it does; or the days from `first` to `last`."""
 
     year: int | None = None
@@ -99,59 +99,61 @@ class When:
     first: date | None = None
     last: date | None = None
 
-    def fits(self, at: date) -> float:
+    def fits(self, day: date) -> float:
         """How well a day fits, in [0, 1]: 1 the very day or the one beside it, 0.67 the month, 0.33 the month of
         another day."""
         if self.first is not None and self.last is not None:
-            if not self.first <= at <= self.last:
+            if not self.first <= day <= self.last:
                 return 0.0
             return 1.0 if (self.last - self.first).days <= 3 else 0.67
-        if self.month != at.month or (self.year is not None and self.year != at.year):
+        if self.month != day.month or (self.year is not None and self.year != day.year):
             return 0.0
         if self.day is None:
             return 0.67
-        return 1.0 if abs(self.day - at.day) <= 1 else 0.33
+        return 1.0 if abs(self.day - day.day) <= 1 else 0.33
 
 
 @frozen
 class Question:
     """A question as the ranking reads it.
 
-    `words` are the telling words of its topic as they stand, `terms` the same by their stems; `asked` the speakers (in
-    lower case) whose lines it is about, empty when it is about nobody's; `topic` what it asks for, without the names of
-    speakers. `asks_advice`: what the user prefers counts.
+    `words` are the words of its topic that narrow something, `terms` their stems; `speakers` those (in lower
+    case) whose lines it is about, empty for nobody's; `topic` what it asks for, without the names of speakers.
+    `asks_advice`: what the user prefers counts.
     """
 
     text: str
     words: tuple[str, ...]
     terms: tuple[str, ...]
-    asked: frozenset[str]
+    speakers: frozenset[str]
     topic: str
-    whens: tuple[When, ...]
+    dates: tuple[DateRange, ...]
     asks_when: bool
     asks_latest: bool
     asks_advice: bool
 
 
-def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
+def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
     """Read a question that is asked of what `speakers` said."""
-    known = {speaker.casefold() for speaker in speakers if speaker}
-    people = {speaker: _calls(speaker) for speaker in known if speaker not in USERS and speaker not in ASSISTANTS}
+    lower_speakers = {speaker.casefold() for speaker in speakers if speaker}
+    names = {
+        speaker: _names_of(speaker) for speaker in lower_speakers if speaker not in USERS and speaker not in ASSISTANTS
+    }
     topic = _topic(text)
     lower = topic.casefold()
-    present = set(WORD.findall(lower))
-    named = {item for item, calls in people.items() if _named(lower, present, item, calls)}
-    called = {word for item in named for word in people[item]}
-    plain = list(dict.fromkeys(WORD.findall(lower)))
-    words = [word for word in plain if word not in EMPTY and word not in called]
-    words = words or [word for word in plain if word not in called] or plain
+    present_words = set(WORD.findall(lower))
+    named = {item for item, calls in names.items() if _is_named(lower, present_words, item, calls)}
+    used_names = {word for item in named for word in names[item]}
+    all_words = list(dict.fromkeys(WORD.findall(lower)))
+    words = [word for word in all_words if word not in STOP_WORDS and word not in used_names]
+    words = words or [word for word in all_words if word not in used_names] or all_words
     return Question(
         text=text,
         words=tuple(words),
         terms=tuple(dict.fromkeys(stem(word) for word in words)),
-        asked=frozenset(named) if len(named) == 1 else frozenset() if named else _roles(text, known),
-        topic=_without(topic, called),
-        whens=tuple(_whens(text, now)),
+        speakers=frozenset(named) if len(named) == 1 else frozenset() if named else _roles(text, lower_speakers),
+        topic=_remove_names(topic, used_names),
+        dates=tuple(_dates(text, now)),
         asks_when=bool(_WHEN.search(text)),
         asks_latest=bool(_LATEST.search(text)),
         asks_advice=bool(_ADVICE.search(text)),
@@ -184,19 +186,19 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 
-def _calls(speaker: str) -> tuple[str, ...]:
+def _names_of(speaker: str) -> tuple[str, ...]:
     """What a speaker may be called by: the words of the name."""
-    return tuple(word for word in WORD.findall(speaker) if len(word) > 1 and word not in EMPTY)
+    return tuple(word for word in WORD.findall(speaker) if len(word) > 1 and word not in STOP_WORDS)
 
 
-def _named(lower: str, present: set[str], speaker: str, calls: tuple[str, ...]) -> bool:
-    return bool(calls) and (calls[0] in present or (len(calls) > 1 and speaker in lower))
+def _is_named(lower: str, words: set[str], speaker: str, names: tuple[str, ...]) -> bool:
+    return bool(names) and (names[0] in words or (len(names) > 1 and speaker in lower))
 
 
-def _roles(text: str, known: set[str]) -> frozenset[str]:
+def _roles(text: str, speakers: set[str]) -> frozenset[str]:
     """Whose lines count where a user talks with an assistant: what the user said, unless it is asked for what the
     assistant did. A summary is of both."""
-    users, assistants = known & USERS, known & ASSISTANTS
+    users, assistants = speakers & USERS, speakers & ASSISTANTS
     if not users or not assistants:
         return frozenset()
     if _YOU_SAID.search(text):
@@ -206,41 +208,41 @@ def _roles(text: str, known: set[str]) -> frozenset[str]:
 
 def _topic(text: str) -> str:
     """A question without how it asks; as it stands where too little is left."""
-    left = re.sub(r"\s+", " ", _FRAME.sub(" ", text)).strip(" ,.;:?")
-    return left if len(WORD.findall(left)) > 1 else text
+    topic = re.sub(r"\s+", " ", _FRAME.sub(" ", text)).strip(" ,.;:?")
+    return topic if len(WORD.findall(topic)) > 1 else text
 
 
-def _without(text: str, called: set[str]) -> str:
-    if not called:
+def _remove_names(text: str, names: set[str]) -> str:
+    if not names:
         return text
-    some = "|".join(re.escape(word) for word in sorted(called, key=len, reverse=True))
-    left = re.sub(rf"\b(?:{some})\b(?:['’]s)?", "", text, flags=re.IGNORECASE)
-    return re.sub(r"\s+", " ", left).strip() or text
+    alternatives = "|".join(re.escape(word) for word in sorted(names, key=len, reverse=True))
+    topic = re.sub(rf"\b(?:{alternatives})\b(?:['’]s)?", "", text, flags=re.IGNORECASE)
+    return re.sub(r"\s+", " ", topic).strip() or text
 
 
-def _whens(text: str, now: datetime | None) -> Iterable[When]:
-    for found in _ISO.finditer(text):
-        yield When(int(found[1]), int(found[2]), int(found[3]))
-    for found in _IN_MONTH.finditer(text):
-        before, name, after, year = found.groups()
-        day = before or after
+def _dates(text: str, now: datetime | None) -> Iterable[DateRange]:
+    for match in _ISO.finditer(text):
+        yield DateRange(int(match[1]), int(match[2]), int(match[3]))
+    for match in _IN_MONTH.finditer(text):
+        day_before, name, day_after, year = match.groups()
+        day = day_before or day_after
         # "may" and "march" are months only beside something of a date.
         if name.islower() and not (day or year) and not re.search(rf"\b(?:in|of|on|since|during) {name}\b", text):
             continue
-        yield When(int(year) if year else None, MONTHS[name.lower()], int(day) if day else None)
+        yield DateRange(int(year) if year else None, MONTHS[name.lower()], int(day) if day else None)
     if now is None:
         return
     today = now.date()
-    for found in _AGO.finditer(text):
-        unit = _DAYS[found[2].lower()]
-        number = _NUMBERS.get(found[1].lower()) or int(found[1])
-        middle, slack = today - timedelta(days=min(number * unit, 100_000)), timedelta(days=unit // 2)
-        yield When(first=middle - slack, last=middle + slack)
-    for found in _RELATIVE.finditer(text):
-        what = found[1].lower()
-        if what in ("today", "yesterday"):
-            day_meant = today - timedelta(days=what == "yesterday")
-            yield When(first=day_meant, last=day_meant)
+    for match in _AGO.finditer(text):
+        unit = _DAYS[match[2].lower()]
+        number = _NUMBERS.get(match[1].lower()) or int(match[1])
+        centre, slack = today - timedelta(days=min(number * unit, 100_000)), timedelta(days=unit // 2)
+        yield DateRange(first=centre - slack, last=centre + slack)
+    for match in _RELATIVE.finditer(text):
+        phrase = match[1].lower()
+        if phrase in ("today", "yesterday"):
+            day_meant = today - timedelta(days=phrase == "yesterday")
+            yield DateRange(first=day_meant, last=day_meant)
         else:
-            span = _DAYS[what.split()[1]]
-            yield When(first=today - timedelta(days=span * (2 if what.startswith("last") else 1)), last=today)
+            span = _DAYS[phrase.split()[1]]
+            yield DateRange(first=today - timedelta(days=span * (2 if phrase.startswith("last") else 1)), last=today)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy
 
     Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
-    Places = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+    Positions = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
 @frozen
@@ -53,15 +53,15 @@ asks for it."""
 WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 """Plain fusion of the two searches, by which candidates are chosen and neighbours judged."""
 
-FOUND_MOST = 300
+MAX_FOUND = 300
 """So many candidates each search brings; the last of them is the floor of "near in meaning"."""
 
-CLOSE_MOST = 80
+MAX_CLOSE = 80
 """So many candidates are looked at closely."""
 
 RECENT_DAYS = 14.0
 
-NEAR = 0.27
+MIN_RELEVANCE = 0.27
 """The limit of recall (SPEC 4.3), in `_nearness`: where no line of a question reaches it, nothing is found. Of a line
 that shares no word with the question it is a squared L2 of 1.46. `tests/benchmarks/test_recall_unrelated.py` measures
 it on three memories: nothing is found for .94 of everyday questions whose answer is in none, and recall@10 of
@@ -70,26 +70,26 @@ questions that they answer does not fall.
 A line goes along from a third of it, or where a line of its session reaches the whole: what answers a question often
 shares neither words nor meaning with it, only its session."""
 
-FAR = 3.0
+COMPANION_DIVISOR = 3.0
 """The part of the limit from which a line goes along."""
 
-WORDS_COUNT = 0.3
+COVERAGE_BONUS = 0.3
 """What all of a question's telling words add to a cosine."""
 
 WORDS_ALONE = 0.28
 """The cosine that they stand for where the vector says less: half of the telling words, rare ones counting more, reach
 the limit without any vector."""
 
-TELLING = 0.5
+NOTABLE = 0.5
 """A feature is named as a reason when it has at least this much of what it could have."""
 
-_NAMED_TIMES = """
+_TIME_WORDS = """
 yesterday today tonight tomorrow last next ago week weekend month year morning evening recently soon since
 monday tuesday wednesday thursday friday saturday sunday
 """
-_TIMES = frozenset(MONTHS.keys() | _NAMED_TIMES.split() | set(map(str, range(1900, 2100))))
-_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
-_PREFERS = re.compile(
+_TIMES = frozenset(MONTHS.keys() | _TIME_WORDS.split() | set(map(str, range(1900, 2100))))
+_STANDING_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
+_PREFERENCE = re.compile(
     r"\bi(?:['’]d| would| do| usually| generally| always| really)? (?:prefer|like to|rather|tend to)\b|"
     r"\bmy preference\b|\bi never\b",
     re.IGNORECASE,
@@ -108,8 +108,8 @@ class Pool:
     speakers: Sequence[str]
     sessions: Sequence[str]
     times: Sequence[str]
-    before: Places
-    after: Places
+    before: Positions
+    after: Positions
     words: Vector
     meaning: Vector
     now: datetime
@@ -117,12 +117,12 @@ class Pool:
 
 @dataclass(slots=True)
 class Candidates:
-    """Those of a pool that are looked at closely: their `places` in it, the best first, and what speaks for each, by
+    """Those of a pool that are looked at closely: their `positions` in it, the best first, and what speaks for each, by
     name of the feature."""
 
     question: Question
     pool: Pool
-    places: Places
+    positions: Positions
     features: dict[str, Vector]
     texts: Sequence[str] = field(default=())
     """What was read of each."""
@@ -138,142 +138,155 @@ class Ranked:
     reason: str
 
 
-def first_look(question: Question, pool: Pool) -> Candidates:
+def select_candidates(question: Question, pool: Pool) -> Candidates:
     """Fuse both searches, look at sessions, speakers and dates, and choose what to look at closely: no text is read."""
     import numpy
 
     words = _relative(pool.words, 0.0)
-    known = ~numpy.isnan(pool.meaning)
-    meaning = numpy.where(known, pool.meaning, 0.0).astype(numpy.float32)
-    floor = float(numpy.sort(meaning[known])[::-1][:FOUND_MOST][-1]) if known.any() else 0.0
-    near = numpy.where(known, _relative(meaning, floor), 0.0)
-    fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * near).astype(numpy.float32)
-    number: dict[str, int] = {}
+    has_meaning = ~numpy.isnan(pool.meaning)
+    meaning = numpy.where(has_meaning, pool.meaning, 0.0).astype(numpy.float32)
+    floor = float(numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND][-1]) if has_meaning.any() else 0.0
+    scaled_meaning = numpy.where(has_meaning, _relative(meaning, floor), 0.0)
+    fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
+    session_numbers: dict[str, int] = {}
     # A line without a session is a session of its own.
-    of = numpy.array(
-        [number.setdefault(item or f"\x00{place}", len(number)) for place, item in enumerate(pool.sessions)],
+    session_of = numpy.array(
+        [
+            session_numbers.setdefault(item or f"\x00{position}", len(session_numbers))
+            for position, item in enumerate(pool.sessions)
+        ],
         numpy.int64,
     )
-    session = numpy.zeros(len(number), numpy.float32)
-    numpy.maximum.at(session, of, fused)
-    beside = numpy.maximum(_from(fused, pool.before), _from(fused, pool.after))
-    who = numpy.array([speaker.casefold() in question.asked for speaker in pool.speakers], numpy.float32)
-    fits = numpy.zeros(len(who), numpy.float32)
-    if question.whens:
-        for place, at in enumerate(pool.times):
+    session = numpy.zeros(len(session_numbers), numpy.float32)
+    numpy.maximum.at(session, session_of, fused)
+    neighbour = numpy.maximum(_values_at(fused, pool.before), _values_at(fused, pool.after))
+    is_asked_speaker = numpy.array(
+        [speaker.casefold() in question.speakers for speaker in pool.speakers], numpy.float32
+    )
+    date_fit = numpy.zeros(len(is_asked_speaker), numpy.float32)
+    if question.dates:
+        for position, at in enumerate(pool.times):
             if at:
-                said = date.fromisoformat(at[:10])
-                fits[place] = max(when.fits(said) for when in question.whens)
-    best = numpy.argsort(-(fused + 0.3 * beside + 0.3 * who + 0.15 * fits), kind="stable")[:CLOSE_MOST]
+                day = date.fromisoformat(at[:10])
+                date_fit[position] = max(when.fits(day) for when in question.dates)
+    chosen = numpy.argsort(-(fused + 0.3 * neighbour + 0.3 * is_asked_speaker + 0.15 * date_fit), kind="stable")[
+        :MAX_CLOSE
+    ]
     features = {
         "words": words,
         "meaning": numpy.clip(meaning, 0.0, 1.0),
-        "beside": beside,
-        "session": session[of],
-        "who": who,
-        "date": fits,
+        "beside": neighbour,
+        "session": session[session_of],
+        "who": is_asked_speaker,
+        "date": date_fit,
     }
-    return Candidates(question, pool, best, {name: values[best] for name, values in features.items()})
+    return Candidates(question, pool, chosen, {name: values[chosen] for name, values in features.items()})
 
 
-def close_look(seen: Candidates, texts: Sequence[str], tokens: Vector) -> None:
+def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector) -> None:
     """Add the features that take texts: what was read of each candidate, and what `token_vectors.match` says of it; and
     "coverage", the share of the question's words that each has, rare ones counting more."""
     import numpy
 
-    question, pool, places = seen.question, seen.pool, seen.places.tolist()
-    said = [frozenset(WORD.findall(text.casefold())) for text in texts]
+    question, pool, positions = candidates.question, candidates.pool, candidates.positions.tolist()
+    word_sets = [frozenset(WORD.findall(text.casefold())) for text in texts]
     terms = question.terms or ("",)
-    stemmed = [frozenset(map(stem, words)) for words in said]
-    there = numpy.array([[term in words for term in terms] for words in stemmed], numpy.float32).reshape(-1, len(terms))
-    worth = numpy.log((len(texts) + 1) / (there.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
-    coverage = there @ (worth / worth.sum())
+    stemmed = [frozenset(map(stem, words)) for words in word_sets]
+    present = numpy.array([[term in words for term in terms] for words in stemmed], numpy.float32).reshape(
+        -1, len(terms)
+    )
+    term_weights = numpy.log((len(texts) + 1) / (present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
+    coverage = present @ (term_weights / term_weights.sum())
     standing = [
-        pool.speakers[place].casefold() in USERS
-        and bool(_RULE.search(text) or (question.asks_advice and _PREFERS.search(text)))
-        for place, text in zip(places, texts, strict=True)
+        pool.speakers[position].casefold() in USERS
+        and bool(_STANDING_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
+        for position, text in zip(positions, texts, strict=True)
     ]
     ages = [
         max(0.0, (pool.now - datetime.fromisoformat(at)).total_seconds() / 86400) if at else math.inf
-        for at in (pool.times[place] for place in places)
+        for at in (pool.times[position] for position in positions)
     ]
     recent = numpy.exp(-numpy.array(ages) / RECENT_DAYS) * (1.0 if question.asks_latest else 0.25)
-    seen.texts = texts
-    seen.features |= {
+    candidates.texts = texts
+    candidates.features |= {
         "coverage": coverage,
         # Of another embedder no tokens are known: then the vector, and without any the words themselves.
-        "tokens": numpy.where(tokens > 0, tokens, numpy.maximum(seen.features["meaning"], coverage)),
+        "tokens": numpy.where(tokens > 0, tokens, numpy.maximum(candidates.features["meaning"], coverage)),
         "standing": numpy.array(standing, numpy.float32),
-        "time": numpy.array([question.asks_when and not words.isdisjoint(_TIMES) for words in said], numpy.float32),
+        "time": numpy.array(
+            [question.asks_when and not words.isdisjoint(_TIMES) for words in word_sets], numpy.float32
+        ),
         "recent": recent.astype(numpy.float32),
     }
 
 
-def rank(seen: Candidates, *, most: int | None = None) -> list[Ranked]:
+def rank(candidates: Candidates, *, most: int | None = None) -> list[Ranked]:
     """Candidates after a close look, best first, at most `most`. Those that score the same stay in their order."""
     import numpy
 
-    question, found, size = seen.question, seen.features, len(seen.places)
+    question, features, size = candidates.question, candidates.features, len(candidates.positions)
     if not size:
         return []
     # What is not asked for no line can have: it is not counted, so that one that has all there is to have stands beside
     # what other layers find as what it is. What a line could have and has not lowers its score, even if none has it.
-    idle = {"who"} if not question.asked else set()
-    idle |= ({"date"} if not question.whens else set()) | ({"time"} if not question.asks_when else set())
-    idle |= {"standing"} if not found["standing"].any() else set()
-    counted = [weight for weight in WEIGHTS if weight.feature not in idle]
+    not_applicable = {"who"} if not question.speakers else set()
+    not_applicable |= ({"date"} if not question.dates else set()) | ({"time"} if not question.asks_when else set())
+    not_applicable |= {"standing"} if not features["standing"].any() else set()
+    counted = [weight for weight in WEIGHTS if weight.feature not in not_applicable]
     total = sum(weight.weight for weight in counted)
     shares = dict.fromkeys((weight.part for weight in counted), 0.0)
     parts: dict[str, Vector] = {part: numpy.zeros(size, numpy.float32) for part in shares}
     for weight in counted:
         shares[weight.part] += weight.weight / total
-        parts[weight.part] = parts[weight.part] + weight.weight / total * found[weight.feature]
+        parts[weight.part] = parts[weight.part] + weight.weight / total * features[weight.feature]
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
-    for number in order[_near_enough(seen)[order]][:most].tolist():
-        mine = tuple(
-            ScorePart(part, min(1.0, max(0.0, float(parts[part][number]) / share)), share)
+    for candidate in order[_relevant(candidates)[order]][:most].tolist():
+        score_parts = tuple(
+            ScorePart(part, min(1.0, max(0.0, float(parts[part][candidate]) / share)), share)
             for part, share in shares.items()
         )
-        score = sum(item.value * item.weight for item in mine)
-        ranked.append(Ranked(number, score, mine, _reason(seen, number)))
+        score = sum(item.value * item.weight for item in score_parts)
+        ranked.append(Ranked(candidate, score, score_parts, _reason(candidates, candidate)))
     return ranked
 
 
-def _near_enough(seen: Candidates) -> Any:
+def _relevant(candidates: Candidates) -> Any:
     """Which candidates are near enough to be found, from their cosine and the telling words that they have; see
-    `NEAR`."""
+    `MIN_RELEVANCE`."""
     import numpy
 
-    coverage, least = seen.features["coverage"], NEAR - 1e-6  # float32
-    near = numpy.maximum(seen.features["meaning"], WORDS_ALONE * coverage) + WORDS_COUNT * coverage
-    sessions = [seen.pool.sessions[place] for place in seen.places.tolist()]
-    about = {session for session, value in zip(sessions, near.tolist(), strict=True) if session and value >= least}
-    beside = numpy.array([session in about for session in sessions], bool)
-    return (near >= least).any() & (beside | (near >= least / FAR))
+    coverage, threshold = candidates.features["coverage"], MIN_RELEVANCE - 1e-6  # float32
+    relevance = numpy.maximum(candidates.features["meaning"], WORDS_ALONE * coverage) + COVERAGE_BONUS * coverage
+    sessions = [candidates.pool.sessions[position] for position in candidates.positions.tolist()]
+    relevant_sessions = {
+        session for session, value in zip(sessions, relevance.tolist(), strict=True) if session and value >= threshold
+    }
+    in_relevant_session = numpy.array([session in relevant_sessions for session in sessions], bool)
+    return (relevance >= threshold).any() & (in_relevant_session | (relevance >= threshold / COMPANION_DIVISOR))
 
 
-def _reason(seen: Candidates, number: int) -> str:
+def _reason(candidates: Candidates, candidate: int) -> str:
     """Why, in words."""
-    place = int(seen.places[number])
-    found = {name: float(values[number]) for name, values in seen.features.items()}
-    said = []
-    if found["coverage"] > 0:
-        present = set(map(stem, WORD.findall(seen.texts[number].casefold())))
-        said.append("says " + ", ".join([word for word in seen.question.words if stem(word) in present][:5]))
-    if found["meaning"] > 0 and (found["meaning"] >= TELLING or not said):
-        said.append(f"near in meaning ({found['meaning']:.2f})")
-    if found["standing"]:
-        said.append("a rule or preference of yours")
-    elif found["who"]:
-        said.append(f"{seen.pool.speakers[place]} says it")
-    if found["date"]:
-        said.append(f"said on {seen.pool.times[place][:10]}")
-    if found["beside"] >= TELLING:
-        said.append("next to a matching turn")
-    if not said:
-        said.append("its session is about it" if found["session"] >= TELLING else "several weak matches")
-    return "; ".join(said)
+    position = int(candidates.positions[candidate])
+    features = {name: float(values[candidate]) for name, values in candidates.features.items()}
+    reasons = []
+    if features["coverage"] > 0:
+        present = set(map(stem, WORD.findall(candidates.texts[candidate].casefold())))
+        reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in present][:5]))
+    if features["meaning"] > 0 and (features["meaning"] >= NOTABLE or not reasons):
+        reasons.append(f"near in meaning ({features['meaning']:.2f})")
+    if features["standing"]:
+        reasons.append("a rule or preference of yours")
+    elif features["who"]:
+        reasons.append(f"{candidates.pool.speakers[position]} says it")
+    if features["date"]:
+        reasons.append(f"said on {candidates.pool.times[position][:10]}")
+    if features["beside"] >= NOTABLE:
+        reasons.append("next to a matching turn")
+    if not reasons:
+        reasons.append("its session is about it" if features["session"] >= NOTABLE else "several weak matches")
+    return "; ".join(reasons)
 
 
 def _relative(values: Vector, floor: float) -> Vector:
@@ -286,8 +299,8 @@ def _relative(values: Vector, floor: float) -> Vector:
     return numpy.asarray(numpy.clip((values - floor) / (best - floor), 0.0, 1.0), numpy.float32)
 
 
-def _from(values: Vector, places: Places) -> Vector:
+def _values_at(values: Vector, positions: Positions) -> Vector:
     """The values at other places, 0 where there is none."""
     import numpy
 
-    return numpy.asarray(numpy.where(places >= 0, values[places], 0.0), numpy.float32)
+    return numpy.asarray(numpy.where(positions >= 0, values[positions], 0.0), numpy.float32)

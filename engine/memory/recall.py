@@ -18,7 +18,7 @@ from typing import Protocol
 
 from engine import tokenizer
 from engine.clock import Clock
-from engine.memory.finding import Found
+from engine.frozen import frozen
 from engine.model import Layer, Recall, Recalled, RecallQuery
 
 log = logging.getLogger(__name__)
@@ -26,21 +26,29 @@ log = logging.getLogger(__name__)
 DEADLINE = 2.0
 """Seconds that a layer has before it is left out."""
 
-PATIENCE_SHARE = 0.8
+OPTIONAL_SHARE = 0.8
 """Of these a layer may spend so much on what it can do without."""
 
-MOST = 1_000
-COUNTED_MOST = 8_000
+MAX_ITEMS = 1_000
+MAX_COUNTED = 8_000
 """Characters up to which tokens are counted where no budget asks for them; else they are estimated."""
 
 COMPARED = 4_000
 """Characters that are compared whatever their case and spaces; what follows is the same to the letter."""
 
-FACTS_MOST = 5
+MAX_LEADING_FACTS = 5
 """So many facts stand before everything else; more of them take their place by score."""
 
-FORMS = (Layer.CONTEXT, Layer.GRAPH, Layer.LEDGER)
+LAYER_PREFERENCE = (Layer.CONTEXT, Layer.GRAPH, Layer.LEDGER)
 """The layers that tell of the same session or task, the one that tells most first."""
+
+
+@frozen
+class LayerResult:
+    """What a layer found, best first; `warning` says what it had to do without, "" when nothing."""
+
+    items: tuple[Recalled, ...]
+    warning: str = ""
 
 
 class LayerSource(Protocol):
@@ -54,8 +62,8 @@ class LayerSource(Protocol):
     @property
     def layers(self) -> frozenset[Layer]: ...
 
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
-        """The best for a query, best first, at most `query.k`, scores in [0, 1]; `tokens` may be 0. `patience`: seconds
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
+        """The best for a query, best first, at most `query.k`, scores in [0, 1]; `tokens` may be 0. `timeout`: seconds
         for what it can do without."""
         ...
 
@@ -76,7 +84,7 @@ class Recaller:
         self._count = count
         self._deadline = deadline
         self._lock = Lock()
-        self._late: dict[str, Future[Found]] = {}
+        self._late: dict[str, Future[LayerResult]] = {}
 
     def join(self, *sources: LayerSource) -> None:
         """Ask these as well."""
@@ -88,34 +96,34 @@ class Recaller:
         Nothing of the session that asks; another session or task once, in the form that tells most. `deadline`:
         seconds, `DEADLINE` unless said; it takes no longer, whatever the layers do.
         """
-        began = time.perf_counter()
-        query = replace(query, k=max(0, min(query.k, MOST)))
+        started = time.perf_counter()
+        query = replace(query, k=max(0, min(query.k, MAX_ITEMS)))
         if not query.text.strip() or not query.k:
             return Recall(())
-        seconds = self._deadline if deadline is None else deadline
+        timeout = self._deadline if deadline is None else deadline
         now = query.now or self._clock.now()
-        asked: dict[str, Future[Found]] = {}
+        futures: dict[str, Future[LayerResult]] = {}
         left_out: list[str] = []
         for source in self._sources:
             if query.layers is None or source.layers & query.layers:
-                future = self._ask(source.name, partial(source.find, query, now, seconds * PATIENCE_SHARE))
+                future = self._ask(source.name, partial(source.find, query, now, timeout * OPTIONAL_SHARE))
                 if future is None:
                     left_out.append(f"{source.name}: still busy with an earlier question")
                 else:
-                    asked[source.name] = future
-        found = self._gather(asked, seconds, left_out)
-        others = [line for line in found if not line.about or line.about != query.session]
-        chosen = _once(_ordered(_told_best(others)))[: query.k]
-        items, dropped = self._within(chosen, query.token_budget)
-        return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - began)
+                    futures[source.name] = future
+        lines = self._gather(futures, timeout, left_out)
+        other_lines = [line for line in lines if not line.about or line.about != query.session]
+        best = _without_duplicates(_ordered(_best_form_of_each(other_lines)))[: query.k]
+        items, dropped = self._within(best, query.token_budget)
+        return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - started)
 
-    def _ask(self, name: str, work: Callable[[], Found]) -> Future[Found] | None:
+    def _ask(self, name: str, work: Callable[[], LayerResult]) -> Future[LayerResult] | None:
         """Start asking, on a thread that nobody has to wait for; None for a layer that still hangs."""
         with self._lock:
-            former = self._late.get(name)
-            if former is not None and not former.done():
+            previous = self._late.get(name)
+            if previous is not None and not previous.done():
                 return None
-        future: Future[Found] = Future()
+        future: Future[LayerResult] = Future()
 
         def run() -> None:
             try:
@@ -127,87 +135,87 @@ class Recaller:
         Thread(target=run, name="clawpy-recall", daemon=True).start()
         return future
 
-    def _gather(self, asked: dict[str, Future[Found]], seconds: float, left_out: list[str]) -> list[Recalled]:
+    def _gather(self, futures: dict[str, Future[LayerResult]], timeout: float, left_out: list[str]) -> list[Recalled]:
         """What was found until the deadline, in the order of asking; says in `left_out` who has not answered."""
-        wait(asked.values(), seconds)
-        found: list[Recalled] = []
-        for name, future in asked.items():
+        wait(futures.values(), timeout)
+        lines: list[Recalled] = []
+        for name, future in futures.items():
             if not future.done():
                 with self._lock:
                     self._late[name] = future
-                left_out.append(f"{name}: no answer within {seconds:g} s")
+                left_out.append(f"{name}: no answer within {timeout:g} s")
             elif (error := future.exception()) is not None:
                 left_out.append(f"{name}: {type(error).__name__}: {error}"[:300])
             else:
-                answer = future.result()
-                found += answer.items
-                if answer.words:
-                    left_out.append(f"{name}: {answer.words}")
-        return found
+                result = future.result()
+                lines += result.items
+                if result.warning:
+                    left_out.append(f"{name}: {result.warning}")
+        return lines
 
     def _within(self, items: Sequence[Recalled], budget: int | None) -> tuple[list[Recalled], list[Recalled]]:
         """Whole items, as many as the budget takes, better ones first; and what fell under it."""
-        kept: list[Recalled] = []
+        fitting: list[Recalled] = []
         dropped: list[Recalled] = []
-        left = budget
+        remaining = budget
         for item in items:
-            if left is not None and not item.tokens and len(item.text) > 16 * left + 1_000:
+            if remaining is not None and not item.tokens and len(item.text) > 16 * remaining + 1_000:
                 # Nobody counts the tokens of a megabyte: no text has fewer than one for sixteen characters or so.
                 dropped.append(replace(item, tokens=len(item.text) // 4))
                 continue
-            short = left is not None or len(item.text) <= COUNTED_MOST
-            tokens = item.tokens or (self._count(item.text) if short else len(item.text) // 4)
+            is_counted = remaining is not None or len(item.text) <= MAX_COUNTED
+            tokens = item.tokens or (self._count(item.text) if is_counted else len(item.text) // 4)
             item = replace(item, tokens=tokens)
-            if left is not None and tokens > left:
+            if remaining is not None and tokens > remaining:
                 dropped.append(item)
                 continue
-            if left is not None:
-                left -= tokens
-            kept.append(item)
-        return kept, dropped
+            if remaining is not None:
+                remaining -= tokens
+            fitting.append(item)
+        return fitting, dropped
 
 
-def _told_best(found: Iterable[Recalled]) -> list[Recalled]:
+def _best_form_of_each(lines: Iterable[Recalled]) -> list[Recalled]:
     """Each session and task once, by the layer that tells most of it; what stands for itself as it is."""
     best: dict[str, Recalled] = {}
-    alone = []
-    for line in found:
-        former = best.get(line.about)
+    standalone = []
+    for line in lines:
+        current = best.get(line.about)
         if not line.about:
-            alone.append(line)
-        elif former is None or _form(line) < _form(former):
+            standalone.append(line)
+        elif current is None or _form_rank(line) < _form_rank(current):
             best[line.about] = line
-    return [*alone, *best.values()]
+    return [*standalone, *best.values()]
 
 
-def _form(line: Recalled) -> tuple[int, float]:
-    return FORMS.index(line.layer), -line.score
+def _form_rank(line: Recalled) -> tuple[int, float]:
+    return LAYER_PREFERENCE.index(line.layer), -line.score
 
 
-def _ordered(found: Sequence[Recalled]) -> list[Recalled]:
+def _ordered(lines: Sequence[Recalled]) -> list[Recalled]:
     """Facts first, as many as may stand before everything; then by score. Who answered first makes no difference."""
-    ordered = sorted(found, key=lambda line: (-line.score, line.layer.value, line.id))
-    facts = [recalled for recalled in ordered if recalled.layer is Layer.PARA][:FACTS_MOST]
+    ordered = sorted(lines, key=lambda line: (-line.score, line.layer.value, line.id))
+    facts = [line for line in ordered if line.layer is Layer.PARA][:MAX_LEADING_FACTS]
     first = {fact.id for fact in facts}
-    return facts + [recalled for recalled in ordered if recalled.layer is not Layer.PARA or recalled.id not in first]
+    return facts + [line for line in ordered if line.layer is not Layer.PARA or line.id not in first]
 
 
-def _once(ordered: Sequence[Recalled]) -> list[Recalled]:
+def _without_duplicates(ordered: Sequence[Recalled]) -> list[Recalled]:
     """The same said twice is once there: in another layer, or in one by the same speaker on the same day."""
-    found: list[Recalled] = []
+    unique: list[Recalled] = []
     layers: dict[str, Layer] = {}
-    said: set[tuple[str, str, str]] = set()
-    for recalled in ordered:
-        text = _plain(recalled.text)
-        key = (text, recalled.speaker.casefold(), recalled.at.date().isoformat() if recalled.at else "")
-        if key in said or layers.get(text, recalled.layer) is not recalled.layer:
+    seen: set[tuple[str, str, str]] = set()
+    for line in ordered:
+        text = _normalised(line.text)
+        key = (text, line.speaker.casefold(), line.at.date().isoformat() if line.at else "")
+        if key in seen or layers.get(text, line.layer) is not line.layer:
             continue
-        layers.setdefault(text, recalled.layer)
-        said.add(key)
-        found.append(recalled)
-    return found
+        layers.setdefault(text, line.layer)
+        seen.add(key)
+        unique.append(line)
+    return unique
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     """The same for texts that say the same, whatever their case and spaces."""
     return f"{' '.join(text[:COMPARED].casefold().split())} {hash(text[COMPARED:])}"

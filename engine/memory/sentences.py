@@ -36,16 +36,16 @@ def _paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, st
     fence = ""
     block: list[tuple[int, str]] = []
     for number, line in lines:
-        mark = _FENCE.match(line)
+        fence_match = _FENCE.match(line)
         if fence:
-            if mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
+            if fence_match and fence_match[1][0] == fence[0] and len(fence_match[1]) >= len(fence):
                 fence = ""
             continue
-        if mark:
-            fence = mark[1]
-        code = not block and _CODE_INDENT.match(line) and not _ITEM.match(line)
-        apart = not line.strip() or _HEADING.match(line) or _TABLE.match(line) or line.lstrip().startswith(">")
-        if mark or code or apart:
+        if fence_match:
+            fence = fence_match[1]
+        is_code = not block and _CODE_INDENT.match(line) and not _ITEM.match(line)
+        is_separator = not line.strip() or _HEADING.match(line) or _TABLE.match(line) or line.lstrip().startswith(">")
+        if fence_match or is_code or is_separator:
             if block:
                 yield block
             block = []
@@ -64,15 +64,15 @@ def _split(paragraph: list[tuple[int, str]]) -> Iterator[Sentence]:
     for number, line in paragraph:
         starts.append((len(text), number))
         text += line.strip() + " "
-    begin = 0
+    start = 0
     for end in [*_ends(text), len(text)]:
-        sentence = " ".join(_EMPHASIS.sub(r"\2", text[begin:end]).split())
+        sentence = " ".join(_EMPHASIS.sub(r"\2", text[start:end]).split())
         if sentence:
-            yield Sentence(sentence, max(number for start, number in starts if start <= begin))
-        begin = end
+            yield Sentence(sentence, max(number for offset, number in starts if offset <= start))
+        start = end
 
 
 def _ends(text: str) -> Iterator[int]:
-    for found in _END.finditer(text):
-        if not _ABBREVIATION.search(text[: found.start()]):
-            yield found.end()
+    for match in _END.finditer(text):
+        if not _ABBREVIATION.search(text[: match.start()]):
+            yield match.end()

@@ -22,14 +22,14 @@ from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.types import as_stored, shallow_dict
 
-MONTH = timedelta(days=30)
-AFTER_SESSION = timedelta(days=1)
-AT_ONCE = 1_000
+MONTH_AGE = timedelta(days=30)
+SESSION_GRACE = timedelta(days=1)
+EXPIRE_BATCH = 1_000
 """So many memories are let go in one transaction: the writer is never held for long."""
 
 
 @frozen
-class NewChunk:
+class NewPassage:
     """A stretch with its vector (float32, little-endian), and what the re-ranker keeps of its tokens."""
 
     start: int
@@ -43,10 +43,10 @@ class MemoryStore:
 
     name = "memories"
 
-    def __init__(self, database: Database, gone: Callable[[], None] = lambda: None) -> None:
-        """`gone` is called when memories were deleted or emptied: their vectors are not to be found any more."""
+    def __init__(self, database: Database, on_removed: Callable[[], None] = lambda: None) -> None:
+        """`on_removed` is called when memories were deleted or emptied: their vectors are not to be found any more."""
         self._database = database
-        self._gone = gone
+        self._on_removed = on_removed
 
     @property
     def commits(self) -> int:
@@ -68,13 +68,17 @@ class MemoryStore:
         items = [check(item) for item in items]
         ids = [memory_id(item) for item in items]
         driver = tx.driver
-        known = {row[0] for row in driver.execute(f"SELECT id FROM memories WHERE id IN {_MANY}", _many(ids))}
+        existing = {
+            row[0] for row in driver.execute(f"SELECT id FROM memories WHERE id IN {_IN_ARRAY}", _json_array(ids))
+        }
         rows: dict[str, dict[str, Any]] = {}
         for name, item in zip(ids, items, strict=True):
-            if name not in known:
+            if name not in existing:
                 rows.setdefault(name, _row(name, item, tx.now))
         driver.executemany(_INSERT, rows.values())
-        tags = [(_json(item.tags), name) for name, item in zip(ids, items, strict=True) if name in known and item.tags]
+        tags = [
+            (_json(item.tags), name) for name, item in zip(ids, items, strict=True) if name in existing and item.tags
+        ]
         driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
         return Remembered(tuple(ids), len(rows))
 
@@ -86,19 +90,19 @@ class MemoryStore:
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10)."""
         driver = tx.driver
-        seqs = [row[0] for row in driver.execute(f"SELECT seq FROM memories WHERE id IN {_MANY}", _many(ids))]
+        seqs = [row[0] for row in driver.execute(f"SELECT seq FROM memories WHERE id IN {_IN_ARRAY}", _json_array(ids))]
         driver.execute(
             "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
-            f"WHERE seq IN {_MANY}",
-            _many(seqs),
+            f"WHERE seq IN {_IN_ARRAY}",
+            _json_array(seqs),
         )
-        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", _many(seqs))
-        tx.after_commit(self._gone)
+        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_IN_ARRAY}", _json_array(seqs))
+        tx.after_commit(self._on_removed)
 
     def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
         """Memories that hold it, for forgetting."""
-        with self._reading() as ask:
-            for id, text, speaker, tags in ask("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
+        with self._cursor() as execute:
+            for id, text, speaker, tags in execute("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
                 if any(map(wanted.match, (text, speaker, *json.loads(tags)))):
                     yield id, text
 
@@ -112,10 +116,14 @@ class MemoryStore:
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
         """Delete what its tier keeps no longer (SPEC 4.3), with its chunks: `month` after 30 days, `session` one day
         after its session is over, `running` being those that are not. A thousand at a time; returns how many."""
-        ages = {"month": as_stored(tx.now - MONTH), "session": as_stored(tx.now - AFTER_SESSION), "most": AT_ONCE}
+        ages = {
+            "month": as_stored(tx.now - MONTH_AGE),
+            "session": as_stored(tx.now - SESSION_GRACE),
+            "most": EXPIRE_BATCH,
+        }
         number = tx.driver.execute(_EXPIRE, ages | {"running": _json(sorted(running))}).rowcount
         if number:
-            tx.after_commit(self._gone)
+            tx.after_commit(self._on_removed)
         return number
 
     # -- reading
@@ -126,37 +134,39 @@ class MemoryStore:
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; those that are not there any more are left out."""
-        return {memory.seq: memory for memory in self._memories(f"WHERE seq IN {_MANY}", _many(seqs))}
+        return {memory.seq: memory for memory in self._memories(f"WHERE seq IN {_IN_ARRAY}", _json_array(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
-        wanted = " ".join(quoted(words))
-        if words.strip() and not wanted:
+        match_query = " ".join(quoted(words))
+        if words.strip() and not match_query:
             return []
-        matching = "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if wanted else ""
+        condition = (
+            "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if match_query else ""
+        )
         return self._memories(
-            f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {matching} ORDER BY seq DESC LIMIT :most",
-            {"layer": layer.value, "before": before, "wanted": wanted, "most": limit},
+            f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {condition} ORDER BY seq DESC LIMIT :most",
+            {"layer": layer.value, "before": before, "wanted": match_query, "most": limit},
         )
 
-    def former(self, seqs: Sequence[int]) -> dict[int, int]:
+    def previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:
         """For each memory the number of the one before it in its session, where there is one."""
         query = (
             "SELECT seq, (SELECT max(b.seq) FROM memories b WHERE b.session = m.session AND b.seq < m.seq) "
-            f"FROM memories m WHERE seq IN {_MANY} AND session <> ''"
+            f"FROM memories m WHERE seq IN {_IN_ARRAY} AND session <> ''"
         )
-        with self._reading() as ask:
-            return {seq: before for seq, before in ask(query, _many(seqs)) if before is not None}
+        with self._cursor() as execute:
+            return {seq: before for seq, before in execute(query, _json_array(seqs)) if before is not None}
 
     def count(self, layer: Layer | None = None) -> int:
         """How many memories there are that are not forgotten."""
-        return self.standing(layer)[0]
+        return self.count_and_newest(layer)[0]
 
-    def standing(self, layer: Layer | None = None) -> tuple[int, datetime | None]:
+    def count_and_newest(self, layer: Layer | None = None) -> tuple[int, datetime | None]:
         """How many memories a layer has (both, when None), and when the newest was remembered."""
         query = "SELECT count(*), max(created_at) FROM memories WHERE NOT forgotten AND layer = ifnull(?, layer)"
-        with self._reading() as ask:
-            number, newest = ask(query, (layer and layer.value,)).fetchone()
+        with self._cursor() as execute:
+            number, newest = execute(query, (layer and layer.value,)).fetchone()
         return number, newest and datetime.fromisoformat(newest)
 
     # -- chunks and vectors
@@ -169,20 +179,22 @@ class MemoryStore:
 
     def pending_count(self, model: str) -> int:
         """How many those are."""
-        with self._reading() as ask:
-            return int(ask(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model}).fetchone()[0])
+        with self._cursor() as execute:
+            return int(execute(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model}).fetchone()[0])
 
-    def put_chunks(self, tx: Transaction, model: str, made: Mapping[int, Sequence[NewChunk]]) -> None:
+    def put_passages(self, tx: Transaction, model: str, passages: Mapping[int, Sequence[NewPassage]]) -> None:
         """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
         forgotten meanwhile is passed over."""
         driver = tx.driver
-        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", _many(made))
-        alive = f"SELECT seq FROM memories WHERE seq IN {_MANY} AND NOT forgotten"
-        for (seq,) in driver.execute(alive, _many(made)).fetchall():
-            for ordinal, new in enumerate(made[seq]):
-                chunk = driver.execute(_INSERT_CHUNK, (seq, ordinal, new.start, new.stop, new.tokens)).lastrowid
-                driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, new.vector))
-        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {_MANY}", (model, *_many(made)))
+        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_IN_ARRAY}", _json_array(passages))
+        existing = f"SELECT seq FROM memories WHERE seq IN {_IN_ARRAY} AND NOT forgotten"
+        for (seq,) in driver.execute(existing, _json_array(passages)).fetchall():
+            for ordinal, passage in enumerate(passages[seq]):
+                chunk = driver.execute(
+                    _INSERT_CHUNK, (seq, ordinal, passage.start, passage.stop, passage.tokens)
+                ).lastrowid
+                driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, passage.vector))
+        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {_IN_ARRAY}", (model, *_json_array(passages)))
 
     def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
@@ -192,43 +204,43 @@ class MemoryStore:
         """(chunk id, seq, vector) of memories, in the order of their texts, or of chunks."""
         query = (
             "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
-            f"WHERE {{}} IN {_MANY} ORDER BY c.seq, c.ordinal"
+            f"WHERE {{}} IN {_IN_ARRAY} ORDER BY c.seq, c.ordinal"
         )
-        wanted = list(seqs)
-        with self._reading() as ask:
-            return list(ask(query.format("c.seq" if wanted else "c.id"), _many(wanted or chunks)))
+        seq_list = list(seqs)
+        with self._cursor() as execute:
+            return list(execute(query.format("c.seq" if seq_list else "c.id"), _json_array(seq_list or chunks)))
 
     def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """(chunk id, seq, layer, vector) of what `model` made, by growing chunk id: how an index reads all of it."""
-        query = f"SELECT c.id, c.seq, m.layer, v.vector {_MADE} AND v.chunk_id > ? ORDER BY v.chunk_id LIMIT ?"
-        with self._reading() as ask:
-            return [(row[0], row[1], Layer(row[2]), row[3]) for row in ask(query, (model, after, limit))]
+        query = f"SELECT c.id, c.seq, m.layer, v.vector {_WITH_VECTORS} AND v.chunk_id > ? ORDER BY v.chunk_id LIMIT ?"
+        with self._cursor() as execute:
+            return [(row[0], row[1], Layer(row[2]), row[3]) for row in execute(query, (model, after, limit))]
 
     def indexed(self, model: str) -> dict[Layer, list[int]]:
         """The ids of all chunks that have a vector of this model, by layer: what the index should hold."""
-        found: dict[Layer, list[int]] = {Layer.VECTORS: [], Layer.CONTEXT: []}
-        with self._reading() as ask:
-            for number, layer in ask(f"SELECT c.id, m.layer {_MADE} ORDER BY c.id", (model,)):
-                found[Layer(layer)].append(number)
-        return found
+        by_layer: dict[Layer, list[int]] = {Layer.VECTORS: [], Layer.CONTEXT: []}
+        with self._cursor() as execute:
+            for number, layer in execute(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):
+                by_layer[Layer(layer)].append(number)
+        return by_layer
 
     def chunk_count(self) -> int:
         """How many chunks there are."""
-        with self._reading() as ask:
-            return int(ask("SELECT count(*) FROM memory_chunks").fetchone()[0])
+        with self._cursor() as execute:
+            return int(execute("SELECT count(*) FROM memory_chunks").fetchone()[0])
 
-    def more_chunks_than(self, number: int) -> bool:
+    def has_more_chunks_than(self, number: int) -> bool:
         """Whether there are."""
-        with self._reading() as ask:
-            return ask("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)).fetchone() is not None
+        with self._cursor() as execute:
+            return execute("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)).fetchone() is not None
 
-    def _memories(self, which: str, values: Any, *, text: str = "text") -> list[Memory]:
-        names = ", ".join(text if name == "text" else name for name in _NAMES)
-        with self._reading() as ask:
-            return [_memory(row) for row in ask(f"SELECT {names} FROM memories {which}", values)]
+    def _memories(self, where: str, values: Any, *, text: str = "text") -> list[Memory]:
+        names = ", ".join(text if name == "text" else name for name in _COLUMNS)
+        with self._cursor() as execute:
+            return [_memory(row) for row in execute(f"SELECT {names} FROM memories {where}", values)]
 
     @contextmanager
-    def _reading(self) -> Iterator[Any]:
+    def _cursor(self) -> Iterator[Any]:
         """How to ask in a view of one moment."""
         with self._database.read() as session:
             yield driver_of(session.connection()).execute
@@ -236,45 +248,47 @@ class MemoryStore:
 
 def _row(name: str, new: NewMemory, now: datetime) -> dict[str, Any]:
     """The row of a new memory, as it was checked."""
-    made = {"id": name, "created_at": as_stored(now), "superseded_by": "", "forgotten": 0, "model": ""}
+    defaults = {"id": name, "created_at": as_stored(now), "superseded_by": "", "forgotten": 0, "model": ""}
     retention = new.retention or RETENTION_BY_KIND.get(new.kind, Retention.MONTH)
     at = as_stored(new.at or now)
     return (
         shallow_dict(new)
-        | made
+        | defaults
         | {"retention": retention.value, "at": at, "tags": _json(new.tags), "layer": new.layer.value}
     )
 
 
 def _memory(row: Sequence[Any]) -> Memory:
-    found = dict(zip(_NAMES, row, strict=True))
-    read = {
-        "layer": Layer(found["layer"]),
-        "retention": Retention(found["retention"]),
-        "trust": Trust(found["trust"]),
-        "tags": tuple(json.loads(found["tags"])),
-        "at": datetime.fromisoformat(found["at"]),
-        "created_at": datetime.fromisoformat(found["created_at"]),
-        "forgotten": bool(found["forgotten"]),
+    values = dict(zip(_COLUMNS, row, strict=True))
+    parsed = {
+        "layer": Layer(values["layer"]),
+        "retention": Retention(values["retention"]),
+        "trust": Trust(values["trust"]),
+        "tags": tuple(json.loads(values["tags"])),
+        "at": datetime.fromisoformat(values["at"]),
+        "created_at": datetime.fromisoformat(values["created_at"]),
+        "forgotten": bool(values["forgotten"]),
     }
-    return Memory(**found | read)
+    return Memory(**values | parsed)
 
 
 def _json(values: Iterable[Any]) -> str:
     return json.dumps(list(values))
 
 
-def _many(values: Iterable[Any]) -> tuple[str]:
-    """One value for `_MANY`."""
+def _json_array(values: Iterable[Any]) -> tuple[str]:
+    """One value for `_IN_ARRAY`."""
     return (_json(values),)
 
 
-_MANY = "(SELECT value FROM json_each(?))"
+_IN_ARRAY = "(SELECT value FROM json_each(?))"
 """Any number of values in one: SQLite takes a limited number of them."""
 
-_NAMES = tuple(Memory.__dataclass_fields__)
-_FIELDS = ("model", *(name for name in _NAMES if name != "seq"))
-_INSERT = f"INSERT INTO memories ({', '.join(_FIELDS)}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
+_COLUMNS = tuple(Memory.__dataclass_fields__)
+_INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))
+_INSERT = (
+    f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)})"
+)
 _INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
 _EXPIRE = (
     "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "
@@ -282,6 +296,6 @@ _EXPIRE = (
     "LIMIT :most)"
 )
 _PENDING = "(model < :model OR model > :model) AND NOT forgotten"
-_MADE = (
+_WITH_VECTORS = (
     "FROM memory_vectors v JOIN memory_chunks c ON c.id = v.chunk_id JOIN memories m ON m.seq = c.seq WHERE m.model = ?"
 )

@@ -18,34 +18,34 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.importing import Turn, folder_of, read_turn
+from engine.memory.transcript_import import Turn, folder_of, read_turn
 from engine.model import Thread, sanitise
 from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 
-RECENT = timedelta(hours=24)
+MAX_AGE = timedelta(hours=24)
 """A conversation that did not grow for so long is no thread any more."""
 
-AHEAD = timedelta(minutes=1)
+MAX_CLOCK_SKEW = timedelta(minutes=1)
 """A file dated further into the future than this was copied so: it says nothing of anyone's presence."""
 
-HEAD, TAIL = 64 * 1024, 256 * 1024
+HEAD_BYTES, TAIL_BYTES = 64 * 1024, 256 * 1024
 """Bytes of a file's beginning, where its folder stands, and of its end."""
 
-FILES = 40
+MAX_FILES = 40
 """So many files, those that grew last."""
 
-FRESH_SECONDS = 5.0
+LISTING_MAX_AGE_S = 5.0
 """Folders are looked through again after so long: several workspaces ask at once."""
 
-LONGEST = 300
+MAX_LENGTH = 300
 """Characters of a question or a topic."""
 
 NAMES = {"claude-code": "Claude Code", "codex": "Codex"}
 
 _QUESTION = re.compile(r"[^.!?？\n]*[?？][\s\"'`*_)\]]*$")
-_NO_TOPIC = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
+_MACHINE_TEXT = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
 
 
 @frozen
@@ -56,7 +56,7 @@ class _File:
 
 
 @frozen
-class _Said:
+class _FileEnd:
     """What the end of a file says: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
 
     folder: str
@@ -85,38 +85,40 @@ class Threads:
         self._secrets = secrets
         self._lock = threading.Lock()
         self._listed: tuple[float, Sequence[str], list[_File]] | None = None
-        self._said: dict[Path, tuple[_File, _Said | None]] = {}
+        self._ends: dict[Path, tuple[_File, _FileEnd | None]] = {}
         self._workspaces: dict[str, str] = {}
 
     def latest(self, workspace: str) -> list[Thread]:
         """The conversations about `workspace` that grew within a day, the newest first."""
-        known = tuple(self._secrets())
+        secrets = tuple(self._secrets())
         return [
             Thread(
-                session=said.last.session,
-                agent=NAMES.get(said.last.agent, said.last.agent),
+                session=end.last.session,
+                agent=NAMES.get(end.last.agent, end.last.agent),
                 workspace=workspace,
-                about=redact(said.about, known),
-                question="" if (unanswered := said.last.speaker == "user") else redact(question(said.last.text), known),
+                about=redact(end.about, secrets),
+                question=""
+                if (unanswered := end.last.speaker == "user")
+                else redact(final_question(end.last.text), secrets),
                 unanswered=unanswered,
-                at=min(said.last.at or file.at, file.at),
+                at=min(end.last.at or file.at, file.at),
             )
-            for file, said in self._operators()
-            if self._workspace(said.folder) == workspace
+            for file, end in self._operator_files()
+            if self._workspace(end.folder) == workspace
         ]
 
     def grew(self) -> datetime | None:
         """When a conversation of the operator's last grew, None if none did within a day."""
         now = self._clock.now()
-        return max((min(file.at, now) for file, _ in self._operators()), default=None)
+        return max((min(file.at, now) for file, _ in self._operator_files()), default=None)
 
-    def _operators(self) -> Iterator[tuple[_File, _Said]]:
+    def _operator_files(self) -> Iterator[tuple[_File, _FileEnd]]:
         with self._lock:
             files = self._list()
             for file in files:
-                said = self._read(file)
-                if said is not None and not (said.folder and self._ours(said.folder)):
-                    yield file, said
+                end = self._read(file)
+                if end is not None and not (end.folder and self._ours(end.folder)):
+                    yield file, end
 
     def _workspace(self, folder: str) -> str:
         if folder not in self._workspaces:
@@ -125,62 +127,62 @@ class Threads:
 
     def _list(self) -> list[_File]:
         """Files that grew of late, the newest first."""
-        folders, asked_at = tuple(self._folders()), self._clock.monotonic()
-        if self._listed and self._listed[1] == folders and asked_at - self._listed[0] < FRESH_SECONDS:
+        folders, now_s = tuple(self._folders()), self._clock.monotonic()
+        if self._listed and self._listed[1] == folders and now_s - self._listed[0] < LISTING_MAX_AGE_S:
             return self._listed[2]
-        now, found = self._clock.now(), list[_File]()
+        now, files = self._clock.now(), list[_File]()
         for name in folders:
             for path, status in _transcripts(str(Path(name).expanduser())):
                 at = datetime.fromtimestamp(status.st_mtime, UTC)
-                if now - RECENT < at <= now + AHEAD:
-                    found.append(_File(Path(path), status.st_size, at))
-        found.sort(key=lambda file: file.at, reverse=True)
-        del found[FILES:]
-        self._said = {file.path: self._said[file.path] for file in found if file.path in self._said}
-        self._listed = (asked_at, folders, found)
-        return found
+                if now - MAX_AGE < at <= now + MAX_CLOCK_SKEW:
+                    files.append(_File(Path(path), status.st_size, at))
+        files.sort(key=lambda file: file.at, reverse=True)
+        del files[MAX_FILES:]
+        self._ends = {file.path: self._ends[file.path] for file in files if file.path in self._ends}
+        self._listed = (now_s, folders, files)
+        return files
 
-    def _read(self, file: _File) -> _Said | None:
-        known = self._said.get(file.path)
-        if known is None or known[0] != file:
+    def _read(self, file: _File) -> _FileEnd | None:
+        cached = self._ends.get(file.path)
+        if cached is None or cached[0] != file:
             try:
-                said = read_end(file.path)
+                end = read_end(file.path)
             except OSError as error:
                 log.info("a transcript cannot be read: %s", error)
-                said = None
-            known = self._said[file.path] = (file, said)
-        return known[1]
+                end = None
+            cached = self._ends[file.path] = (file, end)
+        return cached[1]
 
 
-def question(text: str) -> str:
+def final_question(text: str) -> str:
     """The question that a text ends with, "" when it ends otherwise. Pure."""
-    found = _QUESTION.search(text.rstrip())
-    return "" if found is None else _short(found.group().strip().strip("*_`\"'([ "))
+    match = _QUESTION.search(text.rstrip())
+    return "" if match is None else _one_line(match.group().strip().strip("*_`\"'([ "))
 
 
-def read_end(path: Path) -> _Said | None:
+def read_end(path: Path) -> _FileEnd | None:
     """What a transcript was last about; None for one without a turn. Raises OSError."""
     with path.open("rb") as file:
-        head = file.read(HEAD)
+        head = file.read(HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - TAIL))
-        tail = file.read(TAIL)
-    ends = tail.split(b"\n")
-    whole = ends[1:] if size > TAIL else ends  # the first is cut off
-    turns = list(_turns(whole, path.stem))
+        file.seek(max(0, size - TAIL_BYTES))
+        tail = file.read(TAIL_BYTES)
+    lines = tail.split(b"\n")
+    complete_lines = lines[1:] if size > TAIL_BYTES else lines  # the first is cut off
+    turns = list(_turns(complete_lines, path.stem))
     if not turns:
         return None
     last = turns[-1]
-    about = next((turn.text for turn in reversed(turns) if _topic(turn)), "")
+    about = next((turn.text for turn in reversed(turns) if _is_topic(turn)), "")
     if not about:
-        about = next((turn.text for turn in _turns(head.split(b"\n")[:-1], path.stem) if _topic(turn)), "")
+        about = next((turn.text for turn in _turns(head.split(b"\n")[:-1], path.stem) if _is_topic(turn)), "")
     folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(head)
-    return _Said(folder, _short(about), last)
+    return _FileEnd(folder, _one_line(about), last)
 
 
-def _topic(turn: Turn) -> bool:
+def _is_topic(turn: Turn) -> bool:
     """Whether the operator wrote it, and no program for him."""
-    return turn.speaker == "user" and not _NO_TOPIC.match(turn.text)
+    return turn.speaker == "user" and not _MACHINE_TEXT.match(turn.text)
 
 
 def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
@@ -204,8 +206,8 @@ def _folder(head: bytes) -> str:
     return ""
 
 
-def _short(text: str) -> str:
-    return " ".join(sanitise(text).split())[:LONGEST]
+def _one_line(text: str) -> str:
+    return " ".join(sanitise(text).split())[:MAX_LENGTH]
 
 
 def _transcripts(folder: str) -> Iterator[tuple[str, os.stat_result]]:

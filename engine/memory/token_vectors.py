@@ -25,51 +25,52 @@ DIMENSIONS = 32
 _SCALE = 127.0
 
 
-def pack(vectors: Matrix, *, first: int = 1, last: int = -1) -> bytes:
-    """What is kept of a text's token vectors, one a row; rows `first` to `last` are its own, by default all but the
+def pack_tokens(vectors: Matrix, *, first: int = 1, stop: int = -1) -> bytes:
+    """What is kept of a text's token vectors, one a row; rows `first` to `stop` are its own, by default all but the
     marks that the model sets at both ends. b"" when the vectors are of another model."""
     import numpy
 
     mean, directions = _projection()
     if vectors.shape[1] != len(directions):
         return b""
-    own = vectors[first:last]
+    own = vectors[first:stop]
     if not len(own):
         return b""
-    near = _units(own.astype(numpy.float32)) @ directions - mean
-    return bytes(numpy.round(_units(near) * _SCALE).astype(numpy.int8).tobytes())
+    projected = _unit_rows(own.astype(numpy.float32)) @ directions - mean
+    return bytes(numpy.round(_unit_rows(projected) * _SCALE).astype(numpy.int8).tobytes())
 
 
-def match(question: bytes, telling: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
+def match(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
     """For each text, how near its words come to those of the question on average: in [0, 1], 0 for a text of which
     nothing was kept.
 
-    `question` and `texts` are as `pack` made them; `telling` the rows of the question that count, all when empty.
+    `question` and `texts` are as `pack_tokens` made them; `counted` the rows of the question that
+    count, all when empty.
     """
     import numpy
 
-    average = numpy.zeros(len(texts), numpy.float32)
-    asked = _rows(question)
-    if len(telling):
-        asked = asked[[row for row in telling if row < len(asked)]]
-    known = [place for place, text in enumerate(texts) if text]
-    if not len(asked) or not known:
-        return average
-    rows = _rows(b"".join(texts[place] or b"" for place in known))
-    starts = numpy.cumsum([0] + [len(texts[place] or b"") // DIMENSIONS for place in known[:-1]])
-    near = numpy.einsum("ij,kj->ik", rows, asked)  # not `@`: see `vectors.products`
-    best = numpy.maximum.reduceat(near, starts, axis=0)
-    average[known] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
-    return average
+    scores = numpy.zeros(len(texts), numpy.float32)
+    question_rows = _unpacked(question)
+    if len(counted):
+        question_rows = question_rows[[row for row in counted if row < len(question_rows)]]
+    positions = [position for position, text in enumerate(texts) if text]
+    if not len(question_rows) or not positions:
+        return scores
+    rows = _unpacked(b"".join(texts[position] or b"" for position in positions))
+    starts = numpy.cumsum([0] + [len(texts[position] or b"") // DIMENSIONS for position in positions[:-1]])
+    similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `vectors.products`
+    best = numpy.maximum.reduceat(similarity, starts, axis=0)
+    scores[positions] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
+    return scores
 
 
-def _rows(packed: bytes) -> Matrix:
+def _unpacked(packed: bytes) -> Matrix:
     import numpy
 
     return numpy.frombuffer(packed, numpy.int8).reshape(-1, DIMENSIONS).astype(numpy.float32) / numpy.float32(_SCALE)
 
 
-def _units(rows: Matrix) -> Matrix:
+def _unit_rows(rows: Matrix) -> Matrix:
     import numpy
 
     lengths: Matrix = numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
@@ -80,5 +81,5 @@ def _units(rows: Matrix) -> Matrix:
 def _projection() -> tuple[Vector, Matrix]:
     import numpy
 
-    both = numpy.load(PROJECTION).astype(numpy.float32)
-    return both[0], both[1:]
+    rows = numpy.load(PROJECTION).astype(numpy.float32)
+    return rows[0], rows[1:]

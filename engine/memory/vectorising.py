@@ -12,25 +12,25 @@ from engine.background import Background
 from engine.memory import passages
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed, HelperGone
-from engine.memory.store import MemoryStore, NewChunk
+from engine.memory.store import MemoryStore, NewPassage
 from engine.model import Memory, Refusal
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
-BATCH = 64
+MAX_MEMORIES = 64
 """Memories whose vectors are made and stored together."""
 
-PARTS_MOST = 256
+MAX_PASSAGES = 256
 """Chunks after which such a batch is full."""
 
-PATIENCE = (1.0, 5.0, 30.0, 300.0)
+RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
 """Seconds to wait after the first, second, ... failure in a row."""
 
-OFFSETS_SECONDS = 60.0
+OFFSETS_TIMEOUT_S = 60.0
 
 
-class _Part(NamedTuple):
+class _PassageText(NamedTuple):
     """A chunk on its way: characters `start` to `stop` of a memory, and what stands before them."""
 
     of: Memory
@@ -49,14 +49,14 @@ class Vectoriser:
         helper: Helper,
         *,
         embedder: Callable[[], Embedder],
-        made: Callable[[int], None],
+        on_stored: Callable[[int], None],
     ) -> None:
         """`helper` says where tokens lie; `made(number)` hears of vectors that are stored, 0 when all are made."""
         self._database = database
         self._store = store
         self._helper = helper
         self._embedder = embedder
-        self._made = made
+        self._on_stored = on_stored
         self._background = Background("clawpy-vectors", self._step)
         self._failures = 0
         self.trouble = ""
@@ -84,53 +84,59 @@ class Vectoriser:
 
     def _step(self) -> float | None:
         try:
-            more = self._some()
-            self._tell("")
+            more = self._make_batch()
+            self._set_trouble("")
             return 0.0 if more else None
         except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
-            self._tell(str(error) or "memory's helper process does not answer")
+            self._set_trouble(str(error) or "memory's helper process does not answer")
         except Refusal as refusal:
             if refusal.code == "engine_closed":
                 return None
-            self._tell(refusal.message)
+            self._set_trouble(refusal.message)
         except Exception as error:
             log.exception("vectors could not be made")
-            self._tell(f"{type(error).__name__}: {error}")
-        return PATIENCE[min(self._failures, len(PATIENCE)) - 1]
+            self._set_trouble(f"{type(error).__name__}: {error}")
+        return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
 
-    def _tell(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             log.warning("no vectors: %s", trouble)
         self._failures = self._failures + 1 if trouble else 0
         self.trouble = trouble
 
-    def _some(self) -> bool:
+    def _make_batch(self) -> bool:
         """Make vectors for the oldest that have none; True when there may be more."""
         embedder, model = self._embedder(), self.model
-        found = self._store.pending(model, BATCH, characters=passages.READ)
-        if not found:
-            self._made(0)
+        memories = self._store.pending(model, MAX_MEMORIES, characters=passages.MAX_CHARACTERS)
+        if not memories:
+            self._on_stored(0)
             return False
-        parts = self._plan(found)
+        parts = self._plan(memories)
         texts = [part.head + part.of.text[part.start : part.stop] for part in parts]
-        chunks: dict[int, list[NewChunk]] = {}
-        for part, made in zip(parts, embedder.embed(texts, keep=[len(part.head) for part in parts]), strict=True):
-            chunks.setdefault(part.of.seq, []).append(NewChunk(part.start, part.stop, made.vector, made.kept or None))
-        self._database.write(lambda tx: self._store.put_chunks(tx, model, chunks))
-        self._made(len(parts))
+        passages_of: dict[int, list[NewPassage]] = {}
+        for part, embedding in zip(parts, embedder.embed(texts, keep=[len(part.head) for part in parts]), strict=True):
+            passages_of.setdefault(part.of.seq, []).append(
+                NewPassage(part.start, part.stop, embedding.vector, embedding.packed_tokens or None)
+            )
+        self._database.write(lambda tx: self._store.put_passages(tx, model, passages_of))
+        self._on_stored(len(parts))
         return True
 
-    def _plan(self, found: Sequence[Memory]) -> list[_Part]:
-        known = {memory.seq: memory for memory in found}
-        former = self._store.former([memory.seq for memory in found if memory.session])
-        known |= self._store.by_seq(number for number in former.values() if number not in known)
-        parts: list[_Part] = []
-        for memory in found:
-            if len(parts) >= PARTS_MOST:
+    def _plan(self, memories: Sequence[Memory]) -> list[_PassageText]:
+        by_seq = {memory.seq: memory for memory in memories}
+        previous = self._store.previous_turns([memory.seq for memory in memories if memory.session])
+        by_seq |= self._store.by_seq(number for number in previous.values() if number not in by_seq)
+        parts: list[_PassageText] = []
+        for memory in memories:
+            if len(parts) >= MAX_PASSAGES:
                 break
-            short = passages.short(memory.text)
-            offsets = [] if short else self._helper.call("offsets", memory.text, timeout=OFFSETS_SECONDS)
-            before = known.get(former.get(memory.seq, 0))
+            is_short = passages.is_one_chunk(memory.text)
+            offsets = [] if is_short else self._helper.call("offsets", memory.text, timeout=OFFSETS_TIMEOUT_S)
+            previous_memory = by_seq.get(previous.get(memory.seq, 0))
             for start, stop in passages.chunks(offsets, len(memory.text)):
-                parts.append(_Part(memory, start, stop, passages.head(memory, None if start else before)))
+                parts.append(
+                    _PassageText(
+                        memory, start, stop, passages.context_prefix(memory, None if start else previous_memory)
+                    )
+                )
         return parts

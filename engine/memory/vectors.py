@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     Near = tuple[float, int, int]
     """How near a chunk is, its id, and the number of its memory."""
 
-EXACT_MOST = 20_000
+MAX_EXACT = 20_000
 """Up to so many chunks all vectors are held in memory and compared (30 MB)."""
 
 PAGE = 2_000
-QUESTIONS = 256
+MAX_QUESTIONS = 256
 """Vectors of questions that are kept."""
 
-CHUNKS_A_HIT = 4
+CHUNKS_PER_HIT = 4
 """At most so many chunks are looked at for each memory that is wanted, since long ones have several that are near."""
 
-CHUNKS_KEPT = 3
+CHUNKS_PER_MEMORY = 3
 
-BOTH = frozenset({Layer.VECTORS, Layer.CONTEXT})
+INDEXED_LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
 class Hit(NamedTuple):
-    """How near the nearest chunk of a memory is, and its nearest chunks, at most `CHUNKS_KEPT`."""
+    """How near the nearest chunk of a memory is, and its nearest chunks, at most `CHUNKS_PER_MEMORY`."""
 
     similarity: float
     chunks: tuple[int, ...]
@@ -60,87 +60,88 @@ class Vectors:
         self._embedder = embedder
         self._model = model
         self._questions: OrderedDict[tuple[str, str], Embedding] = OrderedDict()
-        self._asking = threading.Lock()
+        self._questions_lock = threading.Lock()
         self._exact: _Exact | None = None
-        self._too_many = -1
+        self._too_many_at = -1
         """As of so many commits there are too many vectors for exact search."""
-        self._loading = threading.Lock()
+        self._exact_lock = threading.Lock()
         self.trouble = ""
         """Why questions cannot be embedded, in words; "" when they can."""
 
-    def read(self, text: str) -> Embedding | None:
+    def embed(self, text: str) -> Embedding | None:
         """A question as the embedder reads it; None when it cannot work: `trouble` says why. The latest are kept."""
         embedder = self._embedder()
         key = (embedder.name, text)
-        with self._asking:
-            found = self._questions.get(key)
-        if found is None:
+        with self._questions_lock:
+            embedding = self._questions.get(key)
+        if embedding is None:
             try:
-                (found,) = embedder.embed([text], now=True)
+                (embedding,) = embedder.embed([text], now=True)
             except NoEmbedder as error:
                 self.trouble = str(error)
                 return None
         self.trouble = ""
-        with self._asking:
-            self._questions[key] = found
+        with self._questions_lock:
+            self._questions[key] = embedding
             self._questions.move_to_end(key)
-            while len(self._questions) > QUESTIONS:
+            while len(self._questions) > MAX_QUESTIONS:
                 self._questions.popitem(last=False)
-        return found
+        return embedding
 
     def search(
-        self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = 2.0
+        self, query: Matrix, k: int, *, layers: frozenset[Layer] = INDEXED_LAYERS, within: float = 2.0
     ) -> dict[int, float]:
         """The `k` nearest memories `within` a squared L2, by number, best first, with their similarity. Raises
         `NoIndex`."""
-        exact = self._all()
+        exact = self._exact_vectors()
         if exact is not None:
             return exact.search(query, k, layers, within)
-        found: list[int] = []
-        for layer in sorted(layers & BOTH):
-            nearest = self._index.search(layer, query.tobytes(), k)
-            if nearest is None:
+        chunks: list[int] = []
+        for layer in sorted(layers & INDEXED_LAYERS):
+            hits = self._index.search(layer, query.tobytes(), k)
+            if hits is None:
                 state = self._index.state
-                raise NoIndex(f"the index is {state.state}" + (f": {state.words}" if state.words else ""))
-            found += [number for number, distance in nearest if distance <= within]
-        near = _rescored(query, self._store.vectors_of(chunks=found))
+                raise NoIndex(f"the index is {state.state}" + (f": {state.message}" if state.message else ""))
+            chunks += [number for number, distance in hits if distance <= within]
+        near = _rescored(query, self._store.vectors_of(chunks=chunks))
         return _best(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
     def nearest(self, query: Matrix, seqs: Sequence[int]) -> dict[int, Hit]:
         """How near memories are, exactly, by number. Those without vectors are left out."""
-        exact = self._all()
+        exact = self._exact_vectors()
         near = exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
         chunks: dict[int, list[Near]] = {}
         for neighbour in near:
             chunks.setdefault(neighbour[2], []).append(neighbour)
-        for some in chunks.values():
-            some.sort(reverse=True)
+        for hits in chunks.values():
+            hits.sort(reverse=True)
         return {
-            seq: Hit(some[0][0], tuple(number for _, number, _ in some[:CHUNKS_KEPT])) for seq, some in chunks.items()
+            seq: Hit(hits[0][0], tuple(number for _, number, _ in hits[:CHUNKS_PER_MEMORY]))
+            for seq, hits in chunks.items()
         }
 
     def forget(self) -> None:
         """Vectors were deleted: read anew what is held in memory."""
-        with self._loading:
+        with self._exact_lock:
             self._exact = None
 
-    def _all(self) -> _Exact | None:
+    def _exact_vectors(self) -> _Exact | None:
         """All vectors; read when they are first asked for, and what was added since. None when they are too many."""
         model, commits = self._model(), self._store.commits  # before the look: what is written meanwhile comes next
-        with self._loading:
+        with self._exact_lock:
             if self._exact is None or self._exact.model != model:
                 self._exact = None
-                if self._too_many == commits:
+                if self._too_many_at == commits:
                     return None
-                if self._store.more_chunks_than(EXACT_MOST):
-                    self._too_many = commits
+                if self._store.has_more_chunks_than(MAX_EXACT):
+                    self._too_many_at = commits
                     return None
                 self._exact = _Exact(model)
             if self._exact.commits != commits:
                 while page := self._store.vector_page(model, self._exact.last, PAGE):
                     self._exact.add(page)
                 self._exact.commits = commits
-            if len(self._exact) > EXACT_MOST:
+            if len(self._exact) > MAX_EXACT:
                 self._exact = None
             return self._exact
 
@@ -157,12 +158,12 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
     return [(value, number, seq) for (number, seq, _), value in zip(chunks, near, strict=True)]
 
 
-def _best(near: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
+def _best(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
     """The first `k` memories of (number, similarity), best first, each once."""
-    found: dict[int, float] = {}
-    for seq, value in near:
-        found.setdefault(seq, value)
-    return dict(itertools.islice(found.items(), k))
+    best: dict[int, float] = {}
+    for seq, value in hits:
+        best.setdefault(seq, value)
+    return dict(itertools.islice(best.items(), k))
 
 
 def products(matrix: Matrix, vector: Matrix) -> Matrix:
@@ -195,16 +196,16 @@ class _Exact:
         import numpy
 
         start, stop = len(self), len(self) + len(page)
-        new = numpy.frombuffer(b"".join(vector for *_, vector in page), dtype="<f4").reshape(len(page), -1)
+        vectors = numpy.frombuffer(b"".join(vector for *_, vector in page), dtype="<f4").reshape(len(page), -1)
         if self._matrix is None or stop > len(self._matrix):
-            room = max(256, 2 * stop)
-            matrix, seqs = numpy.empty((room, new.shape[1]), "<f4"), numpy.empty(room, numpy.int64)
-            summaries = numpy.empty(room, bool)
+            capacity = max(256, 2 * stop)
+            matrix, seqs = numpy.empty((capacity, vectors.shape[1]), "<f4"), numpy.empty(capacity, numpy.int64)
+            summaries = numpy.empty(capacity, bool)
             if start:
                 matrix[:start], seqs[:start] = self._matrix[:start], self._seqs[:start]
                 summaries[:start] = self._summaries[:start]
             self._matrix, self._seqs, self._summaries = matrix, seqs, summaries
-        self._matrix[start:stop] = new
+        self._matrix[start:stop] = vectors
         self._seqs[start:stop] = [seq for _, seq, _, _ in page]
         self._summaries[start:stop] = [layer is Layer.CONTEXT for _, _, layer, _ in page]
         for row, (chunk, seq, _, _) in enumerate(page, start):
@@ -230,9 +231,9 @@ class _Exact:
         if not size:
             return {}
         near = products(self._matrix[:size], query)
-        if not layers >= BOTH:
+        if not layers >= INDEXED_LAYERS:
             near[self._summaries[:size] != (Layer.CONTEXT in layers)] = -numpy.inf
-        most = min(size, k * min(CHUNKS_A_HIT, 1 + (size - 1) // len(self._rows_of)))
+        most = min(size, k * min(CHUNKS_PER_HIT, 1 + (size - 1) // len(self._rows_of)))
         best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
         best = best[near[best] >= 1 - within / 2]
         best = best[numpy.argsort(-near[best], kind="stable")]

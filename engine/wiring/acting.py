@@ -87,7 +87,11 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
             Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
             Job(
-                "nightly", lambda: NIGHT_LOOK, core.knowledge.nightly.run_due, core.knowledge.nightly.wanted, kept=False
+                "nightly",
+                lambda: NIGHT_LOOK,
+                core.knowledge.nightly.run_due,
+                core.knowledge.nightly.has_work,
+                kept=False,
             ),
             Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
             Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),

@@ -36,8 +36,8 @@ from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.profile_text import lessons_in
 from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearntPart
-from engine.memory.prompt_part import RecalledPart
-from engine.memory.summaries import from_others
+from engine.memory.prompt_part import RecallPromptPart
+from engine.memory.shared_summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
 from engine.overrides import Overrides
 from engine.storage.database import Transaction
@@ -67,8 +67,10 @@ def build(core: Services, overrides: Overrides) -> Launcher:
     # soul, the leaders from the direct one upward, the project and all projects, memory.
     guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
     core.learnt_part = LearntPart(core.learnings.files, core.settings, nearer=guidance.lessons)
-    core.recalling = RecalledPart(
-        core.memory, core.settings, known=lambda asked: core.learnt_part.lessons(asked) | core.learnings.retracted()
+    core.recalling = RecallPromptPart(
+        core.memory,
+        core.settings,
+        excluded_lessons=lambda asked: core.learnt_part.lessons(asked) | core.learnings.retracted(),
     )
     core.prompts = PromptAssembly(
         [

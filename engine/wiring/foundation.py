@@ -14,8 +14,8 @@ from engine.learning.candidates.effects import words
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
 from engine.memory.embedding import Endpoint
-from engine.memory.index import KEY, VARIABLE, ChromaServer, database_of
-from engine.memory.memory import MemoryPort
+from engine.memory.index import KEY, URL_VARIABLE, ChromaServer, database_of
+from engine.memory.memory import MemoryService
 from engine.memory.validation_runs import ValidationRuns
 from engine.model.adaptation import FlowOffload, Overlay
 from engine.overrides import Overrides
@@ -40,7 +40,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
     core.settings.attach(core.database)
     core.ledger = Ledger(core.database)
     core.runs = ValidationRuns(core.database)
-    core.memory = MemoryPort(
+    core.memory = MemoryService(
         core.database,
         settings=core.settings,
         clock=clock,
@@ -54,7 +54,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
 
 def _chroma_server(core: Services) -> ChromaServer | None:
     """The server that holds the index, None where it is in a folder."""
-    url = os.environ.get(VARIABLE, "").strip().rstrip("/") or core.settings.current.memory.chroma_url
+    url = os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or core.settings.current.memory.chroma_url
     if not url or url_fault(url):  # `doctor` tells of it
         return None
 

@@ -20,8 +20,8 @@ from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.sources import Mended, ModelsUsed, Priced
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.rules import KINDS, SessionRecord, Statement, about_session
-from engine.memory.capturing import Captured
-from engine.memory.embedding import LOCAL, NoEmbedder
+from engine.memory.capture_rules import CapturedSentence
+from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.memory.validation_runs import mended_tests
 from engine.model import (
     Answer,
@@ -73,7 +73,7 @@ def build_learnings(core: Services) -> None:
         facts=core.ledger,
         sessions=SessionSource(core),
         make=partial(_vectors, core),
-        model_name=lambda: LOCAL,
+        model_name=lambda: LOCAL_MODEL,
         model=_Model(core),
     )
 
@@ -92,7 +92,7 @@ class SessionSource:
         view = start_record.view
         until = max(core.clock.now(), view.ended_at or view.created_at) + AFTER
         facts = core.ledger.between(view.created_at, until, KINDS)
-        statements = [_said(capture, line) for capture, line in core.memory.captures.said_in(session_id)]
+        statements = [_said(capture, line) for capture, line in core.memory.captures.extract(session_id)]
         return SessionRecord(
             view,
             start_record.leader,
@@ -208,7 +208,7 @@ def _own_words(core: Services, view: SessionView) -> bool:
     return made_card is not None and made_card.source is Source.OPERATOR
 
 
-def _said(captured: Captured, line: TranscriptLine) -> Statement:
+def _said(captured: CapturedSentence, line: TranscriptLine) -> Statement:
     return Statement(
         captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
     )
@@ -223,7 +223,7 @@ def _lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
 
 def _vectors(core: Services, texts: Sequence[str]) -> list[bytes] | None:
     try:
-        return core.memory.meanings(texts)
+        return core.memory.embed_texts(texts)
     except NoEmbedder:
         return None
 

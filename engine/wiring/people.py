@@ -17,11 +17,11 @@ from engine.hierarchy.wisdom import Wisdom
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
-from engine.memory.importing import Importer, talks
+from engine.memory.agent_file_watcher import AgentFileWatcher
+from engine.memory.agent_files import AgentFiles
 from engine.memory.knowledge import Knowledge
-from engine.memory.markdown import Markdown
-from engine.memory.summaries import PostgresSummaries, SummarySharing
-from engine.memory.watching import Watching
+from engine.memory.shared_summaries import PostgresSummaries, SummarySharing
+from engine.memory.transcript_import import Importer, reply_pairs
 from engine.memory.work import Work
 from engine.model import Card, Doing, LeaderDecision, Refusal, SessionView
 from engine.model.lessons import Correction
@@ -48,13 +48,13 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
         database=core.database,
         activity=partial(_activity, core),
     )
-    core.files = Markdown(home.agents, database=core.database, fault=core.hierarchy.file_fault)
-    core.watching = Watching(core.files, report=core.report)
+    core.files = AgentFiles(home.agents, database=core.database, fault=core.hierarchy.file_fault)
+    core.agent_file_watcher = AgentFileWatcher(core.files, report=core.report)
     core.feedback = Decisions(core.database, clock)
     core.exporter = Exporter(
         core.database,
         home.data,
-        conversations=lambda: talks(core.database),
+        conversations=lambda: reply_pairs(core.database),
         secrets=lambda: core.keys.secrets(),
     )
     url = shared_database(overrides)
@@ -150,7 +150,7 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
     )
     learnt = core.learnings.texts
     others = (core.wisdom.texts, learnt, CandidateTexts(core.database))
-    core.knowledge.forget_in(others, {"lrn": learnt.text_of})
+    core.knowledge.build_forgetting(others, {"lrn": learnt.text_of})
     core.memory.know(
         captures=core.knowledge.captures,
         graph=core.knowledge.graph,

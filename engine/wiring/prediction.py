@@ -23,7 +23,7 @@ from engine.learning.decisions.training_examples import Plan
 from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingFault
 from engine.learning.decisions.training_runs import Training, TwinModel
-from engine.memory.meanings import Meanings
+from engine.memory.embedding_cache import EmbeddingCache
 from engine.memory.threads import Threads
 from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.overrides import Overrides
@@ -172,10 +172,10 @@ STAMP_SLACK = timedelta(milliseconds=1)
 def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
     """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
-    core.meanings = Meanings(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings, calibrator=overrides.calibrator)
+    core.embedding_cache = EmbeddingCache(core.memory)
+    core.embedded = EmbeddedTwin(core.feedback, meanings=core.embedding_cache, calibrator=overrides.calibrator)
     placing = Placing(
-        core.database, core.settings, embed=partial(core.memory.meanings, seconds=WAITED), agents=core.hierarchy.list
+        core.database, core.settings, embed=partial(core.memory.embed_texts, seconds=WAITED), agents=core.hierarchy.list
     )
     router = Router(core.settings, clock, randomness, placing.place)
     store = CardStore(core.database, clock, core.settings, safety=core.safety, history=core.feedback, facts=core.ledger)

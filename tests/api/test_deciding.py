@@ -13,7 +13,7 @@ from engine import Home
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.memory.capture import CaptureRow
+from engine.memory.captures import CaptureRow
 from engine.model import NewMemory
 from engine.overrides import Overrides
 from tests.conftest import MONDAY_MORNING, Repository

@@ -1,6 +1,6 @@
 """Conversations with questions whose answers are known, remembered through the real store; and fitting weights on them.
 
-A set is turns and questions, each with the turns that answer it. `learn` makes weights from what `StoredMemories.look`
+A set is turns and questions, each with the turns that answer it. `learn` makes weights from what `MemorySearch.look`
 saw of each question: a linear model that puts the probability of a softmax over the candidates on the right ones.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import EventBus
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.memory.ranking import WEIGHTS, Weight
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
@@ -91,12 +91,12 @@ def beam(file: Path) -> list[Conversation]:
 
 
 @contextmanager
-def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryPort]:
+def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryService]:
     """A port that knows `turns`, their vectors made."""
     folder.mkdir(parents=True, exist_ok=True)
     clock = FakeClock(NOW)
     database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
-    port = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
+    port = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
     try:
         for start in range(0, len(turns), 200):
             port.remember(turns[start : start + 200])
@@ -122,16 +122,16 @@ class Seen:
     ours: tuple[str, ...]
 
 
-def seen(port: MemoryPort, question: Question) -> Seen:
+def seen(port: MemoryService, question: Question) -> Seen:
     """Ask, and keep what was seen on the way."""
-    looked = port.finding.look(RecallQuery(question.text, k=50), NOW, 60.0)
+    looked = port.finding.search(RecallQuery(question.text, k=50), NOW, 60.0)
     memories = port.store.by_seq(looked.seqs)
     refs = tuple(memories[seq].ref for seq in looked.seqs)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = plain(port, question.text)
     return Seen(
-        features=np.stack([looked.seen.features[weight.feature] for weight in WEIGHTS], axis=1),
+        features=np.stack([looked.candidates.features[weight.feature] for weight in WEIGHTS], axis=1),
         right=np.array([ref in question.evidence for ref in refs], float),
         refs=refs,
         evidence=question.evidence,
@@ -142,15 +142,15 @@ def seen(port: MemoryPort, question: Question) -> Seen:
     )
 
 
-def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def plain(port: MemoryService, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
-    from engine.memory.candidates import reading
+    from engine.memory.candidate_reader import open_reader
 
     said = [word for word in re.findall(r"\w+", text) if word]
-    with reading(port.database, RecallQuery(text)) as reader:
+    with open_reader(port.database, RecallQuery(text)) as reader:
         words = reader.by_words(said, 300)
-    vector = port.vectors.read(text)
+    vector = port.vectors.embed(text)
     assert vector is not None
     near = port.vectors.search(vector.array, 300)
 

@@ -26,7 +26,7 @@ from engine.events import SettingChanged
 from engine.memory import passages
 from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.memory.minilm import MiniLM
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
@@ -111,8 +111,8 @@ class Lag:
             self.late.append(time.perf_counter() - began - 0.005)
 
 
-def port(database: Database, clock: FakeClock, folder: Path) -> MemoryPort:
-    return MemoryPort(database, settings=FixedSettings(), clock=clock, folder=folder)
+def port(database: Database, clock: FakeClock, folder: Path) -> MemoryService:
+    return MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder)
 
 
 def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
             assert not memory.recall(RecallQuery(question()), deadline=60.0).left_out
 
         def dense() -> None:
-            read = memory.vectors.read(question())
+            read = memory.vectors.embed(question())
             assert read is not None
             memory.vectors.search(read.array, 10)
 

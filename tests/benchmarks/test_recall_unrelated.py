@@ -4,8 +4,9 @@ CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_unrelated.py -m benchmark -s
 
 Everyday questions (`unrelated_questions.txt`) and questions about another memory are asked of work on a project
 (`work_set`), of documentation, and, where DIR holds `locomo.json`, of a conversation; then each memory's own questions.
-The baseline in the same run is the limit of before: a squared L2 of 1.5, or one shared word, of any line. The limit
-(`ranking.NEAR`) and its docstring come from this table; one that finds nothing more often takes recall from `work_set`.
+The baseline in the same run is the limit of before: a squared L2 of 1.5, or one shared word, of any line. The
+limit (`ranking.MIN_RELEVANCE`) and its docstring come from this table; one that finds nothing more often takes
+recall from `work_set`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.memory.memory import MemoryPort
-from engine.memory.ranking import NEAR, WEIGHTS, rank
+from engine.memory.memory import MemoryService
+from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.other_sets import documents
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
@@ -49,16 +50,16 @@ class Answer:
     before: bool
 
 
-def ask(port: MemoryPort, text: str) -> Answer:
-    looked = port.finding.look(RecallQuery(text, k=10), NOW, 60.0)
+def ask(port: MemoryService, text: str) -> Answer:
+    looked = port.finding.search(RecallQuery(text, k=10), NOW, 60.0)
     if not looked.seqs:
         return Answer((), (), False)
-    found, memories = looked.seen.features, port.store.by_seq(looked.seqs)
+    found, memories = looked.candidates.features, port.store.by_seq(looked.seqs)
     refs = [memories[seq].ref for seq in looked.seqs]
     scores = sum(weight.weight * found[weight.feature] for weight in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
     before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)
-    return Answer(tuple(refs[one.number] for one in rank(looked.seen, most=10)), every, bool(before.any()))
+    return Answer(tuple(refs[one.number] for one in rank(looked.candidates, most=10)), every, bool(before.any()))
 
 
 def nothing(answers: Sequence[Answer]) -> tuple[float, float]:
@@ -75,7 +76,8 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
     chance = random.Random(3)
     own = {memory.name: chance.sample(memory.questions, min(ASKED, len(memory.questions))) for memory in memories}
     print(
-        f"\nlimit {NEAR}; in brackets: the limit of before\n{'memory':<20}{'nothing for':>14}{'of others':>16}", end=""
+        f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit\n{'memory':<20}{'nothing for':>14}{'of others':>16}",
+        end="",
     )
     print(f"{'recall@10 of its own':>24}")
     silent, lost = [], []

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from engine.memory.capturing import digest
+from engine.memory.capture_rules import digest
 from engine.model import Layer, NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from clawpy_console.cli.demo import tell
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.memory.markdown import Markdown
+from engine.memory.agent_files import AgentFiles
 from engine.model import Doing
 from engine.storage.database import Database
 from engine.storage.ledger import append
@@ -50,5 +50,5 @@ def _over(engine: StandIn, folder: Path) -> World:
     engine.hierarchy = world.agents  # type: ignore[assignment]
     engine.wisdom = world.wisdom  # type: ignore[attr-defined]
     engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
-    engine.files = Markdown(world.folder, database=database, fault=world.agents.file_fault)  # type: ignore[assignment]
+    engine.files = AgentFiles(world.folder, database=database, fault=world.agents.file_fault)  # type: ignore[assignment]
     return world

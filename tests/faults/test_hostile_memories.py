@@ -22,8 +22,8 @@ import pytest
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.memory import passages
 from engine.memory.embedding import Embedding
-from engine.memory.memory import MemoryPort
-from engine.memory.prompt_part import RecalledPart
+from engine.memory.memory import MemoryService
+from engine.memory.prompt_part import RecallPromptPart
 from engine.model import Layer, NewMemory, PromptRequest, Recalled, RecallQuery, Refusal
 from tests.memory.conftest import Making
 from tests.memory.conftest import make_memory as make_memory
@@ -99,7 +99,7 @@ class Peak:
 def test_hostile_memories(make_memory: Making) -> None:
     chance = random.Random(4)
     embedder = MadeUp()
-    memory: MemoryPort = make_memory(embedder=embedder)  # type: ignore[arg-type]
+    memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
     acknowledged, recalled = [], []
     with Peak() as peak:
         for start in range(0, HOSTILE, 50):
@@ -114,7 +114,7 @@ def test_hostile_memories(make_memory: Making) -> None:
         until(lambda: memory.settle(10), 1800)
         settled = time.perf_counter() - began
         kept = FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000)))
-        part = RecalledPart(memory, kept)
+        part = RecallPromptPart(memory, kept)
         lines = 0
         for _ in range(PROMPTS):
             task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(PIECES, k=3)])
@@ -134,11 +134,11 @@ def test_hostile_memories(make_memory: Making) -> None:
     print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
     assert max(acknowledged) < ACKNOWLEDGE_BAR
     assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * passages.MOST_CHUNKS
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * passages.MAX_CHUNKS
     assert peak.grown < GROWTH_BAR
 
 
-def expected(memory: MemoryPort, provenance: dict[str, object]) -> list[Recalled]:
+def expected(memory: MemoryService, provenance: dict[str, object]) -> list[Recalled]:
     """What the prompt should hold, read from the store."""
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)

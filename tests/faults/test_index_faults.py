@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from engine.memory import vectors as dense
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from tests.memory.conftest import Making, WordVectors
 from tests.memory.conftest import make_memory as make_memory
@@ -65,11 +65,11 @@ def opened_twice(folder: Path) -> None:
 
 
 @pytest.fixture
-def many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryPort]:
-    monkeypatch.setattr(dense, "EXACT_MOST", 10)
-    monkeypatch.setattr("engine.memory.helper.SHORT_LIFE", 0.0)
+def many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
+    monkeypatch.setattr(dense, "MAX_EXACT", 10)
+    monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
 
-    def opened() -> MemoryPort:
+    def opened() -> MemoryService:
         return make_memory(embedder=WordVectors())
 
     first = opened()
@@ -82,7 +82,7 @@ def many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], M
 
 
 @pytest.mark.faults
-def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], MemoryPort]) -> None:
+def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], MemoryService]) -> None:
     chance = random.Random(9)
     print(f"\n{MEMORIES} memories{'':24} first answer, by   right   index back after   right again")
     for fault in (deleted, overwritten, cut, bits_flipped, opened_twice):
@@ -112,14 +112,14 @@ def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], Memor
                 memory.close()
 
 
-def right(memory: MemoryPort, asked: list[int]) -> float:
+def right(memory: MemoryService, asked: list[int]) -> float:
     """The share of memories that are first for their own word."""
     hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in asked]
     return sum(bool(one) and one[0].ref == f"r{number}" for one, number in zip(hits, asked, strict=True)) / len(asked)
 
 
-def answers(memory: MemoryPort) -> bool:
+def answers(memory: MemoryService) -> bool:
     """Whether the index does: for exact search there are too many."""
-    query = memory.vectors.read("word1 thing1")
+    query = memory.vectors.embed("word1 thing1")
     assert query is not None
     return bool(memory.vectors.search(query.array, 3))

@@ -18,7 +18,7 @@ import pytest
 from engine.clock import SystemClock
 from engine.config import FixedSettings
 from engine.events import EventBus
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.model import Layer
 from engine.storage.database import Database
 from engine.storage.ledger import append
@@ -44,11 +44,11 @@ while True:
 """
 
 
-def opened(folder: Path) -> tuple[MemoryPort, Database]:
+def opened(folder: Path) -> tuple[MemoryService, Database]:
     """A memory in `folder`, with vectors that are quickly made."""
     clock = SystemClock()
     database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
-    memory = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
+    memory = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
     memory.use(WordVectors())
     return memory, database
 

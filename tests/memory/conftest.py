@@ -12,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.embedding import Embedding, unit
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.model import NewMemory
 from engine.storage.database import Database
 
@@ -38,16 +38,16 @@ class WordVectors:
         return total
 
 
-Making = Callable[..., MemoryPort]
+Making = Callable[..., MemoryService]
 
 
 @pytest.fixture
 def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[Making]:
     """A port over the test's database; with `embedder` that one makes its vectors."""
-    made: list[MemoryPort] = []
+    made: list[MemoryService] = []
 
-    def make(*, embedder: WordVectors | None = None, running: frozenset[str] = frozenset()) -> MemoryPort:
-        port = MemoryPort(
+    def make(*, embedder: WordVectors | None = None, running: frozenset[str] = frozenset()) -> MemoryService:
+        port = MemoryService(
             database,
             settings=FixedSettings(),
             clock=clock,
@@ -65,7 +65,7 @@ def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterato
 
 
 @pytest.fixture
-def memory(make_memory: Making) -> MemoryPort:
+def memory(make_memory: Making) -> MemoryService:
     """A port whose vectors are quickly made."""
     return make_memory(embedder=WordVectors())
 

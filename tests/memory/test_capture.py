@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import TaskAdded
-from engine.memory.capture import Captures
-from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest, nearest
+from engine.memory.capture_rules import MAX_LENGTH, MIN_LENGTH, capture, classify, corrected_by, digest
+from engine.memory.captures import Captures
 from engine.memory.work import ENDED
 from engine.storage.consumers import MAX_TRIES, ConsumerThread, LedgerConsumer, NotYet
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
-from tests.memory.said import Book, ended, view
+from tests.memory.session_book import Book, ended, view
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_what_is_asked_supposed_planned_or_quoted_is_not(sentence: str) -> None:
 
 def test_length_has_bounds() -> None:
     base = "The service uses "
-    assert classify(base + "x" * (LONGEST - len(base) - 1) + ".") == "fact"
-    assert classify(base + "x" * (LONGEST - len(base)) + ".") is None
+    assert classify(base + "x" * (MAX_LENGTH - len(base) - 1) + ".") == "fact"
+    assert classify(base + "x" * (MAX_LENGTH - len(base)) + ".") is None
     short = "We use a b c."
-    assert len(short) > SHORTEST
+    assert len(short) > MIN_LENGTH
 
 
 def test_code_block_quotes_and_tables_are_left_out() -> None:
@@ -139,7 +139,7 @@ def test_the_same_with_other_little_words_is_the_same() -> None:
 def test_any_text_is_read_without_harm(text: str) -> None:
     for one in capture(list(enumerate(text.split("\n"), 1))):
         assert one.line <= text.count("\n") + 1
-        assert len(one.text) <= LONGEST
+        assert len(one.text) <= MAX_LENGTH
 
 
 @given(st.lists(st.sampled_from(["```", "text", "", "> quote", "- item", "# head", "    code", "Decision: a b c d."])))
@@ -150,9 +150,9 @@ def test_lines_of_sentences_are_lines_of_the_text(lines: list[str]) -> None:
 
 def test_a_correction_finds_what_it_corrects() -> None:
     earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
-    assert nearest("Actually, the service listens on port 8001", earlier) == "a"
-    assert nearest("Actually, nothing of the kind happened", earlier) == ""
-    assert nearest("The service listens on port 8000!", earlier) == ""  # it says the same
+    assert corrected_by("Actually, the service listens on port 8001", earlier) == "a"
+    assert corrected_by("Actually, nothing of the kind happened", earlier) == ""
+    assert corrected_by("The service listens on port 8000!", earlier) == ""  # it says the same
 
 
 class TestStoring:
@@ -174,7 +174,7 @@ class TestStoring:
         return Captures(database, book, book.remember)
 
     def test_it_is_kept_with_its_source_and_remembered(self, captures: Captures, book: Book) -> None:
-        captures.take("session_1")
+        captures.capture_session("session_1")
         found = captures.of_session("session_1")
         assert [(one.kind, one.source) for one in found] == [
             ("decision", "session_1:2"),
@@ -186,27 +186,27 @@ class TestStoring:
         assert "captured" in memory.tags
 
     def test_again_changes_nothing(self, captures: Captures) -> None:
-        captures.take("session_1")
+        captures.capture_session("session_1")
         before = captures.entries()
-        captures.take("session_1")
+        captures.capture_session("session_1")
         assert captures.entries() == before
 
     def test_another_session_that_says_the_same_is_counted(self, captures: Captures, book: Book) -> None:
-        captures.take("session_1")
+        captures.capture_session("session_1")
         book.add(view("session_2"), ("say", "We decided to keep the old parser!"))
-        captures.take("session_2")
-        captures.take("session_2")
+        captures.capture_session("session_2")
+        captures.capture_session("session_2")
         (one,) = captures.entries(words="old parser")
         assert (one.seen, one.session) == (2, "session_1")
 
     def test_other_workspaces_have_their_own(self, captures: Captures, book: Book) -> None:
-        captures.take("session_1")
+        captures.capture_session("session_1")
         book.add(view("session_2", workspace="/home/me/other"), ("say", "We decided to keep the old parser."))
-        captures.take("session_2")
+        captures.capture_session("session_2")
         assert len(captures.entries(words="old parser")) == 2
 
     def test_pages_and_counts(self, captures: Captures, clock: FakeClock) -> None:
-        captures.take("session_1")
+        captures.capture_session("session_1")
         newest = captures.entries(limit=2)
         older = captures.entries(before=newest[-1].id)
         assert len(newest) + len(older) == 3
@@ -215,7 +215,7 @@ class TestStoring:
         assert captures.between(clock.now() + timedelta(seconds=1), clock.now() + timedelta(days=1)) == []
 
     def test_a_session_that_nobody_knows_is_nothing(self, captures: Captures) -> None:
-        assert captures.take("nobody") == []
+        assert captures.capture_session("nobody") == []
 
 
 class TestFollowing:

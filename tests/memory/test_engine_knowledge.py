@@ -64,7 +64,7 @@ def test_facts_wait_in_the_operators_queue_and_join_recall(engine: Engine, repos
     workspace = str(repository.path)
 
     def say(tx: object) -> None:
-        from engine.memory.capture import CaptureRow
+        from engine.memory.captures import CaptureRow
 
         tx.session.add(  # type: ignore[attr-defined]
             CaptureRow(
@@ -97,15 +97,15 @@ def test_facts_wait_in_the_operators_queue_and_join_recall(engine: Engine, repos
 
 
 def test_the_night_comes_round_by_itself(engine: Engine) -> None:
-    assert engine.knowledge.nightly.wanted()
+    assert engine.knowledge.nightly.has_work()
     engine.knowledge.nightly.run_due()
-    assert not engine.knowledge.nightly.wanted()
+    assert not engine.knowledge.nightly.has_work()
     clock = engine.clock
     assert isinstance(clock, FakeClock)
     clock.advance(timedelta(hours=17, minutes=29))
-    assert not engine.knowledge.nightly.wanted()  # 02:59
+    assert not engine.knowledge.nightly.has_work()  # 02:59
     clock.advance(timedelta(minutes=1))
-    assert engine.knowledge.nightly.wanted()
+    assert engine.knowledge.nightly.has_work()
 
 
 def test_transcripts_that_cannot_be_read_are_told_once(engine: Engine, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.execution.runners.model.completions import Caller
 from engine.home import Home
-from engine.memory.forget import Forget
+from engine.memory.forget import Forgetting
 from engine.memory.para import NewFact
 from engine.model import (
     GraphNode,
@@ -291,9 +291,9 @@ def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Datab
             return 0
 
     made, source = Kept("learnings"), Kept("files")
-    Forget(database, [made, source], text_of=lambda id: None, again=[made]).forget("Jan Vandersloot")
+    Forgetting(database, [made, source], text_of=lambda id: None, second_pass=[made]).forget("Jan Vandersloot")
     assert order == ["learnings", "files", "learnings"]
 
 
 def test_learnings_are_what_is_erased_once_more(engine: Engine) -> None:
-    assert engine.learnings.texts in engine.knowledge.forgetting._again
+    assert engine.learnings.texts in engine.knowledge.forgetting._second_pass

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import graph_file
-from engine.memory.graph import LONGEST_DESCRIPTION, TaskGraph
-from engine.memory.graph_rules import SEMANTIC_WEIGHT, circles, recency, semantic, similar
-from engine.memory.knowing import _aged
+from engine.memory.graph import MAX_DESCRIPTION, TaskGraph
+from engine.memory.graph_rules import SEMANTIC_WEIGHT, cycles, recency, semantic, similar
+from engine.memory.layer_sources import _with_recency
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, ScorePart
 from engine.storage.erasing import SearchTerms
 
@@ -97,7 +97,7 @@ class TestKeeping:
         kept = graph.get("a")
         assert kept is not None
         assert kept.title == "red"
-        assert len(kept.description) == LONGEST_DESCRIPTION
+        assert len(kept.description) == MAX_DESCRIPTION
 
     def test_unknown_tasks_are_refused(self, graph: TaskGraph) -> None:
         graph.put(node("a"))
@@ -209,7 +209,7 @@ class TestScore:
 
     def test_likeness_and_age_make_seven_and_three_parts(self) -> None:
         part = ScorePart("semantic", semantic(0.0), SEMANTIC_WEIGHT)
-        parts = _aged(part, NOW - timedelta(days=14), NOW)
+        parts = _with_recency(part, NOW - timedelta(days=14), NOW)
         assert [one.weight for one in parts] == pytest.approx([0.7, 0.3])
         assert parts[1].value == pytest.approx(0.3679, abs=1e-4)
 
@@ -259,7 +259,7 @@ class TestFiles:
         assert "line 2" in again.faults[0]
         again.compact()
         again.close()
-        assert (tmp_path / graph_file.REJECTED).read_text().splitlines() == bad
+        assert (tmp_path / graph_file.REJECTED_LINES).read_text().splitlines() == bad
         clean = opened(tmp_path)
         assert clean.faults == ()
         clean.close()
@@ -311,11 +311,11 @@ class TestFiles:
         def out() -> dict[str, list[GraphEdge]]:
             return {a: [GraphEdge(a, Relation.BLOCKS, b, 1.0) for b in targets] for a, targets in arrows.items()}
 
-        for circle in list(circles(out(), Relation.BLOCKS)):
+        for circle in list(cycles(out(), Relation.BLOCKS)):
             steps = zip(circle, [*circle[1:], circle[0]], strict=True)
             assert all(b in arrows[a] or (a, b) == (circle[-1], circle[0]) for a, b in steps)
             arrows[circle[-1]] = [arrow for arrow in arrows[circle[-1]] if arrow != circle[0]]
-        assert list(circles(out(), Relation.BLOCKS)) == []
+        assert list(cycles(out(), Relation.BLOCKS)) == []
 
     def test_a_snapshot_that_is_no_json_is_kept_aside_and_named(self, graph: TaskGraph, tmp_path: Path) -> None:
         graph.put(node("a"))
@@ -373,7 +373,7 @@ class TestFiles:
         monkeypatch.setattr("engine.memory.graph.COMPACT_LINES", 10)
         for number in range(60):
             graph.put(node(str(number)))
-        graph.keep()
+        graph.flush()
         graph.close()
         assert (tmp_path / "task_graph.json").exists()
         again = opened(tmp_path)
@@ -383,7 +383,7 @@ class TestFiles:
     def test_a_question_before_it_is_read_is_refused_not_kept_waiting(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("engine.memory.graph.READY_WAIT", 0.01)
+        monkeypatch.setattr("engine.memory.graph.READY_TIMEOUT_S", 0.01)
         graph = TaskGraph(tmp_path, FakeClock(NOW))
         with pytest.raises(Refusal) as refusal:
             graph.get("a")

@@ -14,10 +14,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import TaskAdded, WorkOverlapped
 from engine.memory.graph import TaskGraph
-from engine.memory.graph_tasks import Linker, TaskProducer
-from engine.memory.importing import LONGEST_LINE, Importer, read_turn
-from engine.memory.knowing import FactSource, GraphSource, LedgerSource, words_of
+from engine.memory.graph_tasks import GraphProducer, SimilarityLinker
+from engine.memory.layer_sources import FactSource, GraphSource, LedgerSource, describe_task
 from engine.memory.para import NewFact, Para
+from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, read_turn
 from engine.model import (
     RETENTION_BY_KIND,
     CheckResult,
@@ -31,7 +31,7 @@ from engine.model import (
 from engine.storage.consumers import NotYet
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
-from tests.memory.said import NOW, Book, ended, view
+from tests.memory.session_book import NOW, Book, ended, view
 
 
 def fact(kind: str, subject: str, **payload: Any) -> LedgerEntry:
@@ -52,8 +52,8 @@ class TestProducer:
         return Book()
 
     @pytest.fixture
-    def producer(self, graph: TaskGraph, book: Book) -> TaskProducer:
-        return TaskProducer(graph, book)
+    def producer(self, graph: TaskGraph, book: Book) -> GraphProducer:
+        return GraphProducer(graph, book)
 
     @pytest.mark.parametrize(
         ("state", "success"),
@@ -66,7 +66,7 @@ class TestProducer:
         ],
     )
     def test_a_session_becomes_a_task_with_its_outcome(
-        self, producer: TaskProducer, graph: TaskGraph, book: Book, state: SessionState, success: bool | None
+        self, producer: GraphProducer, graph: TaskGraph, book: Book, state: SessionState, success: bool | None
     ) -> None:
         book.add(view(state=state))
         producer.handle(fact("SessionEnded", "session_1"))
@@ -74,7 +74,7 @@ class TestProducer:
         assert node is not None
         assert (node.title, node.success, node.agent) == ("Fix the parser", success, "backend_builder")
 
-    def test_again_changes_nothing(self, producer: TaskProducer, graph: TaskGraph, book: Book, tmp_path: Path) -> None:
+    def test_again_changes_nothing(self, producer: GraphProducer, graph: TaskGraph, book: Book, tmp_path: Path) -> None:
         book.add(view(state=SessionState.FAILED))
         book.add(view("session_2"))
         for _ in range(2):
@@ -94,7 +94,7 @@ class TestProducer:
     )
     def test_a_task_ends_as_its_session_says(
         self,
-        producer: TaskProducer,
+        producer: GraphProducer,
         graph: TaskGraph,
         book: Book,
         how: dict[str, Any],
@@ -106,10 +106,10 @@ class TestProducer:
         node = graph.get("session_1")
         assert node is not None
         assert (node.outcome, node.success) == (outcome, success)
-        assert words_of(node) == f"Fix the parser ({outcome}): The parser reads dates again."
+        assert describe_task(node) == f"Fix the parser ({outcome}): The parser reads dates again."
 
     def test_a_retry_and_a_continuation_come_from_what_was_before(
-        self, producer: TaskProducer, graph: TaskGraph, book: Book
+        self, producer: GraphProducer, graph: TaskGraph, book: Book
     ) -> None:
         book.add(view("session_1", state=SessionState.FAILED))
         book.add(view("session_2"))
@@ -128,7 +128,7 @@ class TestProducer:
         assert derived == {("session_2", "session_1"), ("session_3", "session_2")}
 
     def test_a_failure_blocks_what_needs_it_until_that_is_done(
-        self, producer: TaskProducer, graph: TaskGraph, book: Book
+        self, producer: GraphProducer, graph: TaskGraph, book: Book
     ) -> None:
         build = Task("task_1", "Build", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
         deploy = Task("task_2", "Deploy", "open", "", "/home/me/shop", "operator", NOW, NOW, needs=("task_1",))
@@ -146,7 +146,7 @@ class TestProducer:
         (edge,) = graph.neighbourhood("task_2").edges
         assert edge.invalidated
 
-    def test_tasks_of_the_board_and_overlaps(self, producer: TaskProducer, graph: TaskGraph, book: Book) -> None:
+    def test_tasks_of_the_board_and_overlaps(self, producer: GraphProducer, graph: TaskGraph, book: Book) -> None:
         board = Task("task_1", "Tidy", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
         book.tasks["task_1"] = board
         book.add(view("session_1"))
@@ -163,7 +163,7 @@ class TestProducer:
         assert task.success is None
 
     def test_what_never_began_or_nobody_knows_is_no_task(
-        self, producer: TaskProducer, graph: TaskGraph, book: Book
+        self, producer: GraphProducer, graph: TaskGraph, book: Book
     ) -> None:
         book.add(view(started_at=None))
         producer.handle(fact("SessionEnded", "session_1"))
@@ -179,8 +179,8 @@ class TestLinker:
     def test_tasks_alike_are_linked_once(self, graph: TaskGraph) -> None:
         for name in "abc":
             graph.put(GraphNode(name, name, NOW))
-        Linker(graph, near(("b", 0.4), ("c", 0.41), ("gone", 0.0))).handle(fact("SessionEnded", "a"))
-        Linker(graph, near(("a", 0.4))).handle(fact("SessionEnded", "b"))
+        SimilarityLinker(graph, near(("b", 0.4), ("c", 0.41), ("gone", 0.0))).handle(fact("SessionEnded", "a"))
+        SimilarityLinker(graph, near(("a", 0.4))).handle(fact("SessionEnded", "b"))
         (edge,) = graph.neighbourhood("a").edges
         assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
         assert graph.neighbourhood("c").edges == ()
@@ -188,7 +188,7 @@ class TestLinker:
     def test_it_waits_for_vectors(self, graph: TaskGraph) -> None:
         graph.put(GraphNode("a", "a", NOW))
         with pytest.raises(NotYet):
-            Linker(graph, lambda session_id, k: None).handle(fact("SessionEnded", "a"))
+            SimilarityLinker(graph, lambda session_id, k: None).handle(fact("SessionEnded", "a"))
 
 
 class TestSources:
@@ -269,8 +269,8 @@ class TestImporting:
         importer = Importer(database, book.remember, lambda: [str(tmp_path / "projects"), str(tmp_path / "none")])
         report = importer.run()
         assert (report.files, report.turns, report.bad) == (1, 2, 1)
-        assert any("s1.jsonl line 2: not JSON" in one for one in report.said)
-        assert any("is not a folder" in one for one in report.said)
+        assert any("s1.jsonl line 2: not JSON" in one for one in report.problems)
+        assert any("is not a folder" in one for one in report.problems)
         first = book.remembered["claude-code:s1:u1"]
         assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")
         assert first.source.endswith("s1.jsonl:1")
@@ -308,7 +308,7 @@ class TestImporting:
         assert [one.workspace for one in book.remembered.values()] == ["/home/me/shop"]
 
     @pytest.mark.parametrize(
-        "line", [b"[]", b"nope", b"x" * (LONGEST_LINE + 1), b'{"type": "user", "message": 3}', b'"text"']
+        "line", [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"']
     )
     def test_what_is_malformed_is_said(self, line: bytes) -> None:
         with pytest.raises(ValueError):

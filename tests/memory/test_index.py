@@ -20,7 +20,7 @@ import pytest
 from engine.memory import vectors as dense
 from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.model import Layer, NewMemory
 from engine.storage.database import Database
 from tests.memory.conftest import Making, WordVectors, turns
@@ -37,9 +37,9 @@ def until(true: Callable[[], bool], seconds: float = LONG) -> None:
 
 
 @pytest.fixture
-def many(memory: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> MemoryPort:
+def many(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> MemoryService:
     """A memory that has too much for exact search, indexed."""
-    monkeypatch.setattr(dense, "EXACT_MOST", 10)
+    monkeypatch.setattr(dense, "MAX_EXACT", 10)
     memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(60))))
     memory.remember([NewMemory("task summary", layer=Layer.CONTEXT, kind="summary")])
     assert memory.settle(LONG)
@@ -47,9 +47,9 @@ def many(memory: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> MemoryPort:
     return memory
 
 
-def nearest(memory: MemoryPort, text: str) -> str:
+def nearest(memory: MemoryService, text: str) -> str:
     """What is nearest to a question; "" while nothing can search."""
-    query = memory.vectors.read(text)
+    query = memory.vectors.embed(text)
     assert query is not None
     try:
         hits = memory.vectors.search(query.array, 3)
@@ -58,7 +58,7 @@ def nearest(memory: MemoryPort, text: str) -> str:
     return memory.store.by_seq(hits)[next(iter(hits))].text if hits else ""
 
 
-def found_again(memory: MemoryPort) -> None:
+def found_again(memory: MemoryService) -> None:
     """Dense search comes back by itself; meanwhile words find."""
     assert [entry.text for entry in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
     nearest(memory, "word17 thing3")
@@ -66,11 +66,11 @@ def found_again(memory: MemoryPort) -> None:
 
 
 @pytest.mark.long
-def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = many.vectors.read("word5 thing5")
+def test_both_ways_of_searching_find_the_same(many: MemoryService, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = many.vectors.embed("word5 thing5")
     assert query is not None
     by_index = many.vectors.search(query.array, 5)
-    monkeypatch.setattr(dense, "EXACT_MOST", 1000)
+    monkeypatch.setattr(dense, "MAX_EXACT", 1000)
     monkeypatch.setattr(many.vectors, "_too_many", -1)
     exactly = many.vectors.search(query.array, 5)
     assert list(by_index) == list(exactly)
@@ -83,13 +83,13 @@ def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pyt
 
 
 @pytest.mark.long
-def test_a_deleted_folder_comes_back(many: MemoryPort) -> None:
+def test_a_deleted_folder_comes_back(many: MemoryService) -> None:
     shutil.rmtree(many.index.folder)
     found_again(many)
 
 
 @pytest.mark.long
-def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryPort) -> None:
+def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryService) -> None:
     for file in many.index.folder.rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
@@ -99,7 +99,7 @@ def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryPort) -> No
 
 
 @pytest.mark.long
-def test_an_index_that_another_changed_is_built_again(many: MemoryPort) -> None:
+def test_an_index_that_another_changed_is_built_again(many: MemoryService) -> None:
     code = (
         "import chromadb, sys; one = chromadb.PersistentClient(sys.argv[1]).get_collection('clawpy_memory'); "
         "ids = one.get()['ids']; one.delete(ids=ids[:30]); "
@@ -114,7 +114,7 @@ def test_an_index_that_another_changed_is_built_again(many: MemoryPort) -> None:
 
 @pytest.mark.long
 def test_what_is_missing_or_too_much_is_found_while_it_answers(
-    many: MemoryPort, caplog: pytest.LogCaptureFixture
+    many: MemoryService, caplog: pytest.LogCaptureFixture
 ) -> None:
     index, store = many.index, many.store
     gone = store.indexed(many.vectoriser.model)[Layer.VECTORS][40]
@@ -137,12 +137,12 @@ def test_what_is_missing_or_too_much_is_found_while_it_answers(
 
 @pytest.mark.long
 def test_a_small_home_is_not_said_to_be_building_at_its_start(
-    many: MemoryPort, make_memory: Making, monkeypatch: pytest.MonkeyPatch
+    many: MemoryService, make_memory: Making, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many.close()
     again = make_memory(embedder=WordVectors())
     states: list[tuple[str, str]] = []
-    say = again.index._say
+    say = again.index._set_state
 
     def noted(*told: object) -> None:
         say(*told)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def test_a_small_home_is_not_said_to_be_building_at_its_start(
 
 
 @pytest.mark.long
-def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memory: Making) -> None:
+def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryService, make_memory: Making) -> None:
     many.close()
     again = make_memory(embedder=WordVectors())
     again.remember(turns("afterwards something new"))
@@ -164,7 +164,7 @@ def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memor
 
 @pytest.mark.long
 def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
-    many: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
+    many: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [entry.id for entry in many.entries(Layer.VECTORS)][:50]
     database.write(lambda tx: many.store.empty(tx, names))
@@ -174,8 +174,8 @@ def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
 
 
 @pytest.mark.long
-def test_the_helper_is_started_again_when_it_was_killed(many: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.memory.helper.SHORT_LIFE", 0.0)
+def test_the_helper_is_started_again_when_it_was_killed(many: MemoryService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
     pid = many.index._helper.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -243,7 +243,7 @@ class _Embeddings(BaseHTTPRequestHandler):
     asked: list[dict[str, object]] = []
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.embed(int(self.headers["Content-Length"])))
         self.asked.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
         rows = [{"index": n, "embedding": [float(len(text)), 1.0, 0.0]} for n, text in enumerate(body["input"])]
         data = json.dumps({"data": rows[::-1]}).encode()
@@ -283,7 +283,7 @@ def test_an_endpoint_that_cannot_be_used_says_so(endpoint: Endpoint) -> None:
         EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
 
 
-def test_another_embedder_makes_all_vectors_anew(memory: MemoryPort) -> None:
+def test_another_embedder_makes_all_vectors_anew(memory: MemoryService) -> None:
     memory.remember(turns("one thing", "another thing"))
     assert memory.settle(LONG)
     other = WordVectors(16)
@@ -291,7 +291,7 @@ def test_another_embedder_makes_all_vectors_anew(memory: MemoryPort) -> None:
     memory.use(other)
     assert [entry.text for entry in memory.entries(Layer.VECTORS, words="another")] == ["another thing"]
     assert memory.settle(LONG)
-    assert memory.vectors.read("one thing").array.shape == (16,)
+    assert memory.vectors.embed("one thing").array.shape == (16,)
     assert nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
 
 
@@ -303,7 +303,7 @@ def test_without_an_embedder_words_find_and_the_layer_says_why(make_memory: Maki
     memory = make_memory(embedder=Broken())
     memory.remember(turns("found by words"))
     assert memory.settle(LONG) is False
-    assert memory.vectors.read("words") is None
+    assert memory.vectors.embed("words") is None
     [state, *_] = memory.layers()
     assert state.state == "degraded"
     assert "the model is not the one it should be" in state.words

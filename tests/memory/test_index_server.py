@@ -18,7 +18,7 @@ from engine.config import FixedSettings
 from engine.memory import index as indexing
 from engine.memory import vectors as dense
 from engine.memory.index import ChromaServer, database_of
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
 from tests.memory.conftest import WordVectors, turns
@@ -64,10 +64,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def memory(
     server: Server, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MemoryPort]:
+) -> Iterator[MemoryService]:
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(dense, "EXACT_MOST", 10)
-    port = MemoryPort(
+    monkeypatch.setattr(dense, "MAX_EXACT", 10)
+    port = MemoryService(
         database,
         settings=FixedSettings(),
         clock=clock,
@@ -79,12 +79,12 @@ def memory(
     port.close()
 
 
-def on_server(memory: MemoryPort) -> int:
+def on_server(memory: MemoryService) -> int:
     return len(memory.index._helper.call("ids", "C", 0, 100, timeout=LONG))
 
 
 @pytest.mark.long
-def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Server, tmp_path: Path) -> None:
+def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryService, server: Server, tmp_path: Path) -> None:
     memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(30))))
     assert memory.settle(LONG)
     assert memory.index.wait(LONG)
@@ -96,7 +96,7 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Se
     until(lambda: nearest(memory, "word17 thing3") == "")
     state = memory.index.state
     assert state.state == "degraded"
-    assert state.words.startswith(
+    assert state.message.startswith(
         f"the connection to the Chroma server was lost: 127.0.0.1:{server.port} cannot be reached"
     )
     found = memory.recall(RecallQuery("word17 thing3", k=3)).items

@@ -13,8 +13,8 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
-from engine.memory.markdown import FILES, LARGEST, Markdown
-from engine.memory.watching import Watching
+from engine.memory.agent_file_watcher import AgentFileWatcher
+from engine.memory.agent_files import FILES, MAX_BYTES, AgentFiles
 from engine.model import AgentFile, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -37,8 +37,8 @@ def agents(tmp_path: Path, database: Database) -> Agents:
 
 
 @pytest.fixture
-def files(tmp_path: Path, agents: Agents, database: Database) -> Markdown:
-    return Markdown(tmp_path / "agents", database=database, fault=agents.file_fault)
+def files(tmp_path: Path, agents: Agents, database: Database) -> AgentFiles:
+    return AgentFiles(tmp_path / "agents", database=database, fault=agents.file_fault)
 
 
 def refused(code: str, work: Callable[[], object]) -> Refusal:
@@ -49,7 +49,7 @@ def refused(code: str, work: Callable[[], object]) -> Refusal:
     return caught.value
 
 
-def edit(files: Markdown, agent: str, name: str, change: Callable[[str], str]) -> AgentFile:
+def edit(files: AgentFiles, agent: str, name: str, change: Callable[[str], str]) -> AgentFile:
     now = files.read(agent, name)
     return files.write(agent, name, change(now.text), read=now.digest)
 
@@ -59,14 +59,14 @@ def told(database: Database) -> list[tuple[str, str, str]]:
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
 
-def test_every_agent_has_its_five_files(files: Markdown, agents: Agents) -> None:
+def test_every_agent_has_its_five_files(files: AgentFiles, agents: Agents) -> None:
     found = files.list()
     assert {one.agent for one in found} == {one.id for one in agents.list()}
     assert {one.name for one in found} == set(FILES)
     assert [one for one in found if one.problem or not one.digest] == []
 
 
-def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: Markdown, database: Database) -> None:
+def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: AgentFiles, database: Database) -> None:
     path = files.folder / "gardener" / "soul.md"
     path.chmod(0o640)
     made = edit(files, "gardener", "soul.md", lambda text: text + "Waters by night.")
@@ -76,7 +76,7 @@ def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: Markdown, dat
     assert told(database) == [("gardener", "soul.md", "in the console")]
 
 
-def test_a_link_stays_a_link_and_line_ends_stay(files: Markdown, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_line_ends_stay(files: AgentFiles, tmp_path: Path) -> None:
     elsewhere = tmp_path / "dotfiles.md"
     elsewhere.write_bytes(b"one\r\ntwo\r\n")
     path = files.folder / "gardener" / "memory.md"
@@ -87,14 +87,14 @@ def test_a_link_stays_a_link_and_line_ends_stay(files: Markdown, tmp_path: Path)
     assert elsewhere.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
 
 
-def test_a_file_that_is_not_there_can_be_made(files: Markdown) -> None:
+def test_a_file_that_is_not_there_can_be_made(files: AgentFiles) -> None:
     (files.folder / "gardener" / "heartbeat.md").unlink()
     assert files.read("gardener", "heartbeat.md").digest == ""
     assert files.write("gardener", "heartbeat.md", "# Heartbeat", read="").text == "# Heartbeat\n"
     refused("changed_meanwhile", lambda: files.write("gardener", "heartbeat.md", "again", read=""))
 
 
-def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: Markdown) -> None:
+def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
     before = files.read("gardener", "soul.md")
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
     refused("changed_meanwhile", lambda: files.write("gardener", "soul.md", "mine", read=before.digest))
@@ -127,7 +127,7 @@ def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: M
     ],
 )
 def test_json_that_is_wrong_is_told_with_its_place_and_not_written(
-    files: Markdown, name: str, text: str, said: str
+    files: AgentFiles, name: str, text: str, said: str
 ) -> None:
     before = files.read("gardener", name)
     refusal = refused("bad_file", lambda: files.write("gardener", name, text, read=before.digest))
@@ -135,7 +135,7 @@ def test_json_that_is_wrong_is_told_with_its_place_and_not_written(
     assert files.read("gardener", name) == before
 
 
-def test_a_leader_cannot_be_put_below_its_own_reports(files: Markdown) -> None:
+def test_a_leader_cannot_be_put_below_its_own_reports(files: AgentFiles) -> None:
     before = files.read("coo", "comms.json")
     comms = json.loads(before.text) | {"reports_to": "gardener"}
     refusal = refused(
@@ -145,17 +145,17 @@ def test_a_leader_cannot_be_put_below_its_own_reports(files: Markdown) -> None:
     assert "coo leads gardener" in refusal.message
 
 
-def test_what_is_wrong_already_is_told_and_can_be_mended(files: Markdown) -> None:
+def test_what_is_wrong_already_is_told_and_can_be_mended(files: AgentFiles) -> None:
     (files.folder / "gardener" / "tools.json").write_text("{,}")
     broken = files.read("gardener", "tools.json")
     assert broken.problem.startswith("line 1, column 2")
     assert files.write("gardener", "tools.json", "{}", read=broken.digest).problem == ""
 
 
-def test_what_cannot_be_read_says_why(files: Markdown) -> None:
+def test_what_cannot_be_read_says_why(files: AgentFiles) -> None:
     folder = files.folder / "gardener"
     (folder / "soul.md").write_bytes(b"caf\xe9")
-    (folder / "memory.md").write_bytes(b"x" * (LARGEST + 1))
+    (folder / "memory.md").write_bytes(b"x" * (MAX_BYTES + 1))
     (folder / "heartbeat.md").unlink()
     os.mkfifo(folder / "heartbeat.md")  # reading it would wait without end
     problems = {one.name: one.problem for one in files.list("gardener")}
@@ -168,27 +168,27 @@ def test_what_cannot_be_read_says_why(files: Markdown) -> None:
     ("agent", "name"),
     [("..", "soul.md"), ("gardener", "../ceo/soul.md"), ("gardener", "passwd"), ("a/b", "soul.md"), ("", "soul.md")],
 )
-def test_nothing_but_the_files_of_agents_is_touched(files: Markdown, agent: str, name: str) -> None:
+def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: str, name: str) -> None:
     refused("unknown_file", lambda: files.read(agent, name))
     refused("unknown_file", lambda: files.write(agent, name, "x", read=""))
 
 
-def test_an_agent_that_is_not_there_gets_no_folder(files: Markdown) -> None:
+def test_an_agent_that_is_not_there_gets_no_folder(files: AgentFiles) -> None:
     refused("unknown_file", lambda: files.write("nobody", "soul.md", "x", read=""))
     assert not (files.folder / "nobody").exists()
 
 
-def test_a_full_disk_leaves_the_old_text(files: Markdown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("engine.memory.markdown.write_atomic", full)
+    monkeypatch.setattr("engine.memory.agent_files.write_atomic", full)
     before = files.read("gardener", "soul.md")
     refused("unwritable_file", lambda: files.write("gardener", "soul.md", "x", read=before.digest))
     assert files.read("gardener", "soul.md") == before
 
 
-def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: Markdown, database: Database) -> None:
+def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, database: Database) -> None:
     before = files.read("gardener", "memory.md").text
     files.append("gardener", "memory.md", "## Monday\n\x1b[31mred\x1b[0m facts")
     assert files.read("gardener", "memory.md").text == before + "## Monday\nred facts\n"
@@ -196,7 +196,7 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: Markdown, da
     assert told(database) == [("gardener", "memory.md", "by the engine")]
 
 
-def test_readers_never_see_half_a_file(files: Markdown) -> None:
+def test_readers_never_see_half_a_file(files: AgentFiles) -> None:
     texts = {letter * 50_000 + "\n" for letter in "ab"}
     edit(files, "gardener", "memory.md", lambda _: "a" * 50_000)
     over = threading.Event()
@@ -217,14 +217,14 @@ def test_readers_never_see_half_a_file(files: Markdown) -> None:
     assert torn == []
 
 
-# Watching
+# AgentFileWatcher
 
 
 @pytest.fixture
-def watching(files: Markdown) -> Iterator[Watching]:
-    watching = Watching(files)
+def watching(files: AgentFiles) -> Iterator[AgentFileWatcher]:
+    watching = AgentFileWatcher(files)
     watching.start()
-    assert watching.ready.wait(WITHIN)
+    assert watching.is_ready.wait(WITHIN)
     yield watching
     watching.close()
 
@@ -238,7 +238,7 @@ def until(condition: Callable[[], object]) -> None:
 
 @pytest.mark.long
 def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
-    files: Markdown, watching: Watching, database: Database
+    files: AgentFiles, watching: AgentFileWatcher, database: Database
 ) -> None:
     folder = files.folder / "gardener"
     edit(files, "gardener", "soul.md", lambda text: text + "ours")
@@ -252,7 +252,9 @@ def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
 
 
 @pytest.mark.long
-def test_a_folder_that_comes_by_hand_shows_up(files: Markdown, watching: Watching, database: Database) -> None:
+def test_a_folder_that_comes_by_hand_shows_up(
+    files: AgentFiles, watching: AgentFileWatcher, database: Database
+) -> None:
     made = files.folder.parent / "newcomer"
     made.mkdir()
     (made / "comms.json").write_text('{"reports_to": "coo"}')
@@ -260,45 +262,45 @@ def test_a_folder_that_comes_by_hand_shows_up(files: Markdown, watching: Watchin
     until(lambda: ("newcomer", "comms.json", "on disk") in told(database))
 
 
-def test_folders_without_an_agents_files_come_and_go(files: Markdown) -> None:
-    files.remember_all()
+def test_folders_without_an_agents_files_come_and_go(files: AgentFiles) -> None:
+    files.snapshot()
     for name in ("newbie", "No Agent\x07"):
         (files.folder / name).mkdir()
-    assert files.notice([files.folder]) == [("No Agent", ""), ("newbie", "")]
-    assert files.notice([files.folder]) == []
+    assert files.record_changes([files.folder]) == [("No Agent", ""), ("newbie", "")]
+    assert files.record_changes([files.folder]) == []
     (files.folder / "newbie" / "comms.json").write_text("{}")
-    assert files.notice([files.folder / "newbie" / "comms.json"]) == [("newbie", "comms.json")]
+    assert files.record_changes([files.folder / "newbie" / "comms.json"]) == [("newbie", "comms.json")]
     (files.folder / "No Agent\x07").rmdir()
-    assert files.notice([files.folder]) == [("No Agent", "")]
+    assert files.record_changes([files.folder]) == [("No Agent", "")]
 
 
-def test_what_changed_while_the_watcher_began_shows_up(files: Markdown, database: Database) -> None:
-    files.remember_all()
+def test_what_changed_while_the_watcher_began_shows_up(files: AgentFiles, database: Database) -> None:
+    files.snapshot()
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
-    watching = Watching(files)
+    watching = AgentFileWatcher(files)
     assert not watching.is_set()
     assert told(database) == [("gardener", "soul.md", "on disk")]
 
 
-def test_where_nothing_can_be_watched_it_is_said(files: Markdown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_watched_it_is_said(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*paths: object, **options: object) -> None:
         raise OSError("inotify watch limit reached")
 
     monkeypatch.setattr("watchfiles.watch", none)
     said: list[str] = []
-    watching = Watching(files, report=lambda where, message: said.append(message))
+    watching = AgentFileWatcher(files, report=lambda where, message: said.append(message))
     watching.start()
-    assert watching.ready.wait(WITHIN)
+    assert watching.is_ready.wait(WITHIN)
     watching.close()
     assert "watch limit" in said[0]
 
 
-def test_the_layer_says_how_it_stands(files: Markdown, database: Database) -> None:
-    assert (files.layer().count, files.layer().state) == (15, "ready")
+def test_the_layer_says_how_it_stands(files: AgentFiles, database: Database) -> None:
+    assert (files.layer_state().count, files.layer_state().state) == (15, "ready")
     assert Ledger(database).layer().count == 0
     (files.folder / "gardener" / "comms.json").write_text("{")
     edit(files, "gardener", "soul.md", str.upper)
     edit(files, "gardener", "memory.md", str.upper)
-    assert files.layer().state == "degraded"
-    assert files.layer().words.startswith("gardener/comms.json: line 1, column 2")
+    assert files.layer_state().state == "degraded"
+    assert files.layer_state().words.startswith("gardener/comms.json: line 1, column 2")
     assert Ledger(database).layer().count == 2

@@ -13,27 +13,27 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import ChangeSetLanded, ValidationFailed
-from engine.memory.capture import Captures
-from engine.memory.context import MOST_WORDS, ContextEngine, SessionRecord, clipped, from_record
+from engine.memory.agent_files import AgentFiles
+from engine.memory.captures import Captures
 from engine.memory.day import MOST_FACTS, Day, draft, lines_for
 from engine.memory.drafts import Drafts
-from engine.memory.markdown import Markdown
 from engine.memory.nightly import (
     COST_CAP,
-    TRIES,
+    MAX_ATTEMPTS,
     Nightly,
-    evaluated,
+    day_bounds,
     latest_day,
-    missed,
-    window,
+    missed_days,
+    parse_evaluation,
 )
 from engine.memory.para import NewFact, Para
+from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clipped, summarise_by_rules
 from engine.memory.store import MemoryStore
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.memory.said import NOW, Book, ended, view
+from tests.memory.session_book import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)
 SAID = "We decided to keep the new parser."
@@ -71,7 +71,7 @@ class World:
     def __init__(self, folder: Path, database: Database, clock: FakeClock, model: Model | None = None) -> None:
         self.book = Book()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
-        self.files = Markdown(folder / "agents")
+        self.files = AgentFiles(folder / "agents")
         self.database = database
         self.para = Para(folder / "para", database, clock)
         self.captures = Captures(database, self.book, self.book.remember)
@@ -94,7 +94,7 @@ class World:
 
     def happen(self) -> None:
         one = self.book.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
-        self.captures.take(one.id)
+        self.captures.capture_session(one.id)
         ended(self.database, one)
         landed = ChangeSetLanded(subject="change_1", workspace=one.workspace, session_id=one.id, files=2)
         self.database.write(lambda tx: tx.record(landed))
@@ -142,7 +142,7 @@ class TestWithoutAModel:
     def test_a_correction_takes_the_place_of_what_it_corrects(self, world: World) -> None:
         old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
         world.book.add(view("session_2"), ("say", "Actually, the service listens on port 8001."))
-        world.captures.take("session_2")
+        world.captures.capture_session("session_2")
         world.nightly.run(TODAY)
         waiting = next(one for one in world.drafts.waiting() if one.category == "correction")
         assert waiting.supersedes == old.id
@@ -210,7 +210,7 @@ class TestWithAModel:
         world = World(tmp_path, database, clock, model)
         world.happen()
         report = world.nightly.run(TODAY)
-        assert (len(model.asked), report.promoted, report.drafted) == (TRIES, 0, 3)
+        assert (len(model.asked), report.promoted, report.drafted) == (MAX_ATTEMPTS, 0, 3)
         assert "given up after 3 tries" in report.reason
 
     @pytest.mark.parametrize(("cost", "promoted"), [(COST_CAP, 1), (COST_CAP + 1, 0)])
@@ -263,7 +263,7 @@ class TestWithAModel:
 
     def test_eight_facts_and_not_more(self) -> None:
         def faults(*facts: dict[str, str]) -> str:
-            return "\n".join(evaluated(json.dumps({"facts": facts}), "[session_1:2] something")[1])
+            return "\n".join(parse_evaluation(json.dumps({"facts": facts}), "[session_1:2] something")[1])
 
         assert faults(*[GOOD] * 8) == ""
         assert "at most 8 items" in faults(*[GOOD] * 9)
@@ -272,7 +272,7 @@ class TestWithAModel:
         assert faults(GOOD | {"source": "[session_1:2]"}) == ""
         for wrong in ({"group": "../etc"}, {"fact": " "}, {"fact": "x" * 1_001}, {"bucket": "nowhere"}):
             assert faults(GOOD | wrong)
-        assert evaluated("I cannot", "")[1]
+        assert parse_evaluation("I cannot", "")[1]
 
 
 class TestDays:
@@ -281,16 +281,16 @@ class TestDays:
         assert latest_day(datetime(2026, 1, 6, 3, 0, tzinfo=UTC)) == date(2026, 1, 5)
 
     def test_seven_missed_days_are_caught_up_with_the_newest(self) -> None:
-        assert missed(date(2026, 1, 5), date(2026, 1, 5)) == []
-        assert missed(date(2026, 1, 4), date(2026, 1, 5)) == [date(2026, 1, 5)]
+        assert missed_days(date(2026, 1, 5), date(2026, 1, 5)) == []
+        assert missed_days(date(2026, 1, 4), date(2026, 1, 5)) == [date(2026, 1, 5)]
         week = [date(2026, 1, day) for day in range(4, 11)]
-        assert missed(date(2026, 1, 3), date(2026, 1, 10)) == week
-        assert missed(date(2026, 1, 2), date(2026, 1, 10)) == week
-        assert missed(date(2026, 2, 1), date(2026, 1, 10)) == []
+        assert missed_days(date(2026, 1, 3), date(2026, 1, 10)) == week
+        assert missed_days(date(2026, 1, 2), date(2026, 1, 10)) == week
+        assert missed_days(date(2026, 2, 1), date(2026, 1, 10)) == []
 
     def test_a_day_has_23_or_25_hours_when_clocks_change(self) -> None:
         clock = FakeClock(NOW, ZoneInfo("Europe/Berlin"))
-        spans = [window(day, clock) for day in (date(2026, 3, 28), date(2026, 3, 29), date(2026, 10, 25))]
+        spans = [day_bounds(day, clock) for day in (date(2026, 3, 28), date(2026, 3, 29), date(2026, 10, 25))]
         assert [(end - start) / timedelta(hours=1) for start, end in spans] == [24, 23, 25]
         assert spans[0][1] == spans[1][0]
 
@@ -307,12 +307,12 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
         return Capture(f"cap_{number}", "fact", text, (), NOW, "session_1", number, "a", "/home/me/shop")
 
     red = {f"session_{number}": ("/home/me/shop", ("tests/test_a.py::test_x",)) for number in (1, 2)}
-    many = Day("2026-01-05", captures=tuple(said(number) for number in range(20)), red=red)
+    many = Day("2026-01-05", captures=tuple(said(number) for number in range(20)), failing=red)
     assert len(draft(many, [])) == MOST_FACTS
-    few = draft(Day("2026-01-05", red=red), [])
+    few = draft(Day("2026-01-05", failing=red), [])
     assert few[0].bucket is Bucket.RESOURCES
     assert "still failed in 2 sessions" in few[0].reason
-    assert draft(Day("2026-01-05", red={"session_1": red["session_1"]}), []) == []
+    assert draft(Day("2026-01-05", failing={"session_1": red["session_1"]}), []) == []
     lines = lines_for(many, "a")
     assert (len(lines), lines[-1]) == (12, "and 9 more")
 
@@ -320,17 +320,17 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
 class TestContext:
     def test_a_summary_has_at_most_120_words(self) -> None:
         words = " ".join(["word"] * 500)
-        record = SessionRecord(
+        record = SessionFacts(
             view(prompt=words, summary=words), (f"keep {words}", words), tuple(f"a/{one}.py" for one in range(200))
         )
-        told = from_record(record)
-        assert len(told.split()) <= MOST_WORDS
+        told = summarise_by_rules(record)
+        assert len(told.split()) <= MAX_WORDS
         for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
             assert part in told
         assert len(clipped(words, 120).split()) == 120
         assert clipped(" ".join(["w"] * 120), 120).endswith("w")
 
-    def test_it_is_remembered_once_for_each_outcome(self, context: ContextEngine, database: Database) -> None:
+    def test_it_is_remembered_once_for_each_outcome(self, context: SessionSummariser, database: Database) -> None:
         book = context._work
         one = book.add(view(check=CheckResult("pytest", 3, 1)))
         book.files["session_1"] = ("parser.py",)
@@ -349,21 +349,21 @@ class TestContext:
         now, before = store.entries(Layer.CONTEXT)
         assert (now.tags[1], before.superseded_by) == ("discarded", now.id)
 
-    def test_a_models_words_are_taken_and_clipped_without_any_the_record_is(self, context: ContextEngine) -> None:
+    def test_a_models_words_are_taken_and_clipped_without_any_the_record_is(self, context: SessionSummariser) -> None:
         class Summing:
             def ask(self, question: Question) -> Answer | None:
                 return Answer(" ".join(["told"] * 300), 1) if question.subject == "session_1" else None
 
         context._model = Summing()
-        assert len(context.summary(SessionRecord(view())).split()) == MOST_WORDS
-        assert context.summary(SessionRecord(view("session_2"))).startswith("Task: Fix the parser.")
+        assert len(context.summary(SessionFacts(view())).split()) == MAX_WORDS
+        assert context.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
 
     @pytest.fixture
-    def context(self, database: Database, clock: FakeClock) -> ContextEngine:
+    def context(self, database: Database, clock: FakeClock) -> SessionSummariser:
         book, store = Book(), MemoryStore(database)
         captures = Captures(database, book, store.remember)
         said = lambda where, words: None  # noqa: E731
-        return ContextEngine(book, captures, store, store.remember, model=NobodyAsks(), clock=clock, report=said)
+        return SessionSummariser(book, captures, store, store.remember, model=NobodyAsks(), clock=clock, report=said)
 
 
 def crash(*_: object, **__: object) -> None:

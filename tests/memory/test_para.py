@@ -179,9 +179,9 @@ class TestChain:
 class TestRecall:
     def test_what_was_recalled_is_counted_once_flushed(self, para: Para, clock: FakeClock, tmp_path: Path) -> None:
         fact = para.add([PORT])[0]
-        para.asked_for([fact.id])
+        para.count_access([fact.id])
         clock.advance(timedelta(hours=1))
-        para.asked_for([fact.id, fact.id])
+        para.count_access([fact.id, fact.id])
         assert items(tmp_path, "projects/shop")[0]["access_count"] == 0
         para.flush()
         kept = para.get(fact.id)
@@ -189,7 +189,7 @@ class TestRecall:
 
     def test_counts_that_cannot_be_written_wait(self, para: Para, monkeypatch: pytest.MonkeyPatch) -> None:
         fact = para.add([PORT])[0]
-        para.asked_for([fact.id])
+        para.count_access([fact.id])
         with monkeypatch.context() as patch:
             patch.setattr(para_file, "write_atomic", full_disk)
             para.flush()

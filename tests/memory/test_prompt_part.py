@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.execution.prompt import PromptAssembly
-from engine.memory.prompt_part import BLOCK, QUERY_MOST, SAID, RecalledPart, remembered_lines
+from engine.memory.prompt_part import BLOCK, MAX_QUERY, PREAMBLE, RecallPromptPart, memory_lines
 from engine.model import (
     Layer,
     PromptRequest,
@@ -51,10 +51,10 @@ class Memories:
         return self.found
 
 
-def part(*items: Recalled, budget: int = 600, **more: object) -> tuple[RecalledPart, Memories]:
+def part(*items: Recalled, budget: int = 600, **more: object) -> tuple[RecallPromptPart, Memories]:
     memories = Memories(Recall(items, **more))  # type: ignore[arg-type]
     kept = FixedSettings(Settings(memory=MemorySettings(recall_tokens=budget)))
-    return RecalledPart(memories, kept), memories
+    return RecallPromptPart(memories, kept), memories
 
 
 def request(task: str = "Round cart totals") -> PromptRequest:
@@ -67,7 +67,7 @@ def test_each_line_says_layer_date_and_source_and_leads_to_its_memory() -> None:
     assert told.part is not None
     assert told.part.text.split("\n") == [
         "<recalled-memory>",
-        SAID,
+        PREAMBLE,
         '<evidence trust="quoted" layer="C" date="2026-01-04" by="ada" source="sess_000000000001">'
         "Totals are rounded once, at the end.</evidence>",
         '<evidence trust="quoted" layer="C" date="2026-01-04" source="sess_000000000002">We take Decimal.</evidence>',
@@ -107,7 +107,7 @@ def test_without_a_task_or_a_budget_nobody_is_asked(task: str, budget: int) -> N
 def test_a_long_task_is_cut() -> None:
     made, memories = part()
     made.part(request("word " * 10_000))
-    assert len(memories.asked[0].text) <= QUERY_MOST
+    assert len(memories.asked[0].text) <= MAX_QUERY
 
 
 def test_whole_memories_fill_the_budget_and_the_rest_is_told() -> None:
@@ -134,7 +134,7 @@ def test_a_recall_that_fails_is_left_out_of_the_prompt_and_named() -> None:
         def recall(self, query: RecallQuery) -> Recall:
             raise Refusal("damaged_home", "the database is damaged", "put back a copy")
 
-    prompt = PromptAssembly([RecalledPart(Broken(), FixedSettings())]).assemble(request())
+    prompt = PromptAssembly([RecallPromptPart(Broken(), FixedSettings())]).assemble(request())
     assert prompt.parts == ()
     assert prompt.notes == ("recall was left out: the database is damaged (put back a copy)",)
 
@@ -167,7 +167,7 @@ def check(told: list[str], expected: list[Recalled]) -> None:
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:
     one = item(1, text, source=source, speaker=text[:20])
-    check([f"<{BLOCK}>", *(line.text for line in remembered_lines(one)), f"</{BLOCK}>"], [one])
+    check([f"<{BLOCK}>", *(line.text for line in memory_lines(one)), f"</{BLOCK}>"], [one])
 
 
 def test_a_memory_of_one_line_of_a_megabyte_costs_no_time_and_breaks_nothing() -> None:

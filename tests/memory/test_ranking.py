@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.memory import graph_rules, token_vectors
-from engine.memory.question import When, read, stem
-from engine.memory.ranking import FAR, NEAR, WEIGHTS, Pool, Ranked, close_look, first_look, rank
+from engine.memory.question import DateRange, read_question, stem
+from engine.memory.ranking import (
+    COMPANION_DIVISOR,
+    MIN_RELEVANCE,
+    WEIGHTS,
+    Pool,
+    Ranked,
+    add_text_features,
+    rank,
+    select_candidates,
+)
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
@@ -32,22 +41,22 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
         meaning=np.array(meaning or [0.5] * size, np.float32),
         now=NOW,
     )
-    question = read(text, {who for who, _ in turns}, now=NOW)
-    seen = first_look(question, pool)
-    matched = np.array(tokens or [0.0] * size, np.float32)[seen.places]
-    close_look(seen, [turns[place][1] for place in seen.places], matched)
-    return [(int(seen.places[one.number]), one) for one in rank(seen)]
+    question = read_question(text, {who for who, _ in turns}, now=NOW)
+    seen = select_candidates(question, pool)
+    matched = np.array(tokens or [0.0] * size, np.float32)[seen.positions]
+    add_text_features(seen, [turns[place][1] for place in seen.positions], matched)
+    return [(int(seen.positions[one.number]), one) for one in rank(seen)]
 
 
 def test_words_that_narrow_nothing_and_names_are_not_looked_for() -> None:
-    question = read("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
+    question = read_question("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
     assert question.words == ("mother", "plant", "garden")
-    assert question.asked == {"caroline"}
+    assert question.speakers == {"caroline"}
     assert question.topic == "What did mother plant in the garden"
 
 
 def test_two_persons_named_are_none_asked() -> None:
-    assert read("Where did Ada meet Bob?", {"Ada", "Bob"}).asked == frozenset()
+    assert read_question("Where did Ada meet Bob?", {"Ada", "Bob"}).speakers == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,7 @@ def test_two_persons_named_are_none_asked() -> None:
     ],
 )
 def test_how_it_is_asked_is_not_looked_for(text: str, topic: str) -> None:
-    assert read(text).topic == topic
+    assert read_question(text).topic == topic
 
 
 @pytest.mark.parametrize(
@@ -77,11 +86,11 @@ def test_how_it_is_asked_is_not_looked_for(text: str, topic: str) -> None:
     ],
 )
 def test_with_an_assistant_the_lines_of_the_user_count(text: str, asked: set[str]) -> None:
-    assert read(text, {"user", "assistant"}).asked == asked
+    assert read_question(text, {"user", "assistant"}).speakers == asked
 
 
 def test_nobody_is_asked_about_where_nobody_is_a_role() -> None:
-    assert read("What did I plant?", {"Ada", "Bob"}).asked == frozenset()
+    assert read_question("What did I plant?", {"Ada", "Bob"}).speakers == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -99,12 +108,12 @@ def test_nobody_is_asked_about_where_nobody_is_a_role() -> None:
     ],
 )
 def test_dates(text: str, day: date, fit: float) -> None:
-    question = read(f"What happened {text}?", (), now=NOW)
-    assert max(when.fits(day) for when in question.whens) == fit
+    question = read_question(f"What happened {text}?", (), now=NOW)
+    assert max(when.fits(day) for when in question.dates) == fit
 
 
 def test_may_is_a_verb_where_no_date_is_meant() -> None:
-    assert read("may I march to the garden?").whens == ()
+    assert read_question("may I march to the garden?").dates == ()
 
 
 def test_endings_do_not_part_words() -> None:
@@ -183,8 +192,8 @@ def test_what_no_line_has_lowers_them_all_where_one_could_have_it() -> None:
 
 
 def test_what_is_far_and_shares_no_word_is_not_found() -> None:
-    assert ask("beans", [("", "quite another matter")], session="", meaning=[NEAR - 0.01]) == []
-    assert len(ask("beans", [("", "quite another matter")], session="", meaning=[NEAR])) == 1
+    assert ask("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
+    assert len(ask("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1
 
 
 def test_half_of_the_telling_words_are_near_enough_without_vectors() -> None:
@@ -195,8 +204,8 @@ def test_half_of_the_telling_words_are_near_enough_without_vectors() -> None:
 def test_what_is_further_goes_along_from_a_part_of_the_limit_or_with_its_session() -> None:
     turns = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
     assert [place for place, _ in ask("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
-    assert len(ask("beans grown", turns, session="", meaning=[0.8, NEAR / FAR])) == 2
-    assert len(ask("beans grown", turns, session="", meaning=[0.8, NEAR / FAR - 0.01])) == 1
+    assert len(ask("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR])) == 2
+    assert len(ask("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR - 0.01])) == 1
     assert ask("beans grown", turns[1:], session="", meaning=[0.0]) == []
 
 
@@ -227,7 +236,7 @@ def test_every_weight_says_why() -> None:
 
 
 def test_dates_without_a_range_need_a_month() -> None:
-    assert When(year=2023).fits(date(2023, 5, 1)) == 0.0
+    assert DateRange(year=2023).fits(date(2023, 5, 1)) == 0.0
 
 
 # -- token vectors
@@ -236,9 +245,9 @@ def test_dates_without_a_range_need_a_month() -> None:
 def test_a_word_finds_itself() -> None:
     chance = np.random.default_rng(1)
     vectors = chance.normal(size=(5, 384)).astype(np.float32)
-    packed = token_vectors.pack(vectors)
+    packed = token_vectors.pack_tokens(vectors)
     assert len(packed) == 3 * token_vectors.DIMENSIONS
-    other = token_vectors.pack(chance.normal(size=(6, 384)).astype(np.float32))
+    other = token_vectors.pack_tokens(chance.normal(size=(6, 384)).astype(np.float32))
     average = token_vectors.match(packed, [], [other, packed, None])
     assert average[1] == pytest.approx(1.0, abs=0.02)
     assert average[0] < average[1]
@@ -246,6 +255,6 @@ def test_a_word_finds_itself() -> None:
 
 
 def test_token_vectors_of_another_model_are_not_kept() -> None:
-    assert token_vectors.pack(np.ones((5, 100), np.float32)) == b""
-    assert token_vectors.pack(np.ones((2, 384), np.float32)) == b""
+    assert token_vectors.pack_tokens(np.ones((5, 100), np.float32)) == b""
+    assert token_vectors.pack_tokens(np.ones((2, 384), np.float32)) == b""
     assert token_vectors.match(b"", [], [b"\x01" * 32])[0] == 0.0

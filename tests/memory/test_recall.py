@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory.finding import Found, faded
-from engine.memory.memory import MemoryPort
-from engine.memory.recall import FACTS_MOST, Recaller
+from engine.memory.memory import MemoryService
+from engine.memory.recall import MAX_LEADING_FACTS, LayerResult, Recaller
+from engine.memory.search import with_age_decay
 from engine.model import Layer, NewMemory, Recalled, RecallQuery, ScorePart
 from tests.memory.conftest import Making, WordVectors, turns
 
@@ -30,23 +30,23 @@ def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = 
 class Source:
     """A layer that answers what it is told to, when it is told to."""
 
-    def __init__(self, *found: Recalled, layer: Layer = Layer.VECTORS, words: str = "", name: str = "") -> None:
+    def __init__(self, *found: Recalled, layer: Layer = Layer.VECTORS, warning: str = "", name: str = "") -> None:
         self.found = found
         self.layers = frozenset({layer})
         self.name = name or f"layer {layer.value}"
-        self.words = words
+        self.warning = warning
         self.go = threading.Event()
         self.go.set()
         self.asked = 0
 
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         self.asked += 1
         self.go.wait(30)
-        return Found(self.found[: query.k], self.words)
+        return LayerResult(self.found[: query.k], self.warning)
 
 
 class Broken(Source):
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         raise OSError("the disk is gone")
 
 
@@ -55,12 +55,12 @@ def recaller(*sources: Source, deadline: float = 5.0) -> Recaller:
 
 
 def test_facts_come_first_then_what_scores_best() -> None:
-    facts = [line(f"fact_{n}", Layer.PARA, 0.1, f"fact {n}") for n in range(FACTS_MOST + 1)]
+    facts = [line(f"fact_{n}", Layer.PARA, 0.1, f"fact {n}") for n in range(MAX_LEADING_FACTS + 1)]
     found = recaller(Source(line("a", score=0.9), line("b", score=0.8)), Source(*facts, layer=Layer.PARA)).recall(
         RecallQuery("what", k=20)
     )
-    assert [item.layer for item in found.items[:FACTS_MOST]] == [Layer.PARA] * FACTS_MOST
-    assert [item.id for item in found.items[FACTS_MOST:]] == ["a", "b", f"fact_{FACTS_MOST}"]
+    assert [item.layer for item in found.items[:MAX_LEADING_FACTS]] == [Layer.PARA] * MAX_LEADING_FACTS
+    assert [item.id for item in found.items[MAX_LEADING_FACTS:]] == ["a", "b", f"fact_{MAX_LEADING_FACTS}"]
 
 
 def test_what_two_layers_say_is_there_once_and_as_the_fact() -> None:
@@ -102,7 +102,7 @@ def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answe
 
 
 def test_what_a_layer_does_without_is_said() -> None:
-    found = recaller(Source(line("a"), words="found by words only", name="memories (C, E)")).recall(RecallQuery("x"))
+    found = recaller(Source(line("a"), warning="found by words only", name="memories (C, E)")).recall(RecallQuery("x"))
     assert found.left_out == ("memories (C, E): found by words only",)
     assert len(found.items) == 1
 
@@ -192,7 +192,7 @@ def test_a_megabyte_is_not_counted_for_a_small_budget() -> None:
 
 @pytest.mark.parametrize(("days", "fresh"), [(0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_tasks_fade(days: int, fresh: float) -> None:
-    one = faded(line("e", Layer.CONTEXT, 0.8), NOW + timedelta(days=days))
+    one = with_age_decay(line("e", Layer.CONTEXT, 0.8), NOW + timedelta(days=days))
     assert one.score == pytest.approx(0.7 * 0.8 + 0.3 * fresh, abs=1e-4)
     assert one.score == pytest.approx(sum(part.value * part.weight for part in one.parts))
 
@@ -200,7 +200,7 @@ def test_tasks_fade(days: int, fresh: float) -> None:
 # -- over the real store
 
 
-def test_a_turn_is_found_with_its_source_and_reasons(memory: MemoryPort) -> None:
+def test_a_turn_is_found_with_its_source_and_reasons(memory: MemoryService) -> None:
     memory.remember(turns("We sow beans in April", "What a day", "The roof leaks", speaker="Ada"))
     assert memory.settle(30)
     found = memory.recall(RecallQuery("when do we sow beans?", k=2))
@@ -230,7 +230,7 @@ def test_without_an_embedder_words_find_and_it_is_said(make_memory: Making) -> N
     assert "the wheel is not installed" in found.left_out[0]
 
 
-def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryPort) -> None:
+def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) -> None:
     filler = "The weather was mild and nothing happened at all. " * 60
     memory.remember([NewMemory(filler + "My passport number ends in 4417. " + filler, ref="long", session="s")])
     memory.remember([NewMemory(f"{word} " + filler, ref=word, session="s") for word in ("one", "two", "three")])
@@ -245,7 +245,7 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryPort) -> No
     assert told.text in (filler + "My passport number ends in 4417. " + filler)[start - 1 : stop]
 
 
-def test_nothing_of_the_session_that_asks_is_found(memory: MemoryPort) -> None:
+def test_nothing_of_the_session_that_asks_is_found(memory: MemoryService) -> None:
     memory.remember(turns("The cart rounds half up", session="sess_1"))
     assert memory.settle(30)
     for asking, found in (("sess_1", 0), ("sess_2", 1), (None, 1)):
@@ -253,7 +253,7 @@ def test_nothing_of_the_session_that_asks_is_found(memory: MemoryPort) -> None:
         assert len(memory.recall(query, deadline=30).items) == found
 
 
-def test_scope(memory: MemoryPort) -> None:
+def test_scope(memory: MemoryService) -> None:
     memory.remember(
         [
             NewMemory("beans here", ref="here", workspace="/a", agent="ada"),
@@ -276,7 +276,7 @@ def test_scope(memory: MemoryPort) -> None:
 @pytest.mark.parametrize(
     "text", ['"', "* OR NEAR(", "\x00", "a" * 5_000, "what?", "😀", "‮beans", "-- ; DROP TABLE memories"]
 )
-def test_no_question_breaks_it(memory: MemoryPort, text: str) -> None:
+def test_no_question_breaks_it(memory: MemoryService, text: str) -> None:
     memory.remember(turns("We sow beans", "-- ; DROP TABLE memories"))
     memory.settle(30)
     found = memory.recall(RecallQuery(text))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.memory import passages
-from engine.memory.remember import instant, read
+from engine.memory.json_lines import parse_time, read_lines
 from engine.model import Retention
 
 
@@ -19,7 +19,7 @@ def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
     line = json.dumps(
         {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
     )
-    [one], bad = read([line], first=7, source="chats.jsonl")
+    [one], bad = read_lines([line], first=7, source="chats.jsonl")
     assert bad == []
     assert (one.ref, one.text, one.speaker, one.session, one.agent) == ("D1:3", "hi", "Ada", "4", "cto")
     assert one.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -29,9 +29,9 @@ def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
 def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
     lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
     lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
-    items, bad = read(lines, first=11, source="f")
+    items, bad = read_lines(lines, first=11, source="f")
     assert [item.text for item in items] == ["good", "half good"]
-    assert [(one.line, one.kept) for one in bad] == [
+    assert [(one.line, one.stored) for one in bad] == [
         (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
     ]  # fmt: skip
     assert all(one.message for one in bad)
@@ -53,13 +53,13 @@ def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
     ],
 )
 def test_times_as_people_and_programs_write_them(written: object, meant: datetime | None) -> None:
-    assert instant(written) == meant
+    assert parse_time(written) == meant
 
 
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
 def test_a_time_is_read_or_refused(written: object) -> None:
     try:
-        at = instant(written)
+        at = parse_time(written)
     except ValueError:
         return
     assert at is None or at.tzinfo is not None
@@ -67,7 +67,7 @@ def test_a_time_is_read_or_refused(written: object) -> None:
 
 @given(st.text())
 def test_no_line_raises(line: str) -> None:
-    read([line], first=1, source="f")
+    read_lines([line], first=1, source="f")
 
 
 @given(st.lists(st.integers(1, 9), max_size=1200))
@@ -82,4 +82,4 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for (_, stop), (start, _) in itertools.pairwise(found):
         assert start < stop
     for start, stop in found:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= passages.MOST_TOKENS
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= passages.MAX_TOKENS

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.memory import candidates
+from engine.memory import candidate_reader
 from engine.memory.checking import LONGEST, check, memory_id, quoted
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database
 from tests.memory.conftest import Making, WordVectors, turns
 
 
-def texts(memory: MemoryPort, words: str = "") -> list[str]:
+def texts(memory: MemoryService, words: str = "") -> list[str]:
     return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
 
 
-def test_what_was_remembered_is_found_by_its_words_at_once(memory: MemoryPort) -> None:
+def test_what_was_remembered_is_found_by_its_words_at_once(memory: MemoryService) -> None:
     [first, _] = memory.remember(turns("the cart rounds to cents", "the basket is empty"))
     assert texts(memory, "rounding cart") == ["the cart rounds to cents"]
     found = memory.store.get(first)
@@ -32,12 +32,12 @@ def test_what_was_remembered_is_found_by_its_words_at_once(memory: MemoryPort) -
     assert (found.speaker, found.session, found.kind, found.layer) == ("Ada", "s1", "turn", Layer.VECTORS)
 
 
-def test_what_looks_like_a_secret_is_cut_out_before_it_is_kept(memory: MemoryPort) -> None:
+def test_what_looks_like_a_secret_is_cut_out_before_it_is_kept(memory: MemoryService) -> None:
     [_] = memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
     assert texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
 
 
-def test_the_same_thing_twice_is_one_memory(memory: MemoryPort) -> None:
+def test_the_same_thing_twice_is_one_memory(memory: MemoryService) -> None:
     once = memory.add([*turns("a", "b"), *turns("a")])
     again = memory.add(turns("b", "a"))
     assert (once.new, again.new) == (2, 0)
@@ -45,7 +45,7 @@ def test_the_same_thing_twice_is_one_memory(memory: MemoryPort) -> None:
     assert memory.store.count() == 2
 
 
-def test_an_own_id_is_kept_and_tells_two_equal_texts_apart(memory: MemoryPort) -> None:
+def test_an_own_id_is_kept_and_tells_two_equal_texts_apart(memory: MemoryService) -> None:
     memory.add([NewMemory("yes", ref="D1:1", session="s"), NewMemory("yes", ref="D1:2", session="s")])
     again = memory.add([NewMemory("yes", ref="D1:1", session="s", source="copy.jsonl:9")])
     assert (memory.store.count(), again.new) == (2, 0)
@@ -54,7 +54,7 @@ def test_an_own_id_is_kept_and_tells_two_equal_texts_apart(memory: MemoryPort) -
     assert found.ref == "D1:2"
 
 
-def test_a_memory_in_a_transaction_that_fails_was_never_there(memory: MemoryPort, database: Database) -> None:
+def test_a_memory_in_a_transaction_that_fails_was_never_there(memory: MemoryService, database: Database) -> None:
     def work(tx: object) -> None:
         memory.store.add(tx, turns("never"))  # type: ignore[arg-type]
         raise RuntimeError("the rest failed")
@@ -65,7 +65,7 @@ def test_a_memory_in_a_transaction_that_fails_was_never_there(memory: MemoryPort
     assert texts(memory, "never") == []
 
 
-def test_forgetting_leaves_a_stub_and_nothing_of_the_text(memory: MemoryPort, database: Database) -> None:
+def test_forgetting_leaves_a_stub_and_nothing_of_the_text(memory: MemoryService, database: Database) -> None:
     [secret] = memory.remember(turns("the phone number is 555 0199"))
     memory.settle(10)
     database.write(lambda tx: memory.store.empty(tx, [secret]))
@@ -115,7 +115,7 @@ def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: Making, cl
         (NewMemory("x", at=datetime(2026, 1, 1)), "bad_memory"),  # noqa: DTZ001
     ],
 )
-def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryPort, new_memory: NewMemory, code: str) -> None:
+def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryService, new_memory: NewMemory, code: str) -> None:
     with pytest.raises(Refusal) as refused:
         memory.remember([NewMemory("good"), new_memory])
     assert refused.value.code == code
@@ -123,7 +123,7 @@ def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryPort, new_m
     assert memory.store.count() == 0, "all or nothing"
 
 
-def test_a_megabyte_is_remembered_whole(memory: MemoryPort) -> None:
+def test_a_megabyte_is_remembered_whole(memory: MemoryService) -> None:
     [name] = memory.remember([NewMemory("needle " + "x" * (LONGEST - 7))])
     found = memory.store.get(name)
     assert found is not None
@@ -148,7 +148,7 @@ HOSTILE = (
 
 
 @pytest.mark.long
-def test_hostile_texts_break_nothing(memory: MemoryPort, database: Database) -> None:
+def test_hostile_texts_break_nothing(memory: MemoryService, database: Database) -> None:
     """Ten thousand of them: `pytest -m faults tests/faults/test_hostile_memories.py`."""
     chance = random.Random(7)
     kept: dict[str, str] = {}
@@ -166,7 +166,7 @@ def test_hostile_texts_break_nothing(memory: MemoryPort, database: Database) -> 
         found.text.encode()
     for words in HOSTILE:
         memory.entries(Layer.VECTORS, words=words)
-    with database.read() as session:
+    with database.embed() as session:
         session.connection().exec_driver_sql("SELECT count(*) FROM memories_fts").one()
 
 
@@ -185,7 +185,7 @@ def test_an_id_follows_from_what_it_is(text: str, speaker: str, session: str) ->
     assert memory_id(one) != memory_id(NewMemory(text + "!", speaker=speaker, session=session))
 
 
-def test_neighbours_are_of_the_same_session(memory: MemoryPort) -> None:
+def test_neighbours_are_of_the_same_session(memory: MemoryService) -> None:
     memory.remember(
         [
             NewMemory("one", session="a"),
@@ -196,20 +196,20 @@ def test_neighbours_are_of_the_same_session(memory: MemoryPort) -> None:
         ]
     )
     by_text = {entry.text: entry.seq for entry in memory.entries(Layer.VECTORS)}
-    assert memory.store.former(list(by_text.values())) == {
+    assert memory.store.previous_turns(list(by_text.values())) == {
         by_text["two"]: by_text["one"],
         by_text["three"]: by_text["two"],
     }
 
 
 def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
-    memory: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
+    memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rarest words choose whom to compare; of a word that is everywhere the newest lines are compared."""
-    monkeypatch.setattr(candidates, "SCORED_MOST", 10)
+    monkeypatch.setattr(candidate_reader, "MAX_SCORED", 10)
     memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
-    with candidates.reading(database, RecallQuery("")) as reader:
+    with candidate_reader.open_reader(database, RecallQuery("")) as reader:
         assert len(reader.by_words(["common", "rare"], 300)) == 3
         everywhere = reader.by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))
@@ -219,10 +219,10 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
 def test_without_meaning_nothing_is_started_and_words_find(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
-    memory = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=tmp_path / "chroma", meaning=False)
+    memory = MemoryService(database, settings=FixedSettings(), clock=clock, folder=tmp_path / "chroma", meaning=False)
     memory.remember(turns("found by words"))
     memory.start()
-    assert memory.vectors.read("words") is None
+    assert memory.vectors.embed("words") is None
     assert len(memory.entries(Layer.VECTORS, words="words")) == 1
     assert not (tmp_path / "chroma").exists()
     memory.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory.threads import TAIL, Threads, question
+from engine.memory.threads import TAIL_BYTES, Threads, final_question
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHOP = "/home/me/shop"
@@ -61,7 +61,7 @@ def world(tmp_path: Path) -> World:
     ],
 )
 def test_the_question_that_a_text_ends_with(text: str, asked: str) -> None:
-    assert question(text) == asked
+    assert final_question(text) == asked
 
 
 def test_an_open_question_is_found_with_what_it_is_about(world: World) -> None:
@@ -99,7 +99,7 @@ def test_codex_says_its_folder_once(world: World) -> None:
 
 
 def test_a_long_file_is_read_at_its_ends(world: World) -> None:
-    filler = claude("assistant", "x" * 5000) * (TAIL // 5000 + 20)
+    filler = claude("assistant", "x" * 5000) * (TAIL_BYTES // 5000 + 20)
     world.write(claude("user", "The first wish") + filler + claude("assistant", "And now?"))
     [thread] = world.threads.latest(SHOP)
     assert (thread.about, thread.question) == ("The first wish", "And now?")

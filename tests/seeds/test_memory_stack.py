@@ -164,7 +164,7 @@ def test_canonical_facts(world: World) -> None:
     pages = "\n".join(path.read_text() for path in (world.home.data / "para").rglob("*.md"))
     assert "port 9000" in pages
     items = [json.loads(path.read_text()) for path in (world.home.data / "para").rglob("*.json")]
-    assert old.id in json.dumps(items), "as JSON beside the Markdown"
+    assert old.id in json.dumps(items), "as JSON beside the AgentFiles"
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.api.documents import Document, document
 from engine.api.find import match
 from engine.api.operations.operation import WHOLE, Needed, Text, needed, operation, read
-from engine.memory.remember import read as read_lines
+from engine.memory.json_lines import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def remember(
     return {
         "remembered": new,
         "known": len(items) - new,
-        "bad": [{"line": line.line, "message": line.message, "kept": line.kept} for line in bad],
+        "bad": [{"line": line.line, "message": line.message, "kept": line.stored} for line in bad],
         "settled": settled,
         "missing": missing,
         "index": engine.memory.index.state.state,

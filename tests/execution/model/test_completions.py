@@ -11,7 +11,7 @@ import pytest
 from sqlmodel import col, select
 
 from engine import Engine
-from engine.memory.capture import CaptureRow
+from engine.memory.captures import CaptureRow
 from engine.model import Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
 from tests.conftest import MONDAY_MORNING

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
 from sqlmodel import Field, Session, col, desc, select
 
-from engine.memory.capturing import Captured, CaptureKind, capture, digest, nearest
+from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest
 from engine.memory.work import Work, session_of
 from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.model import trust as trusts
@@ -27,22 +27,22 @@ from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
 PAGE = 2_000
-LONGEST_MESSAGE = 2_000
+MAX_MESSAGE_LINES = 2_000
 """Lines of one message that are read together."""
 
-MOST_OF_A_SESSION = 200
+MAX_PER_SESSION = 200
 """Captures of one session; who states more is not stating facts."""
 
-CANDIDATES = 200
+MAX_CORRECTED = 200
 """So many of the newest captures may be what a correction corrects."""
 
-_SAYS: dict[str, dict[str, bool]] = {
+_SPEAKER_OPTIONS: dict[str, dict[str, bool]] = {
     "say": {},
     "reply": {"operator": True},
     "output": {"output": True},
     "note": {"output": True},
 }
-_MARK = re.compile(
+_LABEL = re.compile(
     r"^\W*(?:decision|decided|agreed|correction|erratum|fact|note|remember|important|reminder|fyi|keep in mind)"
     r"\s*[:—–]",
     re.IGNORECASE,
@@ -112,37 +112,39 @@ class Captures:
     def handle(self, fact: LedgerEntry) -> None:
         """A session ended, or its changes were thrown away (a fact of `ENDED`): take what it said, and how it went.
         Doing it again changes nothing."""
-        self.take(session_of(fact))
+        self.capture_session(session_of(fact))
 
-    def take(self, session_id: str) -> list[Capture]:
+    def capture_session(self, session_id: str) -> list[Capture]:
         """Captures of one session, stored and remembered; [] for one that nobody knows."""
         try:
             view = self._work.get(session_id)
         except Refusal:
             return []
-        found = self.said_in(session_id)
-        if not found:
+        extracted = self.extract(session_id)
+        if not extracted:
             return []
-        stored = self._database.write(lambda tx: [_store(tx, view, said, line) for said, line in found])
-        alive = [item for item in stored if not item.forgotten]
-        if alive:
-            self._remember([_as_memory(item) for item in alive])
-        return alive
+        captures = self._database.write(lambda tx: [_store_capture(tx, view, said, line) for said, line in extracted])
+        remembered = [item for item in captures if not item.forgotten]
+        if remembered:
+            self._remember([_to_memory(item) for item in remembered])
+        return remembered
 
-    def said_in(self, session_id: str) -> list[tuple[Captured, TranscriptLine]]:
+    def extract(self, session_id: str) -> list[tuple[CapturedSentence, TranscriptLine]]:
         """What is worth keeping in a session's transcript, each sentence once, whether it was kept before or not; with
         the last line of the message that it is in, whose kind says who spoke. What the operator said too is the
         operator's."""
-        found: dict[str, tuple[Captured, TranscriptLine]] = {}
-        known = tuple(self._secrets())
+        by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
+        secrets = tuple(self._secrets())
         for kind, lines in _messages(self._lines(session_id)):
-            for item in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
-                former = found.get(item.digest)
-                if former is None and len(found) >= MOST_OF_A_SESSION and kind != "reply":
+            for sentence in capture(
+                [(line.number, line.text) for line in lines], secrets=secrets, **_SPEAKER_OPTIONS[kind]
+            ):
+                previous = by_digest.get(sentence.digest)
+                if previous is None and len(by_digest) >= MAX_PER_SESSION and kind != "reply":
                     continue
-                if former is None or trusts.of_line(former[1].kind) is not Trust.OPERATOR:
-                    found[item.digest] = (item, lines[-1])
-        return list(found.values())
+                if previous is None or trusts.of_line(previous[1].kind) is not Trust.OPERATOR:
+                    by_digest[sentence.digest] = (sentence, lines[-1])
+        return list(by_digest.values())
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
         """The newest first, those with all `words`; page on with `before` = the last id."""
@@ -150,10 +152,10 @@ class Captures:
         for word in words.split():
             query = query.where(col(CaptureRow.text).icontains(word, autoescape=True))
         with self._database.read() as session:
-            last = session.get(CaptureRow, before) if before else None
-            if last is not None:
+            last_row = session.get(CaptureRow, before) if before else None
+            if last_row is not None:
                 at, id = col(CaptureRow.at), col(CaptureRow.id)
-                query = query.where(or_(at < last.at, (at == last.at) & (id < last.id)))
+                query = query.where(or_(at < last_row.at, (at == last_row.at) & (id < last_row.id)))
             return [row.view for row in session.exec(query)]
 
     def entry(self, capture_id: str) -> Capture | None:
@@ -198,14 +200,14 @@ class Captures:
     def erase(self, wanted: SearchTerms) -> int:
         """Leave empty stubs of them; how many."""
 
-        def work(tx: Transaction) -> int:
+        def empty_rows(tx: Transaction) -> int:
             rows = _holding(tx.session, wanted)
             for row in rows:
                 row.text, row.tags, row.forgotten = "", [], True
                 tx.session.add(row)
             return len(rows)
 
-        return self._database.write(work)
+        return self._database.write(empty_rows)
 
     def _lines(self, session_id: str) -> Iterator[TranscriptLine]:
         after = 0
@@ -224,36 +226,41 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
     block: list[TranscriptLine] = []
     for line in lines:
         if line.kind in ("output", "note"):
-            if _MARK.match(line.text):
+            if _LABEL.match(line.text):
                 yield line.kind, [line]
             continue
-        if block and (line.kind != block[-1].kind or len(block) >= LONGEST_MESSAGE):
+        if block and (line.kind != block[-1].kind or len(block) >= MAX_MESSAGE_LINES):
             yield block[-1].kind, block
             block = []
-        if line.kind in _SAYS:
+        if line.kind in _SPEAKER_OPTIONS:
             block.append(line)
     if block:
         yield block[-1].kind, block
 
 
-def _store(tx: Transaction, view: SessionView, captured: Captured, line: TranscriptLine) -> Capture:
+def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
     trust = trusts.of_line(line.kind)
     tags = [*captured.tags, view.outcome]
-    known = tx.session.exec(
+    existing = tx.session.exec(
         select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == captured.digest)
     ).first()
-    if known is not None:
-        if known.session_id == view.id:
-            known.tags = tags  # of what was thrown away later
-        if known.last_session != view.id:
-            known.seen, known.last_session = known.seen + 1, view.id
-            if trust is Trust.OPERATOR and known.trust == Trust.QUOTED and not known.forgotten:
+    if existing is not None:
+        if existing.session_id == view.id:
+            existing.tags = tags  # of what was thrown away later
+        if existing.last_session != view.id:
+            existing.seen, existing.last_session = existing.seen + 1, view.id
+            if trust is Trust.OPERATOR and existing.trust == Trust.QUOTED and not existing.forgotten:
                 # The operator's own words take the place of a quote that says the same.
-                known.text, known.trust, known.approved_at = captured.text, trust.value, None
-                known.session_id, known.line, known.agent, known.at = view.id, captured.line, view.agent, line.at
-                known.tags = tags
-        tx.session.add(known)
-        return known.view
+                existing.text, existing.trust, existing.approved_at = captured.text, trust.value, None
+                existing.session_id, existing.line, existing.agent, existing.at = (
+                    view.id,
+                    captured.line,
+                    view.agent,
+                    line.at,
+                )
+                existing.tags = tags
+        tx.session.add(existing)
+        return existing.view
     row = CaptureRow(
         id="cap_" + hashlib.sha256(f"{view.workspace}\n{captured.digest}".encode(errors="replace")).hexdigest()[:12],
         kind=captured.kind.value,
@@ -266,7 +273,7 @@ def _store(tx: Transaction, view: SessionView, captured: Captured, line: Transcr
         workspace=view.workspace,
         at=line.at,
         last_session=view.id,
-        corrects=_corrects(tx.session, view.workspace, captured) if captured.kind is CaptureKind.CORRECTION else "",
+        corrects=_corrected_id(tx.session, view.workspace, captured) if captured.kind is CaptureKind.CORRECTION else "",
         trust=trust.value,
     )
     tx.session.add(row)
@@ -274,28 +281,28 @@ def _store(tx: Transaction, view: SessionView, captured: Captured, line: Transcr
     return row.view
 
 
-def _corrects(session: Session, workspace: str, captured: Captured) -> str:
+def _corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:
     """The capture that a correction most likely corrects, "" for none."""
     rows = session.exec(
         select(CaptureRow)
         .where(CaptureRow.workspace == workspace, ~col(CaptureRow.forgotten))
         .order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id)))
-        .limit(CANDIDATES)
+        .limit(MAX_CORRECTED)
     )
-    return nearest(captured.text, ((row.id, row.text) for row in rows))
+    return corrected_by(captured.text, ((row.id, row.text) for row in rows))
 
 
-def _as_memory(one: Capture) -> NewMemory:
+def _to_memory(capture: Capture) -> NewMemory:
     return NewMemory(
-        one.text,
-        kind=one.kind,
-        speaker="operator" if one.trust is Trust.OPERATOR else one.agent,
-        at=one.at,
-        session=one.session,
-        agent=one.agent,
-        workspace=one.workspace,
-        source=one.source,
-        tags=("captured", *one.tags),
-        ref=one.id,
-        trust=one.trust,
+        capture.text,
+        kind=capture.kind,
+        speaker="operator" if capture.trust is Trust.OPERATOR else capture.agent,
+        at=capture.at,
+        session=capture.session,
+        agent=capture.agent,
+        workspace=capture.workspace,
+        source=capture.source,
+        tags=("captured", *capture.tags),
+        ref=capture.id,
+        trust=capture.trust,
     )

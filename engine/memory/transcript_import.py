@@ -20,7 +20,7 @@ import sqlalchemy
 from sqlmodel import col
 
 from engine.frozen import frozen
-from engine.memory.capture import Remember
+from engine.memory.captures import Remember
 from engine.memory.tables import MemoryRow
 from engine.model import NewMemory, Refusal, sanitise
 from engine.model.secrets import redact
@@ -33,16 +33,16 @@ IMPORTED = "imported"
 """The tag of turns that came from a transcript."""
 
 BATCH = 200
-LONGEST_LINE = 4 * 1024 * 1024
+MAX_LINE_BYTES = 4 * 1024 * 1024
 """Bytes of one line; a longer one is named and passed over."""
 
-LONGEST_TURN = 100_000
+MAX_TURN = 100_000
 """Characters of one turn that are remembered."""
 
-TOLD = 3
+MAX_REPORTED = 3
 """So many faults of an import are reported; the others are counted."""
 
-MOST_NAMED = 20
+MAX_PROBLEMS = 20
 """Malformed lines that are named; the others are counted."""
 
 
@@ -61,13 +61,13 @@ class Turn:
 
 @frozen
 class ImportReport:
-    """What came of an import. `turns` were read, `bad` lines could not be; `said` names the first of those, and
+    """What came of an import. `turns` were read, `bad` lines could not be; `problems` names the first of those, and
     folders that are not there."""
 
     files: int
     turns: int
     bad: int
-    said: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
 class Importer:
@@ -88,7 +88,7 @@ class Importer:
         worked there, whose words are kept elsewhere and are not the operator's; `report(where, words)` tells of what
         could not be read."""
         self._report = report
-        self._said: tuple[str, ...] = ()
+        self._last_problems: tuple[str, ...] = ()
         self._database = database
         self._remember = remember
         self._folders = folders
@@ -100,45 +100,47 @@ class Importer:
         """Read what is new. Raises nothing that a file can cause: it is named, and reported when it is not the same as
         before."""
         files = turns = bad = 0
-        said: list[str] = []
+        problems: list[str] = []
         for name in self._folders():
             folder = Path(name).expanduser()
             if not folder.is_dir():
-                said.append(f"{folder} is not a folder")
+                problems.append(f"{folder} is not a folder")
                 continue
             for path in sorted(folder.rglob("*.jsonl")):
                 files += 1
                 try:
-                    read, faults = self._file(path)
+                    read, faults = self._import_file(path)
                 except (OSError, Refusal) as error:
-                    said.append(f"{path}: {error}")
+                    problems.append(f"{path}: {error}")
                     continue
                 turns += read
                 bad += len(faults)
-                said += faults[: max(0, MOST_NAMED - len(said))]
-        found = tuple(sanitise(statement) for statement in said)
-        if found and found != self._said:
-            more = len(found) - TOLD
-            self._report("transcripts", "; ".join(found[:TOLD]) + (f"; and {more} more" if more > 0 else ""))
-        self._said = found
-        return ImportReport(files, turns, bad, found)
+                problems += faults[: max(0, MAX_PROBLEMS - len(problems))]
+        sanitised = tuple(sanitise(statement) for statement in problems)
+        if sanitised and sanitised != self._last_problems:
+            more = len(sanitised) - MAX_REPORTED
+            self._report(
+                "transcripts", "; ".join(sanitised[:MAX_REPORTED]) + (f"; and {more} more" if more > 0 else "")
+            )
+        self._last_problems = sanitised
+        return ImportReport(files, turns, bad, sanitised)
 
-    def _file(self, path: Path) -> tuple[int, list[str]]:
+    def _import_file(self, path: Path) -> tuple[int, list[str]]:
         key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
         with self._database.read() as session:
-            kept = state.get(session, key, {"offset": 0, "line": 0})
-        if path.stat().st_size < kept["offset"]:
-            kept = {"offset": 0, "line": 0}  # not the file it was
-        if path.stat().st_size == kept["offset"]:
+            progress = state.get(session, key, {"offset": 0, "line": 0})
+        if path.stat().st_size < progress["offset"]:
+            progress = {"offset": 0, "line": 0}  # not the file it was
+        if path.stat().st_size == progress["offset"]:
             return 0, []
         turns = 0
         faults: list[str] = []
         batch: list[NewMemory] = []
-        known = tuple(self._secrets())
+        secrets = tuple(self._secrets())
         workspaces: dict[str, str] = {}
         with path.open("rb") as file:
-            file.seek(kept["offset"])
-            number, offset, folder = kept["line"], kept["offset"], kept.get("folder", "")
+            file.seek(progress["offset"])
+            number, offset, folder = progress["line"], progress["offset"], progress.get("folder", "")
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break  # it is being written
@@ -148,14 +150,14 @@ class Importer:
                 except ValueError as error:
                     faults.append(f"{path.name} line {number}: {error}")
                     continue
-                folder = _said_once(raw) or folder
+                folder = _folder_line(raw) or folder
                 if turn is not None:
                     turn = turn if turn.folder else replace(turn, folder=folder)
                     if turn.folder and self._ours(turn.folder):
                         continue
                     if turn.folder not in workspaces:
                         workspaces[turn.folder] = self._workspace_of(turn.folder) if turn.folder else ""
-                    batch.append(_memory(turn, workspaces[turn.folder], f"{path}:{number}", known))
+                    batch.append(_memory(turn, workspaces[turn.folder], f"{path}:{number}", secrets))
                     turns += 1
                 if len(batch) >= BATCH:
                     self._remember(batch)
@@ -166,7 +168,7 @@ class Importer:
         return turns, faults
 
 
-def talks(database: Database, *, limit: int = 20_000) -> list[tuple[str, str]]:
+def reply_pairs(database: Database, *, limit: int = 20_000) -> list[tuple[str, str]]:
     """What an agent said in an imported conversation and what the operator said to it next, the oldest first; of the
     newest `limit` turns."""
     with database.read() as session:
@@ -177,22 +179,22 @@ def talks(database: Database, *, limit: int = 20_000) -> list[tuple[str, str]]:
             .order_by(col(MemoryRow.seq).desc())
             .limit(limit)
         ).all()
-    said: dict[str, str] = {}
-    found = []
+    replies: dict[str, str] = {}
+    pairs = []
     for conversation, speaker, text in reversed(rows):
-        before = said.pop(conversation, "")
+        reply = replies.pop(conversation, "")
         if speaker == "assistant":
-            said[conversation] = text
-        elif speaker == "user" and before:
-            found.append((before, text))
-    return found
+            replies[conversation] = text
+        elif speaker == "user" and reply:
+            pairs.append((reply, text))
+    return pairs
 
 
 def read_turn(raw: bytes, name: str) -> Turn | None:
     """A line of a transcript of Claude Code or Codex; None for one that is no turn of a person or a model. `name` is
     the session when the line does not say. Raises ValueError that says what is wrong. Pure."""
-    if len(raw) > LONGEST_LINE:
-        raise ValueError(f"longer than {LONGEST_LINE} bytes")
+    if len(raw) > MAX_LINE_BYTES:
+        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
     if not raw.strip():
         return None
     try:
@@ -217,17 +219,17 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
     speaker = message.get("role", kind)
     if speaker not in ("user", "assistant"):
         return None
-    text = "\n".join(_texts(message.get("content"))).strip()
+    text = "\n".join(_text_parts(message.get("content"))).strip()
     if not text:
         return None
     session = str(line.get("sessionId") or name)
-    own = line.get("uuid") or message.get("id")
-    identity = str(own) if own else hashlib.sha256(raw).hexdigest()[:24]
+    own_id = line.get("uuid") or message.get("id")
+    identity = str(own_id) if own_id else hashlib.sha256(raw).hexdigest()[:24]
     return Turn(
         f"{agent}:{session}:{identity}"[:500],
         speaker,
-        text[:LONGEST_TURN],
-        _instant(line.get("timestamp")),
+        text[:MAX_TURN],
+        _parse_time(line.get("timestamp")),
         f"{agent}:{session}"[:500],
         str(line.get("cwd") or ""),
         agent,
@@ -240,18 +242,18 @@ def folder_of(line: object) -> str:
     if not isinstance(line, dict):
         return ""
     payload = line.get("payload")
-    told = payload if line.get("type") in ("session_meta", "turn_context") and isinstance(payload, dict) else line
-    folder = told.get("cwd")
+    fields = payload if line.get("type") in ("session_meta", "turn_context") and isinstance(payload, dict) else line
+    folder = fields.get("cwd")
     return folder if isinstance(folder, str) else ""
 
 
-def _said_once(raw: bytes) -> str:
+def _folder_line(raw: bytes) -> str:
     """The folder in a line that is there for such things, as Codex writes them before the first turn."""
-    begin = raw[:200]
-    return folder_of(json.loads(raw)) if b"session_meta" in begin or b"turn_context" in begin else ""
+    start = raw[:200]
+    return folder_of(json.loads(raw)) if b"session_meta" in start or b"turn_context" in start else ""
 
 
-def _texts(content: object) -> Iterator[str]:
+def _text_parts(content: object) -> Iterator[str]:
     """What was said: neither tool calls, nor what they gave, nor thoughts."""
     if isinstance(content, str):
         yield content
@@ -263,14 +265,14 @@ def _texts(content: object) -> Iterator[str]:
                 yield text
 
 
-def _instant(stamp: object) -> datetime | None:
+def _parse_time(stamp: object) -> datetime | None:
     if stamp is None:
         return None
     try:
-        found = datetime.fromisoformat(str(stamp))
+        parsed = datetime.fromisoformat(str(stamp))
     except ValueError as error:
         raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time") from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:

@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.memory.checking import check
 from engine.model import NewMemory, Refusal, Retention
 
-_FORMATS = (
+_TIME_FORMATS = (
     "%Y/%m/%d %H:%M",
     "%Y/%m/%d %H:%M:%S",
     "%Y/%m/%d",
@@ -32,60 +32,60 @@ MILLISECONDS = 10**11
 
 
 @frozen
-class BadLine:
-    """A line that was passed over, or `kept` in part, and why, in words."""
+class RejectedLine:
+    """A line that was passed over, or `stored` in part, and why, in words."""
 
     line: int
     message: str
-    kept: bool = False
+    stored: bool = False
 
 
-def read(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[BadLine]]:
+def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[RejectedLine]]:
     """What lines say, `first` being the number of the first, `source` the name of their file. Empty lines say
     nothing."""
-    items, bad = [], []
+    items, rejected = [], []
     for number, line in enumerate(lines, first):
         if not line.strip():
             continue
         try:
-            one, note = _one(line, f"{source}:{number}" if source else "")
-            items.append(check(one))
+            memory, note = _parse_line(line, f"{source}:{number}" if source else "")
+            items.append(check(memory))
             if note:
-                bad.append(BadLine(number, note, kept=True))
+                rejected.append(RejectedLine(number, note, stored=True))
         except (Refusal, ValueError, RecursionError) as error:
-            said = error.message if isinstance(error, Refusal) else str(error) or "nested too deeply"
-            bad.append(BadLine(number, said[:300]))
-    return items, bad
+            message = error.message if isinstance(error, Refusal) else str(error) or "nested too deeply"
+            rejected.append(RejectedLine(number, message[:300]))
+    return items, rejected
 
 
-def _one(line: str, source: str) -> tuple[NewMemory, str]:
+def _parse_line(line: str, source: str) -> tuple[NewMemory, str]:
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except ValueError as error:
         where = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
         raise ValueError(f"not JSON: {where}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+    if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
         raise ValueError('each line must be an object with "text"')
     note = ""
     try:
-        at = instant(found.get("timestamp"))
+        at = parse_time(fields.get("timestamp"))
     except ValueError as error:
         at, note = None, f"{error}; stored without its time"
-    one = NewMemory(
-        found["text"],
-        speaker=_word(found, "speaker"),
+    memory = NewMemory(
+        fields["text"],
+        speaker=_string_field(fields, "speaker"),
         at=at,
-        session=_word(found, "session"),
-        agent=_word(found, "agent"),
+        session=_string_field(fields, "session"),
+        agent=_string_field(fields, "agent"),
         source=source,
         retention=Retention.FOREVER,
-        ref=_word(found, "id"),
+        ref=_string_field(fields, "id"),
     )
-    return one, note
+    return memory, note
 
 
-def _word(found: dict[str, Any], name: str) -> str:
-    value = found.get(name)
+def _string_field(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -93,7 +93,7 @@ def _word(found: dict[str, Any], name: str) -> str:
     return str(value)
 
 
-def instant(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """A time as people and programs write it: ISO 8601, seconds or milliseconds since 1970, mail dates, a few more.
     One without a zone is taken for UTC. Raises ValueError."""
     if value is None or value == "":
@@ -102,22 +102,22 @@ def instant(value: Any) -> datetime | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value / 1000 if abs(value) > MILLISECONDS else value, UTC)
         if isinstance(value, str):
-            at = _written(value.strip())
+            at = _parse_time(value.strip())
             return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"{str(value)[:60]!r} is not a time") from error
     raise ValueError(f"{str(value)[:60]!r} is not a time")
 
 
-def _written(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         pass
-    plain = _WEEKDAY.sub("", text)
-    for form in _FORMATS:
+    without_weekday = _WEEKDAY.sub("", text)
+    for time_format in _TIME_FORMATS:
         try:
-            return datetime.strptime(plain, form)  # noqa: DTZ007 (the zone is added by the caller)
+            return datetime.strptime(without_weekday, time_format)  # noqa: DTZ007 (the zone is added by the caller)
         except ValueError:
             continue
     return parsedate_to_datetime(text)

@@ -23,7 +23,7 @@ from engine.memory.minilm import MiniLM
 
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 BULK_NICE = 10
-TEXTS = frozenset({"embed", "offsets"})
+MODEL_METHODS = frozenset({"embed", "offsets"})
 """Methods of the model; all others are the index's."""
 
 
@@ -34,7 +34,7 @@ def _chroma() -> Any:
     return Chroma()
 
 
-class Lanes:
+class RequestLanes:
     """Takes requests from one thread, and answers from its own."""
 
     def __init__(self, answer: Callable[[Answer], None]) -> None:
@@ -44,12 +44,12 @@ class Lanes:
         self._bulk = self._lane(lambda: model, threads=BULK_THREADS, nice=BULK_NICE)
         self._indexing = self._lane(_chroma)
 
-    def take(self, request: Request) -> None:
+    def submit(self, request: Request) -> None:
         """Put a request on its lane."""
-        texts = self._bulk if request.waits else self._questions
-        (texts if request.method in TEXTS else self._indexing).put(request)
+        lane = self._bulk if request.waits else self._questions
+        (lane if request.method in MODEL_METHODS else self._indexing).put(request)
 
-    def _lane(self, served: Callable[[], Any], *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
+    def _lane(self, target: Callable[[], Any], *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
         requests: PriorityQueue[Request] = PriorityQueue()
 
         def run() -> None:
@@ -58,7 +58,7 @@ class Lanes:
             while True:
                 request = requests.get()
                 try:
-                    answer = Answer(request.number, getattr(served(), request.method)(*request.arguments))
+                    answer = Answer(request.number, getattr(target(), request.method)(*request.arguments))
                 except Exception as error:
                     answer = Answer(request.number, None, f"{type(error).__name__}: {error}"[:500])
                 self._answer(answer)
@@ -72,20 +72,20 @@ def main() -> None:
     """Answer what comes on standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the messages
-    writing = threading.Lock()
+    write_lock = threading.Lock()
 
     def send(answer: Answer) -> None:
-        with writing:
+        with write_lock:
             pickle.dump(tuple(answer), answers)
             answers.flush()
 
-    lanes = Lanes(send)
+    lanes = RequestLanes(send)
     while True:
         try:
             request = Request(*pickle.load(sys.stdin.buffer))
         except EOFError:
             os._exit(0)
-        lanes.take(request)
+        lanes.submit(request)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SHARED = "shared:"
 """What the source of a summary from another machine begins with; the name of its home follows."""
 
-SENT, FETCHED = "memory.summaries_sent", "memory.summaries_fetched"
+SENT, FETCHED = "memory.shared_summaries_sent", "memory.summaries_fetched"
 PAGE = 200
 MOST_ROUNDS = 1_000
 

@@ -9,50 +9,50 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from engine.memory.embedding import NoEmbedder
-from engine.memory.memory import MemoryPort
+from engine.memory.memory import MemoryService
 
 log = logging.getLogger(__name__)
 
-MEANINGS_KEPT = 2_000
+MAX_VECTORS = 2_000
 """Vectors that are found again without asking, the newest; 3 MB."""
 
 
-class Meanings:
+class EmbeddingCache:
     """Vectors of meaning as the Twin takes them: at once those that there are; the others are made for the next time,
     while the process that makes memory's vectors is there anyway."""
 
-    def __init__(self, memory: MemoryPort) -> None:
+    def __init__(self, memory: MemoryService) -> None:
         self._memory = memory
-        self._made: OrderedDict[str, bytes] = OrderedDict()
-        self._wanted: queue.SimpleQueue[Sequence[str] | None] = queue.SimpleQueue()
+        self._vectors: OrderedDict[str, bytes] = OrderedDict()
+        self._queue: queue.SimpleQueue[Sequence[str] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def __call__(self, texts: Sequence[str]) -> list[bytes | None]:
         with self._lock:
-            found = [self._made.get(text) for text in texts]
-            missing = [text for text, vector in zip(texts, found, strict=True) if vector is None]
+            vectors = [self._vectors.get(text) for text in texts]
+            missing = [text for text, vector in zip(texts, vectors, strict=True) if vector is None]
             if missing and self._memory.embeds:
-                self._wanted.put(missing)
+                self._queue.put(missing)
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._make, name="clawpy-meanings", daemon=True)
                     self._thread.start()
-        return found
+        return vectors
 
     def close(self) -> None:
         """Make no more."""
-        self._wanted.put(None)
+        self._queue.put(None)
 
     def _make(self) -> None:
-        while (texts := self._wanted.get()) is not None:
+        while (texts := self._queue.get()) is not None:
             with self._lock:
-                missing = [text for text in dict.fromkeys(texts) if text not in self._made]
+                missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
             try:
-                vectors = self._memory.meanings(missing) if missing else []
+                vectors = self._memory.embed_texts(missing) if missing else []
             except NoEmbedder as error:
                 log.info("the Twin compares words only: %s", error)
                 continue
             with self._lock:
-                self._made.update(zip(missing, vectors, strict=True))
-                while len(self._made) > MEANINGS_KEPT:
-                    self._made.popitem(last=False)
+                self._vectors.update(zip(missing, vectors, strict=True))
+                while len(self._vectors) > MAX_VECTORS:
+                    self._vectors.popitem(last=False)

@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from engine import tokenizer
-from engine.memory.finding import Found
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
 from engine.memory.para import Para
-from engine.memory.question import EMPTY, stem, stems
+from engine.memory.question import STOP_WORDS, stem, stems
+from engine.memory.recall import LayerResult
 from engine.model import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
@@ -27,17 +27,17 @@ LEDGER_KINDS = (
     "ValidationHealed",
     "RetryRepeated",
 )
-LOOKED_AT = 300
-"""So many of the newest facts of the ledger, and of the newest tasks, are compared by their words."""
+MAX_COMPARED = 300
+"""The newest events of the ledger, and the newest tasks, that are compared by their words."""
 
-LEAST = 0.5
-"""Share of a question's telling words that a fact or a line of the ledger must have: they have no vectors, and this is
-what words alone need in layers C and E (`ranking.NEAR`)."""
+MIN_SHARE = 0.5
+"""Share of a question's key terms that a fact or a line of the ledger must have: they have no vectors, and this is
+what words alone need in layers C and E (`ranking.MIN_RELEVANCE`)."""
 
-NEIGHBOUR = 0.8
+NEIGHBOUR_WEIGHT = 0.8
 """A neighbour's score, as a part of that of the task it was reached from."""
 
-_ARROWS = {
+_EDGE_REASONS = {
     (Relation.BLOCKS, True): "its failure blocked {}",
     (Relation.BLOCKS, False): "it was blocked by {}",
     (Relation.DERIVED_FROM, True): "it goes on with {}",
@@ -48,7 +48,7 @@ _ARROWS = {
     (Relation.SIMILAR_TO, False): "it resembles {}",
 }
 
-Near = Callable[[str, int], Sequence[tuple[str, float]]]
+NearestSessions = Callable[[str, int], Sequence[tuple[str, float]]]
 """Sessions whose summaries are close to words, with their squared distances; () where nothing can say."""
 
 
@@ -61,21 +61,19 @@ class LedgerSource:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """At most `k` lines, best first."""
-        words = telling(query.text)
-        found = []
-        for entry in self._ledger.latest(LOOKED_AT, kinds=LEDGER_KINDS):
-            text = told(entry)
-            share = shared(words, text)
-            if share >= LEAST and (not query.workspace or entry.workspace in ("", query.workspace)):
-                about, parts = (
-                    entry.payload.get("session_id") or entry.subject,
-                    _aged(ScorePart("words", share, SEMANTIC_WEIGHT), entry.at, now),
-                )
+        terms = key_terms(query.text)
+        lines = []
+        for entry in self._ledger.latest(MAX_COMPARED, kinds=LEDGER_KINDS):
+            text = describe_event(entry)
+            share = share_of_terms(terms, text)
+            if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
+                about = entry.payload.get("session_id") or entry.subject
+                parts = _with_recency(ScorePart("words", share, SEMANTIC_WEIGHT), entry.at, now)
                 line = _line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", about)
-                found.append(replace(line, at=entry.at))
-        return Found(_best(found, query.k))
+                lines.append(replace(line, at=entry.at))
+        return LayerResult(_best_lines(lines, query.k))
 
 
 class GraphSource:
@@ -84,45 +82,45 @@ class GraphSource:
     name = "task graph (F)"
     layers = frozenset({Layer.GRAPH})
 
-    def __init__(self, graph: TaskGraph, near: Near = lambda text, k: ()) -> None:
+    def __init__(self, graph: TaskGraph, nearest_sessions: NearestSessions = lambda text, k: ()) -> None:
         self._graph = graph
-        self._near = near
+        self._nearest_sessions = nearest_sessions
 
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """At most `k` lines, best first; not the task that the question itself is. Raises `Refusal` `not_ready` while
         the graph is read."""
-        near = [
+        nodes = [
             (node, ScorePart("semantic", semantic(distance), SEMANTIC_WEIGHT))
-            for name, distance in self._near(query.text, 4 * query.k)
+            for name, distance in self._nearest_sessions(query.text, 4 * query.k)
             if (node := self._graph.get(name)) is not None
         ]
-        words, known = telling(query.text), {node.task_id for node, _ in near}
-        near += [
+        terms, known_ids = key_terms(query.text), {node.task_id for node, _ in nodes}
+        nodes += [
             (node, ScorePart("words", share, SEMANTIC_WEIGHT))
-            for node in self._graph.newest(limit=LOOKED_AT)
-            if node.task_id not in known and (share := shared(words, node.title)) >= LEAST
+            for node in self._graph.newest(limit=MAX_COMPARED)
+            if node.task_id not in known_ids and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
-        best = _best(
+        lines = _best_lines(
             (
-                _task(node, _aged(part, node.timestamp, now), "a task like this")
-                for node, part in near
-                if _wanted(node, query)
+                _task_line(node, _with_recency(part, node.timestamp, now), "a task like this")
+                for node, part in nodes
+                if _is_candidate(node, query)
             ),
             query.k,
         )
-        return Found(_best([*best, *self._beside(best, query)], query.k))
+        return LayerResult(_best_lines([*lines, *self._neighbour_lines(lines, query)], query.k))
 
-    def _beside(self, found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
+    def _neighbour_lines(self, found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
         """What is one step from the tasks that were found, with the arrow that leads there."""
         origins = {line.id: line for line in found}
         lines = []
         for edge, node in self._graph.neighbours(list(origins)):
             forward = edge.source == node.task_id
             origin = self._graph.get(edge.target if forward else edge.source)
-            if origin is not None and _wanted(node, query):
-                near = min(1.0, origins[origin.task_id].score * edge.weight)
-                reason = _ARROWS[edge.relation, forward].format(f"“{origin.title[:60]}”")
-                lines.append(_task(node, (ScorePart("neighbour", near, NEIGHBOUR),), reason))
+            if origin is not None and _is_candidate(node, query):
+                score = min(1.0, origins[origin.task_id].score * edge.weight)
+                reason = _EDGE_REASONS[edge.relation, forward].format(f"“{origin.title[:60]}”")
+                lines.append(_task_line(node, (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),), reason))
         return lines
 
 
@@ -135,13 +133,13 @@ class FactSource:
     def __init__(self, para: Para) -> None:
         self._para = para
 
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """At most `k` lines, best first; those are counted as asked for."""
-        words = telling(query.text)
-        found = []
+        terms = key_terms(query.text)
+        lines = []
         for fact in self._para.facts(active=True, workspace=query.workspace):
-            share = shared(words, fact.fact)
-            if share >= LEAST:
+            share = share_of_terms(terms, fact.fact)
+            if share >= MIN_SHARE:
                 parts = (
                     ScorePart("words", share, SEMANTIC_WEIGHT),
                     ScorePart("ground truth", 1.0, 1 - SEMANTIC_WEIGHT),
@@ -149,13 +147,13 @@ class FactSource:
                 reason = f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}"
                 line = _line(fact.id, Layer.PARA, fact.fact, parts, reason, "")
                 approved = fact.approved_at is not None
-                found.append(replace(line, source=fact.source, at=fact.created_at, trust=fact.trust, approved=approved))
-        best = _best(found, query.k)
-        self._para.asked_for(line.id for line in best)
-        return Found(best)
+                lines.append(replace(line, source=fact.source, at=fact.created_at, trust=fact.trust, approved=approved))
+        best = _best_lines(lines, query.k)
+        self._para.count_access(line.id for line in best)
+        return LayerResult(best)
 
 
-def told(entry: LedgerEntry) -> str:
+def describe_event(entry: LedgerEntry) -> str:
     """A fact of the ledger in words."""
     payload = entry.payload
     if entry.kind == "SessionEnded":
@@ -173,44 +171,46 @@ def told(entry: LedgerEntry) -> str:
     }.get(entry.kind, f"{entry.kind} {entry.subject}")
 
 
-def words_of(node: GraphNode) -> str:
+def describe_task(node: GraphNode) -> str:
     """A task in words: its title, how it ended, what came of it."""
     return f"{node.title} ({node.outcome or 'open'})" + (f": {node.description}" if node.description else "")
 
 
-def telling(text: str) -> frozenset[str]:
+def key_terms(text: str) -> frozenset[str]:
     """The words of a text that say something, by their stems; all of them where none does."""
     words = stems(text)
-    return frozenset(words) - _NOTHING or frozenset(words)
+    return frozenset(words) - _STOP_STEMS or frozenset(words)
 
 
-def shared(words: frozenset[str], text: str) -> float:
+def share_of_terms(words: frozenset[str], text: str) -> float:
     """The share of `words` that a text has, in [0, 1]."""
     return len(words.intersection(stems(text))) / len(words) if words else 0.0
 
 
-_NOTHING = frozenset(map(stem, EMPTY))
+_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 
 
-def _asked(query: RecallQuery, title: str) -> bool:
+def _is_question(query: RecallQuery, title: str) -> bool:
     """Whether a task of this title is what the question says, word for word."""
     return " ".join(title.casefold().split()) == " ".join(query.text.casefold().split())
 
 
-def _wanted(node: GraphNode, query: RecallQuery) -> bool:
+def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
     return (
         node.invalidated_at is None
         and bool(node.title)
         and query.workspace in (None, "", node.workspace)
-        and (bool(node.outcome) or not _asked(query, node.title))
+        and (bool(node.outcome) or not _is_question(query, node.title))
     )
 
 
-def _task(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> Recalled:
-    return replace(_line(node.task_id, Layer.GRAPH, words_of(node), parts, reason, node.task_id), at=node.timestamp)
+def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> Recalled:
+    return replace(
+        _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, node.task_id), at=node.timestamp
+    )
 
 
-def _aged(part: ScorePart, at: datetime, now: datetime) -> tuple[ScorePart, ...]:
+def _with_recency(part: ScorePart, at: datetime, now: datetime) -> tuple[ScorePart, ...]:
     return part, ScorePart("recency", recency(at, now), 1 - SEMANTIC_WEIGHT)
 
 
@@ -219,5 +219,5 @@ def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], rea
     return Recalled(str(id), layer, text, score, parts, reason, about, "", None, tokenizer.count(text), about=about)
 
 
-def _best(found: Iterable[Recalled], k: int) -> tuple[Recalled, ...]:
-    return tuple(sorted(found, key=lambda line: (-line.score, line.id))[:k])
+def _best_lines(lines: Iterable[Recalled], k: int) -> tuple[Recalled, ...]:
+    return tuple(sorted(lines, key=lambda line: (-line.score, line.id))[:k])

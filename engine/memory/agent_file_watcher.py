@@ -11,29 +11,31 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.memory.markdown import Markdown
+from engine.memory.agent_files import AgentFiles
 
 log = logging.getLogger(__name__)
 
-STEP = 250
+POLL_MS = 250
 """Milliseconds between two looks at what the system reported; bursts of changes within them come together."""
 
-TOGETHER = 1000
+DEBOUNCE_MS = 1000
 """Milliseconds for which a burst that does not end is held back."""
 
-CLOSE_WAIT = 2.0
+CLOSE_TIMEOUT_S = 2.0
 
 
-class Watching:
-    """Watches the folder of a `Markdown` from a thread of its own, once it was started."""
+class AgentFileWatcher:
+    """Watches the folder of a `AgentFiles` from a thread of its own, once it was started."""
 
-    def __init__(self, markdown: Markdown, *, report: Callable[[str, str], None] = lambda where, message: None) -> None:
+    def __init__(
+        self, agent_files: AgentFiles, *, report: Callable[[str, str], None] = lambda where, message: None
+    ) -> None:
         """`report(where, message)` is told when nothing can be watched: files are then seen when they are next read."""
-        self._markdown = markdown
+        self._agent_files = agent_files
         self._report = report
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.ready = threading.Event()
+        self.is_ready = threading.Event()
         """Set when changes are seen from now on, or never will be."""
 
     def start(self) -> None:
@@ -46,11 +48,11 @@ class Watching:
         """End it."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(CLOSE_WAIT)
+            self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
         try:
-            self._watch(self._markdown.folder)
+            self._watch(self._agent_files.folder)
         except Exception as error:
             if self._stop.is_set():
                 return  # the engine closed while a change was recorded
@@ -60,29 +62,31 @@ class Watching:
                 f"edits by other programs are noticed only when a file is next read: {error}",
             )
         finally:
-            self.ready.set()
+            self.is_ready.set()
 
     def _watch(self, folder: Path) -> None:
         from watchfiles import watch
 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._markdown.remember_all()
+        self._agent_files.snapshot()
         changes = watch(
             folder,
             watch_filter=None,
-            debounce=TOGETHER,
-            step=STEP,
+            debounce=DEBOUNCE_MS,
+            step=POLL_MS,
             rust_timeout=0,
             stop_event=self,
             raise_interrupt=False,
         )
         for batch in changes:
-            self._markdown.notice([Path(path) for _, path in batch])
+            self._agent_files.record_changes([Path(path) for _, path in batch])
 
     def is_set(self) -> bool:
         """Whether to end: asked by the watcher between two looks, for the first time when it is there."""
-        if not self.ready.is_set():
-            folder = self._markdown.folder
-            self._markdown.notice([folder / agent for agent in self._markdown.agents()])  # edits since we first read
-            self.ready.set()
+        if not self.is_ready.is_set():
+            folder = self._agent_files.folder
+            self._agent_files.record_changes(
+                [folder / agent for agent in self._agent_files.agents()]
+            )  # edits since we first read
+            self.is_ready.set()
         return self._stop.is_set()

@@ -25,16 +25,16 @@ from engine.storage.files import write_atomic
 FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
 """What a folder of an agent has, in the order in which it is shown."""
 
-LARGEST = 256 * 1024
+MAX_BYTES = 256 * 1024
 """Bytes; larger ones are neither read nor written."""
 
-AGENT = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+AGENT_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 Fault = tuple[Sequence[str | int], str]
 """Where in a JSON document (the keys that lead there), and what is wrong there in words."""
 
 
-def no_fault(agent: str, name: str, text: str) -> Fault | None:
+def accept_any(agent: str, name: str, text: str) -> Fault | None:
     """Takes every document that is JSON."""
     return None
 
@@ -49,7 +49,7 @@ class _Bytes:
         return hashlib.sha256(self.data).hexdigest()
 
 
-class Markdown:
+class AgentFiles:
     """The files of the agents in one folder. All methods may be called from any thread."""
 
     def __init__(
@@ -57,56 +57,58 @@ class Markdown:
         folder: Path,
         *,
         database: Database | None = None,
-        fault: Callable[[str, str, str], Fault | None] = no_fault,
+        fault: Callable[[str, str, str], Fault | None] = accept_any,
     ) -> None:
         """`fault(agent, name, text)` says what is wrong with a JSON file that can be parsed, None when nothing is."""
         self.folder = folder
         self._database = database
         self._fault = fault
         self._lock = threading.Lock()
-        self._seen: dict[tuple[str, str], str] = {}  # digests as they were last written here or noticed
-        self._folders: frozenset[str] = frozenset()  # what stood in the folder then, sound or not
+        self._digests: dict[tuple[str, str], str] = {}  # digests as they were last written here or noticed
+        self._known_folders: frozenset[str] = frozenset()  # what stood in the folder then, sound or not
 
     # Reading
 
     def agents(self) -> list[str]:
         """The agents that have a folder, by id."""
         try:
-            return sorted(path.name for path in self.folder.iterdir() if AGENT.fullmatch(path.name) and path.is_dir())
+            return sorted(
+                path.name for path in self.folder.iterdir() if AGENT_ID.fullmatch(path.name) and path.is_dir()
+            )
         except FileNotFoundError:
             return []
 
     def list(self, agent: str = "") -> list[AgentFile]:
         """The files of one agent or of all, those that are not there included. What cannot be read has a `problem`."""
         agents = [agent] if agent else self.agents()
-        return [self._look(owner, name) for owner in agents for name in FILES]
+        return [self._read_or_problem(owner, name) for owner in agents for name in FILES]
 
     def read(self, agent: str, name: str) -> AgentFile:
         """One file. Raises `Refusal`: `unknown_file`, `unreadable_file`."""
-        found = self._bytes(agent, name)
-        if found is None:
+        content = self._bytes(agent, name)
+        if content is None:
             return AgentFile(agent, name, "", "")
         try:
-            text = found.data.decode("utf-8")
+            text = content.data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise Refusal(
                 "unreadable_file",
-                f"{agent}/{name} is not UTF-8: byte {error.start} is 0x{found.data[error.start]:02x}",
+                f"{agent}/{name} is not UTF-8: byte {error.start} is 0x{content.data[error.start]:02x}",
                 f"fix {self.folder / agent / name} with an editor",
             ) from error
         problem = self._problem(agent, name, text)
-        return AgentFile(agent, name, text, found.digest, found.written, problem)
+        return AgentFile(agent, name, text, content.digest, content.written, problem)
 
-    def layer(self) -> LayerState:
+    def layer_state(self) -> LayerState:
         """How layer A stands (SPEC 9.5)."""
-        found = [item for item in self.list() if item.digest or item.problem]
-        broken = [f"{file.agent}/{file.name}: {file.problem}" for file in found if file.problem]
-        fresh = max((file.written for file in found if file.written is not None), default=None)
+        files = [item for item in self.list() if item.digest or item.problem]
+        broken = [f"{file.agent}/{file.name}: {file.problem}" for file in files if file.problem]
+        newest = max((file.written for file in files if file.written is not None), default=None)
         return LayerState(
-            Layer.MARKDOWN, len(found), fresh, "degraded" if broken else "ready", sanitise("; ".join(broken[:3]))
+            Layer.MARKDOWN, len(files), newest, "degraded" if broken else "ready", sanitise("; ".join(broken[:3]))
         )
 
-    def _look(self, agent: str, name: str) -> AgentFile:
+    def _read_or_problem(self, agent: str, name: str) -> AgentFile:
         try:
             return self.read(agent, name)
         except Refusal as refusal:
@@ -118,9 +120,9 @@ class Markdown:
             status = path.stat()
             if not path.is_file():
                 raise Refusal("unreadable_file", f"{agent}/{name} is not a regular file", f"move {path} away")
-            if status.st_size > LARGEST:
+            if status.st_size > MAX_BYTES:
                 raise Refusal(
-                    "unreadable_file", f"{agent}/{name} is larger than {LARGEST // 1024} kB", f"shorten {path}"
+                    "unreadable_file", f"{agent}/{name} is larger than {MAX_BYTES // 1024} kB", f"shorten {path}"
                 )
             return _Bytes(path.read_bytes(), datetime.fromtimestamp(status.st_mtime, UTC))
         except FileNotFoundError:
@@ -130,9 +132,9 @@ class Markdown:
             raise Refusal("unreadable_file", f"{agent}/{name} cannot be read: {reason}", f"see {path}") from error
 
     def _path(self, agent: str, name: str) -> Path:
-        if not AGENT.fullmatch(agent) or name not in FILES:
-            said = sanitise(f"{agent}/{name}")
-            raise Refusal("unknown_file", f"no agent has a file {said}", "files: " + ", ".join(FILES))
+        if not AGENT_ID.fullmatch(agent) or name not in FILES:
+            name_given = sanitise(f"{agent}/{name}")
+            raise Refusal("unknown_file", f"no agent has a file {name_given}", "files: " + ", ".join(FILES))
         return self.folder / agent / name
 
     # Writing
@@ -153,9 +155,9 @@ class Markdown:
                     f"{agent}/{name} was changed by another program while it was edited here",
                     "compare both texts and keep what you want; neither is lost",
                 )
-            data = _as_before(text, before).encode("utf-8", errors="replace")
-            if len(data) > LARGEST:
-                raise Refusal("bad_file", f"{agent}/{name} may have at most {LARGEST // 1024} kB", "shorten it")
+            data = _with_line_ends(text, before).encode("utf-8", errors="replace")
+            if len(data) > MAX_BYTES:
+                raise Refusal("bad_file", f"{agent}/{name} may have at most {MAX_BYTES // 1024} kB", "shorten it")
             if problem := self._problem(agent, name, data.decode()):
                 raise Refusal("bad_file", f"{agent}/{name}: {problem}", "fix it and save again; nothing was written")
             return self._put(agent, name, data, "in the console")
@@ -167,12 +169,12 @@ class Markdown:
             raise Refusal("unknown_file", f"nothing is added to {name} by itself", "edit it")
         with self._lock:
             before = self._bytes(agent, name)
-            held = before.data if before else b""
-            gap = b"" if not held or held.endswith(b"\n") else b"\n"
-            data = held + gap + sanitise(text).rstrip("\n").encode("utf-8", errors="replace") + b"\n"
-            if len(data) > LARGEST:
+            content = before.data if before else b""
+            newline = b"" if not content or content.endswith(b"\n") else b"\n"
+            data = content + newline + sanitise(text).rstrip("\n").encode("utf-8", errors="replace") + b"\n"
+            if len(data) > MAX_BYTES:
                 raise Refusal(
-                    "bad_file", f"{agent}/{name} is full: {LARGEST // 1024} kB", f"shorten {self._path(agent, name)}"
+                    "bad_file", f"{agent}/{name} is full: {MAX_BYTES // 1024} kB", f"shorten {self._path(agent, name)}"
                 )
             return self._put(agent, name, data, "by the engine")
 
@@ -181,11 +183,11 @@ class Markdown:
         if not path.parent.is_dir():
             raise Refusal("unknown_file", f"there is no agent {agent}", "see `clawpy agents list`")
         digest = hashlib.sha256(data).hexdigest()
-        self._seen[agent, name] = digest  # before the file is there: whoever watches knows it as ours
+        self._digests[agent, name] = digest  # before the file is there: whoever watches knows it as ours
         try:
             write_atomic(path, data)
         except OSError as error:
-            self._seen.pop((agent, name), None)
+            self._digests.pop((agent, name), None)
             reason = error.strerror or str(error)
             raise Refusal(
                 "unwritable_file", f"{agent}/{name} cannot be written: {reason}", f"see {path}; nothing changed"
@@ -199,27 +201,27 @@ class Markdown:
 
     # Watching
 
-    def remember_all(self) -> None:
+    def snapshot(self) -> None:
         """Take every file as known, before it is watched."""
         with self._lock:
-            self._folders = self._entries()
+            self._known_folders = self._entries()
             for agent in self.agents():
                 for name in FILES:
-                    self._seen[agent, name] = self._digest(agent, name)
+                    self._digests[agent, name] = self._digest(agent, name)
 
-    def notice(self, paths: Sequence[Path]) -> builtins.list[tuple[str, str]]:
+    def record_changes(self, paths: Sequence[Path]) -> builtins.list[tuple[str, str]]:
         """`paths` may have changed: record which files really did, and not by our own hand. Says which; a folder that
         came or went without a file of an agent's is told of with the file ""."""
         changed: builtins.list[tuple[str, str]] = []
         with self._lock:
             for agent, name in sorted(self._files(paths)):
                 digest = self._digest(agent, name)
-                if self._seen.get((agent, name), "") != digest:
-                    self._seen[agent, name] = digest
+                if self._digests.get((agent, name), "") != digest:
+                    self._digests[agent, name] = digest
                     changed.append((agent, name))
-            before, self._folders = self._folders, self._entries()
-            told = {agent for agent, _ in changed}
-            changed += [(name, "") for name in sorted(before ^ self._folders) if name not in told]
+            previous, self._known_folders = self._known_folders, self._entries()
+            agents_changed = {agent for agent, _ in changed}
+            changed += [(name, "") for name in sorted(previous ^ self._known_folders) if name not in agents_changed]
         for agent, name in changed:
             self._record(agent, name, "on disk")
         return changed
@@ -235,22 +237,22 @@ class Markdown:
 
     def _files(self, paths: Sequence[Path]) -> set[tuple[str, str]]:
         """The files that changes at `paths` can touch; a folder that came or went touches all of its own."""
-        found: set[tuple[str, str]] = set()
+        files: set[tuple[str, str]] = set()
         for path in paths:
             try:
                 agent, *rest = path.relative_to(self.folder).parts
             except ValueError:
                 continue
-            if AGENT.fullmatch(agent):
-                found |= {(agent, name) for name in (rest[:1] or FILES)}
-        return {(agent, name) for agent, name in found if name in FILES}
+            if AGENT_ID.fullmatch(agent):
+                files |= {(agent, name) for name in (rest[:1] or FILES)}
+        return {(agent, name) for agent, name in files if name in FILES}
 
     def _digest(self, agent: str, name: str) -> str:
         try:
-            found = self._bytes(agent, name)
+            content = self._bytes(agent, name)
         except Refusal as refusal:
             return refusal.message  # unreadable is a state of its own, and is told once
-        return found.digest if found else ""
+        return content.digest if content else ""
 
     # What is wrong with JSON
 
@@ -259,23 +261,23 @@ class Markdown:
         if not name.endswith(".json"):
             return ""
         try:
-            json.loads(text, object_pairs_hook=_once)
+            json.loads(text, object_pairs_hook=_unique_keys)
         except json.JSONDecodeError as error:
-            return f"line {error.lineno}, column {error.colno}: {_WORDS.get(error.msg, error.msg.lower())}"
-        except _Twice as twice:
-            return f"the key {sanitise(str(twice))!r} appears twice"
+            return f"line {error.lineno}, column {error.colno}: {_JSON_MESSAGES.get(error.msg, error.msg.lower())}"
+        except _DuplicateKey as duplicate:
+            return f"the key {sanitise(str(duplicate))!r} appears twice"
         except RecursionError:
             return "it is nested too deeply"
-        fault = self._fault(agent, name, text)
-        if fault is None:
+        problem = self._fault(agent, name, text)
+        if problem is None:
             return ""
-        keys, words = fault
-        line, column = _place(text, keys)
-        where = ".".join(str(key) for key in keys)
-        return sanitise(f"line {line}, column {column}: {where + ': ' if where else ''}{words}")
+        keys, message = problem
+        line, column = _position(text, keys)
+        path = ".".join(str(key) for key in keys)
+        return sanitise(f"line {line}, column {column}: {path + ': ' if path else ''}{message}")
 
 
-_WORDS = {
+_JSON_MESSAGES = {
     "Expecting value": "a value is expected here",
     "Expecting property name enclosed in double quotes": 'a key in double quotes is expected here, or "}"',
     "Expecting ':' delimiter": 'a ":" is missing here',
@@ -288,20 +290,20 @@ _WORDS = {
 }
 
 
-class _Twice(ValueError):
+class _DuplicateKey(ValueError):
     """A key that an object has twice: whoever reads it sees one of them only."""
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    unique: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise _Twice(key)
-        found[key] = value
-    return found
+        if key in unique:
+            raise _DuplicateKey(key)
+        unique[key] = value
+    return unique
 
 
-def _place(text: str, keys: Sequence[str | int]) -> tuple[int, int]:
+def _position(text: str, keys: Sequence[str | int]) -> tuple[int, int]:
     """Line and column (from 1) of the value to which `keys` lead in a JSON document, or of what holds it when it is
     missing. JSON is YAML, but for tabs; where YAML cannot read it the document itself is meant."""
     import yaml
@@ -313,16 +315,16 @@ def _place(text: str, keys: Sequence[str | int]) -> tuple[int, int]:
     if node is None:
         return 1, 1
     for key in keys:
-        found = isinstance(node, yaml.MappingNode) and [value for name, value in node.value if name.value == key]
+        children = isinstance(node, yaml.MappingNode) and [value for name, value in node.value if name.value == key]
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
-            found = node.value[key : key + 1]
-        if not found:
+            children = node.value[key : key + 1]
+        if not children:
             break
-        node = found[0]
+        node = children[0]
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def _as_before(text: str, before: _Bytes | None) -> str:
+def _with_line_ends(text: str, before: _Bytes | None) -> str:
     """`text` with an end to its last line, and with the line ends that the file had."""
     lines = text.replace("\r\n", "\n")
     lines = lines if not lines or lines.endswith("\n") else lines + "\n"

@@ -15,12 +15,12 @@ from engine.frozen import frozen
 from engine.memory.sentences import Sentence, sentences
 from engine.model.secrets import redact
 
-SHORTEST, LONGEST = 12, 400
+MIN_LENGTH, MAX_LENGTH = 12, 400
 """Characters of a sentence that is taken."""
 
-FEWEST_WORDS = 4
-MOST_TAGS = 6
-OVERLAP = 0.5
+MIN_WORDS = 4
+MAX_TAGS = 6
+MIN_OVERLAP = 0.5
 """A correction is taken to correct what shares at least half of the shorter sentence's words."""
 
 
@@ -33,7 +33,7 @@ class CaptureKind(StrEnum):
 
 
 @frozen
-class Captured:
+class CapturedSentence:
     """A sentence worth keeping, and the line that it begins in."""
 
     kind: CaptureKind
@@ -47,20 +47,20 @@ class Captured:
         return digest(self.text)
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
-_WHO = r"(?:I|we|they|the (?:team|owner|operator|user|project)|you)"
+_SUBJECT = r"(?:I|we|they|the (?:team|owner|operator|user|project)|you)"
 
-_MARKED = {
-    CaptureKind.DECISION: _any(r"^(?:decision|decided|agreed)\s*[:—–]"),
-    CaptureKind.CORRECTION: _any(r"^(?:correction|erratum)\s*[:—–]"),
-    CaptureKind.FACT: _any(r"^(?:fact|note|remember|important|reminder|fyi|keep in mind)\s*[:—–]"),
+_LABELLED = {
+    CaptureKind.DECISION: _any_of(r"^(?:decision|decided|agreed)\s*[:—–]"),
+    CaptureKind.CORRECTION: _any_of(r"^(?:correction|erratum)\s*[:—–]"),
+    CaptureKind.FACT: _any_of(r"^(?:fact|note|remember|important|reminder|fyi|keep in mind)\s*[:—–]"),
 }
 """Sentences that say themselves what they are: taken from program output too."""
 
-_CORRECTION = _any(
+_CORRECTION = _any_of(
     r"^(?:no,\s+)?actually\b",
     r"^no,\s+(?!problem|worries|thanks|that'?s fine)",
     r"\b(?:I|we) (?:was|were) (?:wrong|mistaken)\b",
@@ -72,8 +72,8 @@ _CORRECTION = _any(
     r"\bno longer (?:uses?|lives?|runs?|needs?|requires?|depends?)\b",
 )
 
-_DECISION = _any(
-    _WHO + r"(?:['’]ve| have|['’]d| had)? (?:decided|chose|chosen|opted|agreed|settled|elected|resolved)"
+_DECISION = _any_of(
+    _SUBJECT + r"(?:['’]ve| have|['’]d| had)? (?:decided|chose|chosen|opted|agreed|settled|elected|resolved)"
     r" (?:to|on|for|that|against|not)\b",
     r"\bit (?:was|has been) (?:decided|agreed)\b",
     r"\b(?:I|we)(?:['’]re| are|['’]ll| will|['’]m| am)? (?:go|going|went|stick|sticking|stuck) with\b",
@@ -83,7 +83,7 @@ _DECISION = _any(
     r"|instead)\b",
 )
 
-_FACT = _any(
+_FACT = _any_of(
     r"^(?:note|remember|keep in mind|be aware) that\b",
     r"\b(?:owner|operator|user|team|you) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?|insists? on)\b",
     r"^(?:always|never) (?:use|run|commit|push|edit|call|import|write|deploy|merge|add|touch|delete)\b",
@@ -96,7 +96,7 @@ _FACT = _any(
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
 """Of the operator's own words: in an agent's mouth it is no fact about anybody."""
 
-_OPEN = _any(
+_UNCERTAIN = _any_of(
     r"^(?:if|unless|suppose|supposing|assuming|imagine|what if|whether|maybe|perhaps|possibly|should)\b",
     r"\b(?:would|could|might|may|maybe|perhaps|possibly|probably|presumably|hypothetically|apparently|seems?|appears?)\b",
     r"\b(?:if|unless|whether|in case)\b",
@@ -106,11 +106,11 @@ _OPEN = _any(
     r"\b(?:needs? to|ha(?:ve|s) to|yet to|once|when|before|after|until) (?:be |we |I )?(?:have |has )?decide[ds]?\b",
 )
 
-_PLAN = _any(
+_PLAN = _any_of(
     r"^(?:let me|let['’]?s (?!go with|stick with)|now|next|first|then|finally|ok(?:ay)?|sure|here(?:'s| is| are))\b",
     r"^(?:I['’]?ll|I will|I['’]?m going to|I am going to|I need to|I should|I can)\b(?! (?:go|stick) with)",
 )
-_PASSING = _any(r"\b(?:currently|right now|at the moment|for now|temporarily|so far|still|just now|today)\b")
+_TEMPORARY = _any_of(r"\b(?:currently|right now|at the moment|for now|temporarily|so far|still|just now|today)\b")
 
 _ARGUMENT = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
 _CODE = re.compile(r"`[^`]*`")
@@ -135,7 +135,7 @@ _TOPIC = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.
 _FILE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b")
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_LITTLE = frozenset(
+_STOP_WORDS = frozenset(
     (
         *("a", "an", "the", "that", "this", "these", "to", "of", "on", "in", "at", "for", "with", "and", "or"),
         *("we", "i", "it", "is", "are", "was", "were", "be", "been", "have", "has", "had", "so", "do", "does"),
@@ -145,87 +145,87 @@ _LITTLE = frozenset(
 
 def capture(
     lines: Iterable[tuple[int, str]], *, operator: bool = False, output: bool = False, secrets: Iterable[str] = ()
-) -> list[Captured]:
+) -> list[CapturedSentence]:
     """What is worth keeping in numbered lines that belong together, each sentence once.
 
     `operator`: they are the operator's own words. `output`: a program printed them, and only sentences that say
     themselves what they are (`Decision: …`) are taken. `secrets`: values whose sentences are never taken.
     """
-    known = tuple(secrets)
-    found: dict[str, Captured] = {}
+    secret_values = tuple(secrets)
+    captured: dict[str, CapturedSentence] = {}
     for sentence in sentences(lines):
         kind = classify(sentence.text, operator=operator, output=output)
-        if kind is not None and redact(sentence.text, known) == sentence.text:
-            one = _captured(kind, sentence)
-            found.setdefault(one.digest, one)
-    return list(found.values())
+        if kind is not None and redact(sentence.text, secret_values) == sentence.text:
+            sentence_kept = _tagged(kind, sentence)
+            captured.setdefault(sentence_kept.digest, sentence_kept)
+    return list(captured.values())
 
 
 def classify(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
     """What one sentence is, None when it is not to be kept."""
-    if not SHORTEST <= len(sentence) <= LONGEST or len(_WORD.findall(sentence)) < FEWEST_WORDS:
+    if not MIN_LENGTH <= len(sentence) <= MAX_LENGTH or len(_WORD.findall(sentence)) < MIN_WORDS:
         return None
-    bare = _QUOTED.sub(_blank, _CODE.sub(_blank, sentence))
-    if bare.rstrip("\"'”’)]*_ ").endswith("?") or _LOOKS_LIKE_CODE.search(bare):
+    plain = _QUOTED.sub(_masked, _CODE.sub(_masked, sentence))
+    if plain.rstrip("\"'”’)]*_ ").endswith("?") or _LOOKS_LIKE_CODE.search(plain):
         return None
-    if len(bare.replace("_", "").split()) < FEWEST_WORDS:
+    if len(plain.replace("_", "").split()) < MIN_WORDS:
         return None
-    marked = next((kind for kind, pattern in _MARKED.items() if pattern.search(bare)), None)
+    labelled_kind = next((kind for kind, pattern in _LABELLED.items() if pattern.search(plain)), None)
     if output:
-        return marked
-    claim = bare if marked else _claim(bare)
-    if _OPEN.search(claim):
+        return labelled_kind
+    claim = plain if labelled_kind else _without_reason(plain)
+    if _UNCERTAIN.search(claim):
         return None
-    if marked:
-        return marked
-    if _CORRECTION.search(bare):
+    if labelled_kind:
+        return labelled_kind
+    if _CORRECTION.search(plain):
         return CaptureKind.CORRECTION
-    if _DECISION.search(bare):
+    if _DECISION.search(plain):
         return CaptureKind.DECISION
-    if operator and _PREFERENCE.search(bare):
+    if operator and _PREFERENCE.search(plain):
         return CaptureKind.FACT
-    if _FACT.search(bare) and not _PLAN.search(bare) and not _PASSING.search(bare):
+    if _FACT.search(plain) and not _PLAN.search(plain) and not _TEMPORARY.search(plain):
         return CaptureKind.FACT
     return None
 
 
 def digest(text: str) -> str:
-    """A short name of what a sentence says; see `Captured.digest`."""
-    words = [word for word in _WORD.findall(text.casefold().replace("’", "'")) if word not in _LITTLE]
+    """A short name of what a sentence says; see `CapturedSentence.digest`."""
+    words = [word for word in _WORD.findall(text.casefold().replace("’", "'")) if word not in _STOP_WORDS]
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:24]
 
 
 def content_words(text: str) -> frozenset[str]:
     """The words by which sentences are compared: without little words, in small letters."""
-    return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _LITTLE and len(word) > 1)
+    return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS and len(word) > 1)
 
 
-def nearest(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
-    """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `OVERLAP` of the
+def corrected_by(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
+    """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `MIN_OVERLAP` of the
     shorter one's words, and does not say the same. "" for none."""
-    words, said = content_words(sentence), digest(sentence)
-    best, found = 0.0, ""
+    words, own_digest = content_words(sentence), digest(sentence)
+    best, corrected_id = 0.0, ""
     for id, text in candidates:
         other = content_words(text)
-        smaller = min(len(words), len(other))
-        share = len(words & other) / smaller if smaller else 0.0
-        if share >= OVERLAP and share > best and digest(text) != said:
-            best, found = share, id
-    return found
+        shorter = min(len(words), len(other))
+        share = len(words & other) / shorter if shorter else 0.0
+        if share >= MIN_OVERLAP and share > best and digest(text) != own_digest:
+            best, corrected_id = share, id
+    return corrected_id
 
 
-def _captured(kind: CaptureKind, sentence: Sentence) -> Captured:
+def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
     topics = [name for name, pattern in _TOPIC.items() if pattern.search(sentence.text)]
     files = list(dict.fromkeys(_FILE.findall(sentence.text)))
-    return Captured(kind, sentence.text, tuple((topics + files)[:MOST_TAGS]), sentence.line)
+    return CapturedSentence(kind, sentence.text, tuple((topics + files)[:MAX_TAGS]), sentence.line)
 
 
-def _claim(sentence: str) -> str:
+def _without_reason(sentence: str) -> str:
     """The sentence up to its reasons: those may well say what could be."""
-    found = _ARGUMENT.search(sentence, 8)
-    return sentence[: found.start()] if found else sentence
+    match = _ARGUMENT.search(sentence, 8)
+    return sentence[: match.start()] if match else sentence
 
 
-def _blank(found: re.Match[str]) -> str:
+def _masked(match: re.Match[str]) -> str:
     """The same length without a word in it, so that no pattern takes it for what the speaker says himself."""
-    return "_" * len(found[0])
+    return "_" * len(match[0])

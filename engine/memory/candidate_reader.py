@@ -18,14 +18,14 @@ from engine.storage.database import Database
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
-READ = 2_000
+MAX_CHARACTERS = 2_000
 """Characters that are looked at of a memory whose passages are not known."""
 
-SCORED_MOST = 4_000
+MAX_SCORED = 4_000
 """So many memories are compared by their words: more, and a question of everyday words takes seconds. In a store that
 has more of them the rarest words of a question choose, and of a word that is everywhere the newest lines."""
 
-SPEAKERS_MOST = 2_000
+MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
 
@@ -49,18 +49,18 @@ class Passage(NamedTuple):
     tokens: bytes | None
 
 
-def layers_of(query: RecallQuery) -> frozenset[Layer]:
+def searched_layers(query: RecallQuery) -> frozenset[Layer]:
     """The layers of this store that are asked."""
     return LAYERS if query.layers is None else LAYERS & query.layers
 
 
-def everywhere(query: RecallQuery) -> bool:
+def is_unscoped(query: RecallQuery) -> bool:
     """Whether every memory that holds may be found."""
-    return query.workspace is query.agent is query.session is None and layers_of(query) == LAYERS
+    return query.workspace is query.agent is query.session is None and searched_layers(query) == LAYERS
 
 
 @contextmanager
-def reading(database: Database, query: RecallQuery) -> Iterator[Reader]:
+def open_reader(database: Database, query: RecallQuery) -> Iterator[Reader]:
     """A view of one moment. Not to be kept open."""
     with database.read() as session:
         yield Reader(driver_of(session.connection()), query)
@@ -71,64 +71,64 @@ class Reader:
     or of none; nothing of the session that asks."""
 
     def __init__(self, connection: sqlite3.Connection, query: RecallQuery) -> None:
-        self._ask = connection.execute
-        self._everywhere = everywhere(query)
-        self._values = sorted(layer.value for layer in layers_of(query))
-        marks = ", ".join("?" * len(self._values))
-        said = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({marks})"]
+        self._execute = connection.execute
+        self._is_unscoped = is_unscoped(query)
+        self._values = sorted(layer.value for layer in searched_layers(query))
+        placeholders = ", ".join("?" * len(self._values))
+        conditions = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({placeholders})"]
         for value, condition in (
             (query.workspace, "m.workspace IN (?, '')"),
             (query.agent, "(m.layer = 'E' OR m.agent IN (?, ''))"),
             (query.session, "m.session <> ?"),
         ):
             if value is not None:
-                said.append(condition)
+                conditions.append(condition)
                 self._values.append(value)
-        self._scope = " AND ".join(said)
+        self._scope = " AND ".join(conditions)
 
     def speakers(self) -> list[str]:
-        """Everybody who ever said something; nobody where they are more than `SPEAKERS_MOST`."""
-        found = [row[0] for row in self._ask(_SPEAKERS, (SPEAKERS_MOST + 1,))]
-        return found if len(found) <= SPEAKERS_MOST else []
+        """Everybody who ever said something; nobody where they are more than `MAX_SPEAKERS`."""
+        names = [row[0] for row in self._execute(_SPEAKERS, (MAX_SPEAKERS + 1,))]
+        return names if len(names) <= MAX_SPEAKERS else []
 
     def by_words(self, words: Sequence[str], most: int) -> dict[int, float]:
         """BM25 of the `most` best that have any of the words, by their number (`seq`)."""
         words = [word for word in words if word.strip('"')]
         if not words:
             return {}
-        words, first = self._narrowed(words)
-        if self._everywhere:
+        words, first_seq = self._limit_words(words)
+        if self._is_unscoped:
             # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
             query = "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? AND rowid >= ? ORDER BY rank"
-            return dict(self._ask(f"{query} LIMIT ?", (_quoted(words), first, most)))
+            return dict(self._execute(f"{query} LIMIT ?", (_quoted(words), first_seq, most)))
         query = (
             "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
             f"WHERE f.memories_fts MATCH ? AND f.rowid >= ? AND {self._scope} ORDER BY f.rank LIMIT ?"
         )
-        return dict(self._ask(query, (_quoted(words), first, *self._values, most)))
+        return dict(self._execute(query, (_quoted(words), first_seq, *self._values, most)))
 
-    def _narrowed(self, words: Sequence[str]) -> tuple[list[str], int]:
-        """Those of `words` by which at most about `SCORED_MOST` memories are found, and the first number to look at."""
-        if self._ask("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= SCORED_MOST:
+    def _limit_words(self, words: Sequence[str]) -> tuple[list[str], int]:
+        """Those of `words` by which at most about `MAX_SCORED` memories are found, and the first number to look at."""
+        if self._execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= MAX_SCORED:
             return list(words), 0
         query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
-        known = {word: self._ask(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()[0] for word in words}
-        rare: list[str] = []
+        counts = {word: self._execute(query, (_quoted([word]), MAX_SCORED + 1)).fetchone()[0] for word in words}
+        rarest: list[str] = []
         total = 0
-        for word in sorted(words, key=lambda item: known[item]):
-            total += known[word]
-            if rare and total > SCORED_MOST:
+        for word in sorted(words, key=lambda item: counts[item]):
+            total += counts[word]
+            if rarest and total > MAX_SCORED:
                 break
-            rare.append(word)
-        if known[rare[0]] <= SCORED_MOST:
-            return rare, 0
+            rarest.append(word)
+        if counts[rarest[0]] <= MAX_SCORED:
+            return rarest, 0
         query = "SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
-        found = self._ask(query, (_quoted(rare), SCORED_MOST)).fetchone()
-        return rare, found[0] if found else 0
+        row = self._execute(query, (_quoted(rarest), MAX_SCORED)).fetchone()
+        return rarest, row[0] if row else 0
 
     def beside(self, seqs: Iterable[int]) -> list[tuple[int, int | None, int | None]]:
         """Of each memory of a session its number, and those of the one before it and the one after."""
-        return self._ask(_BESIDE, (json.dumps(list(seqs)),)).fetchall()
+        return self._execute(_BESIDE, (json.dumps(list(seqs)),)).fetchall()
 
     def rows(self, seqs: Iterable[int]) -> list[Row]:
         """Memories by their numbers; those out of scope are left out."""
@@ -136,14 +136,14 @@ class Reader:
             "SELECT m.seq, m.speaker, m.session, m.at FROM memories m "
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {self._scope}"
         )
-        return list(map(Row._make, self._ask(query, (json.dumps(list(seqs)), *self._values))))
+        return list(map(Row._make, self._execute(query, (json.dumps(list(seqs)), *self._values))))
 
     def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
         """These chunks; and how each of the memories `seqs` begins that has none among them."""
-        found = list(map(Passage._make, self._ask(_PASSAGES, (json.dumps(chunks),))))
-        rest = json.dumps(list(set(seqs).difference(passage.seq for passage in found)))
-        begun = self._ask(_BEGINNINGS, (READ, rest))
-        return found + [Passage(0, seq, 0, len(text), text, None) for seq, text in begun]
+        passages = list(map(Passage._make, self._execute(_PASSAGES, (json.dumps(chunks),))))
+        remaining = json.dumps(list(set(seqs).difference(passage.seq for passage in passages)))
+        beginnings = self._execute(_BEGINNINGS, (MAX_CHARACTERS, remaining))
+        return passages + [Passage(0, seq, 0, len(text), text, None) for seq, text in beginnings]
 
 
 _BESIDE = (

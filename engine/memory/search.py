@@ -1,0 +1,271 @@
+"""Finds in layers C and E: by words and by meaning at once, then ranked closely (SPEC 4.3-4.5)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as EmbeddingTimeout
+from dataclasses import replace
+from datetime import datetime
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from engine.frozen import frozen
+from engine.memory.candidate_reader import LAYERS, Passage, Reader, Row, is_unscoped, open_reader, searched_layers
+from engine.memory.embedding import Embedding
+from engine.memory.question import STOP_WORDS, read_question
+from engine.memory.ranking import (
+    MAX_FOUND,
+    MEANING_SHARE,
+    WORDS_SHARE,
+    Candidates,
+    Pool,
+    Ranked,
+    add_text_features,
+    rank,
+    select_candidates,
+)
+from engine.memory.recall import LayerResult
+from engine.memory.store import MemoryStore
+from engine.memory.token_vectors import match
+from engine.memory.vectors import Hit, NoIndex, Vectors
+from engine.model import Layer, Memory, Recalled, RecallQuery, ScorePart
+from engine.storage.database import Database
+
+if TYPE_CHECKING:
+    from engine.memory.ranking import Vector
+
+MAX_SCOPED = 1_000
+"""Candidates of each search where a query is limited to a workspace, an agent or a layer: the vector search knows no
+limits, so that much of what it finds is left out afterwards."""
+
+MAX_DISTANCE = 2.0
+"""Squared L2 of candidates: further than the limit of what is returned (`ranking.MIN_RELEVANCE`), since a turn may
+belong to one that is near. Keeping to 1.5 here takes a tenth of recall@10 from chats."""
+
+SUMMARY = "summary:"
+"""Prefix of the `ref` of a session's summary; the session's id follows."""
+
+MAX_POOL = 160
+"""Candidates of both searches that are read, besides the turns before and after each."""
+
+MAX_WHOLE = 800
+"""Characters up to which a memory is returned whole where a passage is asked for."""
+
+MAX_EXTENSION = 200
+"""Characters by which a passage grows at each end, to where a sentence or a line begins and ends."""
+
+DECAY_SHARE, DECAY_DAYS = 0.3, 14.0
+"""Tasks fade: score = 0.7 * score + 0.3 * exp(-age in days / 14) (SPEC 4.6)."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@frozen
+class SearchPool:
+    """Candidates for a question before they are ranked; for each its `seq` and the passage that fits best.
+    `warning` as in `LayerResult`."""
+
+    candidates: Candidates
+    seqs: list[int]
+    passages: list[Passage]
+    warning: str = ""
+
+
+class MemorySearch:
+    """Layers C and E as a source of recall. From any thread."""
+
+    layers = LAYERS
+    name = "memories (C, E)"
+
+    def __init__(self, database: Database, store: MemoryStore, vectors: Vectors) -> None:
+        self._database = database
+        self._store = store
+        self._vectors = vectors
+
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
+        """The `query.k` best. What the embedder does not answer within `timeout` seconds is found by words alone."""
+        pool = self.search(query, now, timeout)
+        ranked = rank(pool.candidates, most=query.k)
+        memories = self._store.by_seq(pool.seqs[hit.number] for hit in ranked)
+        items = []
+        for hit in ranked:
+            memory = memories.get(pool.seqs[hit.number])
+            if memory is not None:  # else it was deleted meanwhile
+                text, place = memory.text, ""
+                if query.passages and len(text) > MAX_WHOLE:
+                    text, place = _widened(text, pool.passages[hit.number])
+                items.append(_recalled(memory, hit, text, place, now))
+        return LayerResult(tuple(items), pool.warning)
+
+    def search(self, query: RecallQuery, now: datetime, timeout: float) -> SearchPool:
+        """Candidates of both searches with everything the ranking looks at. Full text is searched while the question is
+        being embedded."""
+        limit = MAX_FOUND if is_unscoped(query) else MAX_SCOPED
+        with open_reader(self._database, query) as reader:
+            question = read_question(query.text, reader.speakers(), now=now)
+            pending = _in_thread(lambda: self._vectors.embed(question.topic))
+            word_scores = reader.by_words(question.words, limit)
+        embedding, similarities, warning = self._search_vectors(pending, timeout, limit, searched_layers(query))
+        with open_reader(self._database, query) as reader:
+            rows, previous = _rows(reader, _fused_best(word_scores, similarities))
+            hits = {} if embedding is None else self._vectors.nearest(embedding.array, [row.seq for row in rows])
+            candidates = select_candidates(question, _pool(rows, previous, word_scores, hits, now))
+            seqs = [rows[position].seq for position in candidates.positions.tolist()]
+            chunks = [chunk for seq in seqs if (hit := hits.get(seq)) for chunk in hit.chunks]
+            passages = reader.passages(seqs, chunks)
+        best = _add_passages(candidates, seqs, passages, embedding, hits)
+        return SearchPool(candidates, seqs, best, warning and f"found by words only: {warning}")
+
+    def _search_vectors(
+        self, pending: Future[Embedding | None], timeout: float, limit: int, layers: frozenset[Layer]
+    ) -> tuple[Embedding | None, dict[int, float], str]:
+        """The question's embedding, the similarities of the nearest memories, and why there are none, "" when there
+        are."""
+        embedding = None
+        try:
+            embedding = pending.result(timeout)
+            if embedding is None:
+                return None, {}, self._vectors.trouble or "questions cannot be embedded"
+            return embedding, self._vectors.search(embedding.array, limit, layers=layers, within=MAX_DISTANCE), ""
+        except EmbeddingTimeout:
+            return None, {}, "the embedder did not answer in time"
+        except NoIndex as error:
+            return embedding, {}, str(error)
+
+
+def _add_passages(
+    candidates: Candidates,
+    seqs: Sequence[int],
+    passages: Sequence[Passage],
+    embedding: Embedding | None,
+    hits: Mapping[int, Hit],
+) -> list[Passage]:
+    """Add the features that take texts to the candidates. Returns of each the passage that fits the question best."""
+    import numpy
+
+    texts: dict[int, str] = {}
+    best: dict[int, tuple[float, bool, Passage]] = {}
+    scores = _token_scores(embedding, [passage.tokens for passage in passages]).tolist()
+    for passage, score in zip(passages, scores, strict=True):
+        seq = passage.seq
+        texts[seq] = f"{texts[seq]}\n{passage.text}" if seq in texts else passage.text
+        is_nearest = seq in hits and passage.chunk_id == hits[seq].chunks[0]
+        if seq not in best or (score, is_nearest) > best[seq][:2]:
+            best[seq] = score, is_nearest, passage
+    token_scores = numpy.array([best[seq][0] for seq in seqs], numpy.float32)
+    add_text_features(candidates, [texts[seq] for seq in seqs], token_scores)
+    return [best[seq][2] for seq in seqs]
+
+
+def _rows(reader: Reader, chosen: Sequence[int]) -> tuple[list[Row], dict[int, int]]:
+    """What was chosen and the turns beside each; and the number of the turn before, by number."""
+    previous: dict[int, int] = {}
+    for seq, earlier, later in reader.beside(chosen):
+        if earlier:
+            previous[seq] = earlier
+        if later:
+            previous[later] = seq
+    return reader.rows({*chosen, *previous.keys(), *previous.values()}), previous
+
+
+def _pool(
+    rows: Sequence[Row],
+    previous: Mapping[int, int],
+    word_scores: Mapping[int, float],
+    hits: Mapping[int, Hit],
+    now: datetime,
+) -> Pool:
+    """What is known of rows without their texts, column by column."""
+    import numpy
+
+    position = {row.seq: number for number, row in enumerate(rows)}
+    before, after = numpy.full(len(rows), -1, numpy.int64), numpy.full(len(rows), -1, numpy.int64)
+    for seq, earlier in previous.items():
+        if seq in position and earlier in position:
+            before[position[seq]], after[position[earlier]] = position[earlier], position[seq]
+    words = numpy.zeros(len(rows), numpy.float32)
+    for seq, value in word_scores.items():
+        if seq in position:
+            words[position[seq]] = value
+    meaning = numpy.array([hits[row.seq].similarity if row.seq in hits else math.nan for row in rows], numpy.float32)
+    speakers, sessions = [row.speaker for row in rows], [row.session for row in rows]
+    return Pool(speakers, sessions, [row.at for row in rows], before, after, words, meaning, now)
+
+
+def _recalled(memory: Memory, ranked: Ranked, text: str, place: str, now: datetime) -> Recalled:
+    recalled = Recalled(
+        id=memory.id,
+        layer=memory.layer,
+        text=text,
+        score=ranked.score,
+        parts=ranked.parts,
+        reason=ranked.reason,
+        source=memory.source or memory.session or memory.id,
+        speaker=memory.speaker,
+        at=memory.at,
+        tokens=0,
+        ref=memory.ref,
+        trust=memory.trust,
+        about=memory.session if memory.ref.startswith(SUMMARY) else "",
+        place=place,
+    )
+    return with_age_decay(recalled, now) if memory.layer is Layer.CONTEXT else recalled
+
+
+def _widened(text: str, passage: Passage) -> tuple[str, str]:
+    """The passage of a long text in whole sentences or lines, and where it stands."""
+    start, stop = max(0, passage.start - MAX_EXTENSION), min(len(text), passage.stop + MAX_EXTENSION)
+    if start:
+        first = next((match.end() for match in _SENTENCE_END.finditer(text, start, passage.start)), passage.start)
+        start = first
+    if stop < len(text):
+        ends = [match.start() for match in _SENTENCE_END.finditer(text, passage.stop, stop)]
+        stop = ends[-1] if ends else passage.stop
+    return text[start:stop].strip(), f"characters {start + 1}-{stop} of {len(text)}"
+
+
+def with_age_decay(line: Recalled, now: datetime) -> Recalled:
+    """A task's memory as its age lets it count (SPEC 4.6)."""
+    age = 0.0 if line.at is None else max(0.0, (now - line.at).total_seconds() / 86400)
+    fresh = math.exp(-age / DECAY_DAYS)
+    parts = tuple(replace(part, weight=part.weight * (1 - DECAY_SHARE)) for part in line.parts)
+    parts += (ScorePart("age", fresh, DECAY_SHARE),)
+    return replace(line, score=sum(part.value * part.weight for part in parts), parts=parts)
+
+
+def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
+    """How near the tokens of passages come to the telling ones of the question."""
+    import numpy
+
+    if embedding is None or not embedding.packed_tokens:
+        return numpy.zeros(len(packed), numpy.float32)
+    counted = [row for row, piece in enumerate(embedding.tokens) if piece[:1].isalnum() and piece not in STOP_WORDS]
+    return match(embedding.packed_tokens, counted, packed)
+
+
+def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:
+    """The `seq` of what both searches together put first, at most `MAX_POOL`; `similarities` is best first."""
+    best = max(word_scores.values(), default=1.0) or 1.0
+    ordered = list(similarities.values())[:MAX_FOUND] or [1.0]
+    floor, span = ordered[-1], max(ordered[0] - ordered[-1], 1e-6)
+    fused = {seq: MEANING_SHARE * max(0.0, (value - floor) / span) for seq, value in similarities.items()}
+    for seq, value in word_scores.items():
+        fused[seq] = fused.get(seq, 0.0) + WORDS_SHARE * value / best
+    return sorted(fused, key=lambda seq: (-fused[seq], seq))[:MAX_POOL]
+
+
+def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """Run `work` on a thread of its own that nobody has to wait for, not even the interpreter's end."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="clawpy-question", daemon=True).start()
+    return future
