@@ -61,7 +61,7 @@ def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
         engine.agent_setup.take_model(name)
     else:
         agent = engine.agent_setup.hire(name)
-    engine.cards.look_again()  # the cards that lie there say at once who would do them
+    engine.cards.refresh_runners()  # the cards that lie there say at once who would do them
     return agent
 
 

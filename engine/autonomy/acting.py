@@ -19,7 +19,7 @@ from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.model.wilson import wilson_lower_bound
 from engine.prediction.approvals import runs_when_due
-from engine.prediction.card_rows import find
+from engine.prediction.card_rows import find_card
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import NEVER_ALONE, is_heartbeat, kind_title
@@ -28,7 +28,7 @@ from engine.storage.database import Database
 
 
 @frozen
-class Record:
+class ApprovalRecord:
     """How the operator decided on like cards: `approved` of `decided`, for one kind on one channel."""
 
     kind: str
@@ -80,7 +80,7 @@ def earning(
     autonomies: Sequence[str],
     quiet: bool,
     phase: int,
-    records: Sequence[Record],
+    records: Sequence[ApprovalRecord],
     threshold: float,
 ) -> Earning:
     """Put together what is missing, what the operator can switch first. `autonomies`: what each workspace that is
@@ -118,7 +118,7 @@ PHASE = 1
 
 
 @frozen
-class Standing:
+class ActingConditions:
     """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards. `ordered`: the
     operator wrote that it is to run when it is due."""
 
@@ -135,7 +135,7 @@ class Standing:
     ordered: bool = False
 
 
-def why_not(standing: Standing) -> str:
+def reason_not_to_act(standing: ActingConditions) -> str:
     """Why a pending card stays a card, in words; "" when it may be tried."""
     if not standing.autonomous:
         return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
@@ -242,7 +242,7 @@ class Acting:
             quiet=self._quiet(),
             phase=self._predictions.phase().number,
             records=[
-                Record(kind, channel, approved, decided)
+                ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
                 if workspace in (act or autonomies) and kind not in NEVER_ALONE
             ],
@@ -270,7 +270,7 @@ class Acting:
 
     def _why_not(self, session: Session, card: Card, phase: int) -> str:
         settings, workspace = self._settings.current, card.assignment.workspace
-        at_best = Standing(
+        at_best = ActingConditions(
             autonomous=settings.autonomous_mode_enabled,
             acts=settings.workspace(workspace).autonomy is Autonomy.ACT,
             quiet=self._quiet(),
@@ -281,9 +281,9 @@ class Acting:
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
             suggested=card.kind in NEVER_ALONE,
-            ordered=is_heartbeat(card.kind) and runs_when_due(session, find(session, card.id)),
+            ordered=is_heartbeat(card.kind) and runs_when_due(session, find_card(session, card.id)),
         )
-        if reason := why_not(at_best):
+        if reason := reason_not_to_act(at_best):
             return reason  # the record costs a query, and most cards stop before it
         like = self._history.approvals_of_like(session, card.kind, card.assignment.channel, workspace)
-        return why_not(replace(at_best, bound=wilson_lower_bound(*like)))
+        return reason_not_to_act(replace(at_best, bound=wilson_lower_bound(*like)))

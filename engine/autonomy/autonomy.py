@@ -78,7 +78,7 @@ class Autonomy:
         self._acting = acting
         self._housekeeping = housekeeping
         self._last_sign = last_sign
-        self._looked: datetime | None = None
+        self._looked_at: datetime | None = None
         self._changing = threading.Lock()
         self.presence = Presence(database, clock)
         self.schedule = Schedule(
@@ -118,7 +118,7 @@ class Autonomy:
         """The state by the facts as they are now; a change it finds is recorded."""
         return self.evaluate()
 
-    def left(self) -> StateView | None:
+    def last_state(self) -> StateView | None:
         """The state as the last engine left it, None when none ran here: for an engine that a verb opened for its own
         time, to which nobody's silence says anything. A hold that came since counts."""
         facts = self._facts(self._holds.holds())
@@ -145,7 +145,7 @@ class Autonomy:
                 self.schedule.soon(ACT)
         return facts
 
-    def give(self, trigger: Input) -> StateView:
+    def apply(self, trigger: Input) -> StateView:
         """Put something into the machine that no stored fact tells, such as a prediction that is ready."""
         with self._changing:
             after = next_state(self._view.state, trigger)
@@ -157,19 +157,19 @@ class Autonomy:
     def heard(self, source: str) -> None:
         """The operator did something (SPEC 2.2)."""
         has_returned = self.presence.silence() >= self._threshold()
-        self.presence.heard(source)
+        self.presence.note_now(source)
         if has_returned and self.schedule.due(CARDS) <= self._clock.now():
             self.schedule.soon(CARDS)  # cards for who comes back, not ten minutes later
         if self._view.state in (State.PRIMING, State.AUTONOMOUS):
             self.evaluate()
 
-    def look(self) -> State:
+    def look_for_operator(self) -> State:
         """Look for signs of the operator in the workspaces too, and say where the machine then stands. Asks git."""
         if self._last_sign is not None:
             sign = self._last_sign()
             if sign is not None:
-                self.presence.seen(sign, "files of a workspace")
-            self._looked = self._clock.now()
+                self.presence.note(sign, "files of a workspace")
+            self._looked_at = self._clock.now()
         with self._changing:
             self._settle(self._holds.holds())
             return self._view.state
@@ -186,13 +186,13 @@ class Autonomy:
         return finished
 
     def _cycle(self) -> AutonomousCycleFinished:
-        if (state := self.look()) not in ACTING:
+        if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
         errors = self._acting.predict()
-        if (state := self.look()) not in ACTING:
+        if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
-        tried = self._acting.attempt(lambda: self.look() in ACTING)
-        self.give(Input.PREDICTION_READY if tried.acted is not None else Input.PREDICTION_DROPPED)
+        tried = self._acting.attempt(lambda: self.look_for_operator() in ACTING)
+        self.apply(Input.PREDICTION_READY if tried.acted is not None else Input.PREDICTION_DROPPED)
         return AutonomousCycleFinished(
             acted="" if tried.acted is None else tried.acted.id,
             blocked=tuple(f"{card}: {reason}" for card, reason in tried.blocked),
@@ -265,9 +265,9 @@ class Autonomy:
 
     def _tick(self) -> None:
         if self.presence.silence() >= self._threshold() and (
-            self._looked is None or self._clock.now() - self._looked >= self._look_interval()
+            self._looked_at is None or self._clock.now() - self._looked_at >= self._look_interval()
         ):
-            self.look()
+            self.look_for_operator()
         else:
             self.evaluate()
         for chore in self._housekeeping:
@@ -288,7 +288,7 @@ class Autonomy:
         if self._view.state in ACTING:
             return silence  # it was confirmed before; who comes back is found by the next look
         since = self.presence.last()[0]
-        return timedelta(0) if self._looked is None else min(silence, max(timedelta(0), self._looked - since))
+        return timedelta(0) if self._looked_at is None else min(silence, max(timedelta(0), self._looked_at - since))
 
     def _facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
@@ -312,9 +312,9 @@ class Autonomy:
         silence = min(self.presence.silence(), facts.threshold)
         clamped = replace(facts, silence=silence)
         span = wait_for_time(self._view.state, clamped, None if until is None else until - now)
-        if span == timedelta(0) and self._looked is not None:
+        if span == timedelta(0) and self._looked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
-            return max(self._looked + self._look_interval(), self.schedule.due(STATE))
+            return max(self._looked_at + self._look_interval(), self.schedule.due(STATE))
         return None if span is None else now + span
 
     def _apply(self, transaction: Transaction, moves: list[tuple[State, Input]]) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.events import FaultReported
 from engine.frozen import frozen
-from engine.prediction.tasks import TaskBoard, boxes
+from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -89,7 +89,7 @@ def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
     """
     items: list[Item] = []
     problems: list[tuple[int, str]] = []
-    for number, is_open, rest in boxes(text):
+    for number, is_open, rest in check_boxes(text):
         if not is_open:
             continue
         try:
@@ -174,7 +174,7 @@ class Heartbeat:
         self._clock = clock
         self._board = board
         self._pages = pages
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def pulse(self) -> list[str]:
         """Make tasks of all that is due, and take those back whose items are gone; returns the ids of the new ones. Run
@@ -199,8 +199,8 @@ class Heartbeat:
             for page, items, before in pages:
                 task_ids += self._page(transaction, page, items, before, zone)
             for where, words in faults:
-                if where + words not in self._told:
-                    self._told.add(where + words)
+                if where + words not in self._reported:
+                    self._reported.add(where + words)
                     transaction.record(FaultReported(where=where, message=words))
             return task_ids
 

@@ -31,11 +31,11 @@ class Presence:
         absent_since = stored.get("left") if stored else None
         self._left = datetime.fromisoformat(absent_since) if absent_since else None
 
-    def heard(self, source: str) -> None:
+    def note_now(self, source: str) -> None:
         """The operator did something; `what` is a word for it, such as `key`, `verb`."""
-        self.seen(self._clock.now(), source)
+        self.note(self._clock.now(), source)
 
-    def seen(self, at: datetime, source: str) -> None:
+    def note(self, at: datetime, source: str) -> None:
         """The operator did something at `at`, such as a change of files found later; an older sign changes nothing."""
         with self._lock:
             if at <= self._last and self._written is not None:

@@ -36,8 +36,8 @@ from engine.model import (
 )
 from engine.model.secrets import refuse_secret
 from engine.model.wilson import wilson_lower_bound
-from engine.prediction.card_rows import Prediction, card_of, find
-from engine.prediction.card_store import CardStore, moved
+from engine.prediction.card_rows import Prediction, card_of, find_card
+from engine.prediction.card_store import CardStore, status_after
 from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
 from engine.prediction.lifecycle import Move
 from engine.prediction.tasks import ORDER, TaskRow
@@ -69,7 +69,7 @@ class Request:
     without_sandbox: bool = False
 
 
-def checked(text: str, secrets: Iterable[str] = ()) -> str:
+def checked_prompt(text: str, secrets: Iterable[str] = ()) -> str:
     """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` when a
     key stands in it, one of `secrets` or what looks like one (SPEC 11.1)."""
     prompt = sanitise(text).strip()
@@ -120,7 +120,7 @@ class Approvals:
         """What the rails would say now of an approval by the operator, before any acknowledgement; nothing is decided
         or logged. Raises `Refusal` `unknown_card`."""
         with self._database.read() as session:
-            row = find(session, card_id)
+            row = find_card(session, card_id)
             return self._preview(row, row.assignment, self.launcher.check(row.assignment), session)
 
     def _preview(
@@ -137,9 +137,9 @@ class Approvals:
         trigger = self._trigger(row, assignment, info, DecidedBy.OPERATOR, session)
         return self._store.safety.pipeline.preview(trigger)
 
-    def checked(self, text: str) -> str:
-        """See `checked`."""
-        return checked(text, self._secrets())
+    def checked_prompt(self, text: str) -> str:
+        """See `checked_prompt`."""
+        return checked_prompt(text, self._secrets())
 
     def approve(
         self,
@@ -153,8 +153,8 @@ class Approvals:
         operator = request.by is DecidedBy.OPERATOR
         with self._store.deciding:
             with self._database.read() as session:
-                row = find(session, card_id)
-                moved(row, Move.APPROVE, self._store.clock.now())
+                row = find_card(session, card_id)
+                status_after(row, Move.APPROVE, self._store.clock.now())
             assignment, otherwise = self.launcher.choose(self._edited(row.assignment, edit, parameters))
             info = self.launcher.check(assignment)
             if not info.takes:
@@ -176,14 +176,14 @@ class Approvals:
             fix = "resume" if ruling.rail == KILL else "fix the cause"
             raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
-    def look_again(self) -> int:
+    def refresh_runners(self) -> int:
         """Have pending cards of prose say who would do them now: a model or an agent came, or went. Returns how many
         say something else than before."""
         return sum(self._look_again(card.id) for card in self._store.pending() if card.assignment.flow is None)
 
     def _look_again(self, card_id: str) -> bool:
         with self._database.read() as session:
-            row = find(session, card_id)
+            row = find_card(session, card_id)
         assignment, otherwise = self.launcher.choose(row.assignment)
         info = self.launcher.check(assignment)
         if (info.served, info.undo_note) == (row.served, row.undo_note):
@@ -216,7 +216,7 @@ class Approvals:
             confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
         messages = []
         for row in confirmed:
-            if row.session_id is not None or self._begun(row.id):
+            if row.session_id is not None or self._has_live_session(row.id):
                 continue
             if self._store.get(row.id).status is not Status.CONFIRMED:
                 continue  # decided again meanwhile
@@ -244,10 +244,10 @@ class Approvals:
     def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Have the card say what would be done now and by whom, and what the rails say of just that."""
         with self._database.read() as session:
-            verdicts = self._preview(find(session, card_id), assignment, info, session)
+            verdicts = self._preview(find_card(session, card_id), assignment, info, session)
 
         def change(tx: Transaction, row: Prediction) -> None:
-            moved(row, Move.APPROVE, tx.now)
+            status_after(row, Move.APPROVE, tx.now)
             row.take(assignment)
             row.serve(info)
             row.judge(verdicts)
@@ -259,15 +259,15 @@ class Approvals:
         if edit is None and parameters is None:
             return assignment
         if edit is not None and (named := named_flow(edit.strip(), self.flows)) is not None:
-            return self.as_flow(replace(assignment, prompt=self.checked(edit)), *named)
+            return self.as_flow(replace(assignment, prompt=self.checked_prompt(edit)), *named)
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))
             changed = self.launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
-            return changed if changed.flow else replace(changed, prompt=self.checked(changed.prompt))
+            return changed if changed.flow else replace(changed, prompt=self.checked_prompt(changed.prompt))
         if edit is None:
             message = "this card is a text prompt and has no parameters"
             raise Refusal("bad_parameters", message, "edit its prompt instead")
-        return replace(assignment, prompt=self.checked(edit))
+        return replace(assignment, prompt=self.checked_prompt(edit))
 
     def _trigger(
         self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
@@ -307,8 +307,8 @@ class Approvals:
         self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: Request
     ) -> Permit | RailVerdict:
         """Ask the rails and carry their word out, in one transaction: a permit, or what blocked it."""
-        row = find(tx.session, card_id)
-        moved(row, Move.APPROVE, tx.now)
+        row = find_card(tx.session, card_id)
+        status_after(row, Move.APPROVE, tx.now)
         trigger = self._trigger(row, assignment, info, request.by, tx.session)
         confirmed = request.without_sandbox and request.by is not DecidedBy.AUTONOMY
         trigger = replace(trigger, without_sandbox=confirmed)
@@ -346,12 +346,12 @@ class Approvals:
                 without_sandbox=card.without_sandbox,  # as its approval said: the machine may have changed since
             )
         except BaseException as error:
-            if not self._begun(card_id):
+            if not self._has_live_session(card_id):
                 self._reopen_unstarted(card_id, f"could not start: {error}")
             raise
         return self._store.change(card_id, lambda tx, row: link_session(tx, view))
 
-    def _begun(self, card_id: str) -> bool:
+    def _has_live_session(self, card_id: str) -> bool:
         """A session of this card waits or runs. One of an earlier approval, which was undone, is over."""
         view = self.launcher.session_of(card_id)
         return view is not None and not view.state.over

@@ -228,7 +228,7 @@ _COPIED = {
 }  # fmt: skip
 
 
-def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
+def copy_of(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
     """A card for the same once more, as new and undecided as it was."""
     return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **row.model_dump(include=_COPIED))
 
@@ -260,7 +260,7 @@ def card_of(row: Prediction) -> Card:
     )
 
 
-def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
+def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
     """A row as the history of decisions takes it. A prompt of one's own waited for nobody: it has no evidence."""
     is_own_prompt = row.source == Source.OPERATOR
     return DecidedCard(
@@ -280,7 +280,7 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
     )
 
 
-def created(row: Prediction) -> PredictionCreated:
+def created_event(row: Prediction) -> PredictionCreated:
     """The fact that a row has become a card."""
     return PredictionCreated(
         subject=row.id,
@@ -294,7 +294,7 @@ def created(row: Prediction) -> PredictionCreated:
     )
 
 
-def find(session: Session, card_id: str) -> Prediction:
+def find_card(session: Session, card_id: str) -> Prediction:
     """The row of a card, or `Refusal` `unknown_card`."""
     row = load(session, Prediction, card_id)
     if row is None:

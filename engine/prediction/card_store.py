@@ -38,9 +38,9 @@ from engine.model import (
     Status,
 )
 from engine.prediction import stack
-from engine.prediction.card_rows import Prediction, all_pending, card_of, created, decided, find
+from engine.prediction.card_rows import Prediction, all_pending, card_of, created_event, decided_card, find_card
 from engine.prediction.dismissals import Dismissals
-from engine.prediction.lifecycle import LIFE, OUTCOMES, Move, add_active, after
+from engine.prediction.lifecycle import LIFE, OUTCOMES, Move, add_active, next_status
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
@@ -71,13 +71,13 @@ _KEPT = select_all(Prediction).where(
 )
 
 
-def moved(row: Prediction, move: Move, now: datetime) -> str:
+def status_after(row: Prediction, move: Move, now: datetime) -> str:
     """The status after an operator's `move`; a pending card whose time is over is treated as expired."""
     if row.status == Status.PENDING and row.due(now):
         raise Refusal(
             "already_decided", f"card {row.id} has expired", "clawpy predict makes cards for the present state"
         )
-    return after(row.id, Status(row.status), move).value
+    return next_status(row.id, Status(row.status), move).value
 
 
 class CardStore:
@@ -122,7 +122,7 @@ class CardStore:
     def get(self, card_id: str) -> Card:
         """One card. Raises `Refusal` `unknown_card`."""
         with self.database.read() as session:
-            return card_of(find(session, card_id))
+            return card_of(find_card(session, card_id))
 
     def expiry(self, instant: datetime) -> datetime:
         """When a card expires that is new at `instant`: quiet hours are not counted (SPEC 2.7)."""
@@ -139,7 +139,7 @@ class CardStore:
         """One transition in one transaction; the card after it. Raises `Refusal` `unknown_card`."""
 
         def work(tx: Transaction) -> Card:
-            row = find(tx.session, card_id)
+            row = find_card(tx.session, card_id)
             change(tx, row)
             return card_of(row)
 
@@ -151,12 +151,12 @@ class CardStore:
     def add(self, tx: Transaction, row: Prediction) -> Card:
         """A new card."""
         tx.insert(row)
-        tx.record(created(row))
+        tx.record(created_event(row))
         return card_of(row)
 
     def confirm(self, tx: Transaction, row: Prediction, permit: Permit, by: DecidedBy) -> None:
         """Approved with this permit. An approval by autonomy says nothing about the operator yet."""
-        row.status = moved(row, Move.APPROVE, tx.now)
+        row.status = status_after(row, Move.APPROVE, tx.now)
         row.decided_by = by.value
         row.decided_at = row.confirmed_at = tx.now
         row.permit_id = permit.id
@@ -164,10 +164,10 @@ class CardStore:
         row.snoozed_until = row.undo_requested_at = None
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
-            self.history.record(tx, DecisionSignal.APPROVED, decided(row, by))
+            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
             self.dismissals.approved(tx, row.workspace, row.kind)
             self.safety.decided(tx)
-        _tell(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
+        _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
     def reject(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
         """Dismissed: its subject stays away (SPEC 2.9). What ran by itself stays executed, and is complained of."""
@@ -175,11 +175,11 @@ class CardStore:
             row.undo_requested_at = tx.now
             self.history.take_back(tx, row.id)
         else:
-            row.status = moved(row, Move.DISMISS, tx.now)
+            row.status = status_after(row, Move.DISMISS, tx.now)
             row.decided_by = by.value
             row.decided_at = row.closed_at = tx.now
             row.snoozed_until = None
-        _tell(tx, row, PredictionRejected, decided_by=by.value)
+        _record(tx, row, PredictionRejected, decided_by=by.value)
         self._turned_down(tx, row, by, reason)
 
     def explain(self, tx: Transaction, row: Prediction, reason: DismissReason) -> None:
@@ -187,7 +187,7 @@ class CardStore:
         if row.status != Status.REJECTED or row.decided_by is None:
             message = f"card {row.id} is {row.status}, not dismissed"
             raise Refusal("not_dismissed", message, "give a reason after dismissing the card")
-        _tell(tx, row, DismissalExplained, reason=reason.value)
+        _record(tx, row, DismissalExplained, reason=reason.value)
         self._turned_down(tx, row, DecidedBy(row.decided_by), reason)
 
     def _turned_down(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
@@ -196,7 +196,7 @@ class CardStore:
             self.history.take_back(tx, row.id)  # it was worth doing
         else:
             if self.history.standing(tx.session, row.id) is None:
-                self.history.record(tx, DecisionSignal.DISMISSED, decided(row, by))
+                self.history.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
             if reason is not None:
                 self.history.weigh(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
         self.safety.decided(tx)
@@ -210,38 +210,38 @@ class CardStore:
 
     def snooze(self, tx: Transaction, row: Prediction, span: timedelta) -> None:
         """Asleep for `span`; its 24 h begin anew when it wakes. No signal."""
-        row.status = moved(row, Move.SNOOZE, tx.now)
+        row.status = status_after(row, Move.SNOOZE, tx.now)
         row.snoozed_until = tx.now + span
         row.expires_at = self.expiry(row.snoozed_until)
-        _tell(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
+        _record(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
 
     def bring_back(self, tx: Transaction, row: Prediction) -> None:
         """Its snooze, or the decision on it, is undone."""
         if row.status != Status.PENDING or row.snoozed_until is None:
             self.reopen(tx, row)
             return
-        row.status = after(row.id, Status(row.status), Move.WAKE).value
+        row.status = next_status(row.id, Status(row.status), Move.WAKE).value
         row.snoozed_until = None
-        _tell(tx, row, PredictionReopened, was="snoozed")
+        _record(tx, row, PredictionReopened, was="snoozed")
         self.make_room(tx, row)
 
     def expire(self, tx: Transaction, row: Prediction) -> None:
         """Its time is over. One that was never shown gives no signal."""
-        row.status = after(row.id, Status(row.status), Move.EXPIRE).value
+        row.status = next_status(row.id, Status(row.status), Move.EXPIRE).value
         row.closed_at = tx.now
         if row.shown_at is not None:
-            self.history.record(tx, DecisionSignal.EXPIRED, decided(row, DecidedBy.OPERATOR))
-        _tell(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
+            self.history.record(tx, DecisionSignal.EXPIRED, decided_card(row, DecidedBy.OPERATOR))
+        _record(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
 
-    def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, did_himself: bool = False) -> None:
+    def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, by_operator: bool = False) -> None:
         """Off the stack because its evidence is gone. A signal only when the operator saw it and did it himself."""
-        row.status = after(row.id, Status(row.status), Move.WITHDRAW).value
+        row.status = next_status(row.id, Status(row.status), Move.WITHDRAW).value
         row.outcome = Outcome.WITHDRAWN.value
         row.closed_at = tx.now
         row.note = reason
-        if did_himself and row.shown_at is not None:
-            self.history.record(tx, DecisionSignal.DID_HIMSELF, decided(row, DecidedBy.OPERATOR))
-        _tell(tx, row, PredictionExpired, withdrawn=True, reason=reason)
+        if by_operator and row.shown_at is not None:
+            self.history.record(tx, DecisionSignal.DID_HIMSELF, decided_card(row, DecidedBy.OPERATOR))
+        _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
         """Pending again: permit void, signal taken back. The note of a dismissed one stays.
@@ -249,10 +249,10 @@ class CardStore:
         Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
         """
         before = Status(row.status)
-        following = after(row.id, before, Move.REOPEN)
+        following = next_status(row.id, before, Move.REOPEN)
         if before is Status.REJECTED and (row.evidence_gone or row.due(tx.now)):
             raise Refusal("evidence_gone", f"the reason for card {row.id} no longer applies", "clawpy predict")
-        if duplicate := self.others(tx, row):
+        if duplicate := self.duplicate_of(tx, row):
             raise Refusal(
                 "nothing_to_undo", f"card {duplicate} for the same thing is already pending", "decide that one"
             )
@@ -265,7 +265,7 @@ class CardStore:
         self.safety.pipeline.revoke(tx, row.id)
         self.history.take_back(tx, row.id)
         self.dismissals.remove(tx, row.id)
-        _tell(tx, row, PredictionReopened, was=before.value)
+        _record(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
 
     def execute(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
@@ -274,10 +274,10 @@ class CardStore:
         if row.undo_requested_at is not None and view.started_at is None:
             self.reopen(tx, row, "undone before it started")
             return
-        if view.not_begun and row.undo_requested_at is None and not self.others(tx, row):
+        if view.not_begun and row.undo_requested_at is None and not self.duplicate_of(tx, row):
             self.reopen(tx, row, f"not done: {view.error}")
             return
-        row.status = after(row.id, Status(row.status), Move.EXECUTE).value
+        row.status = next_status(row.id, Status(row.status), Move.EXECUTE).value
         row.session_id = view.id
         row.outcome = OUTCOMES.get(view.state, Outcome.FAILED).value
         row.executed_at = row.closed_at = tx.now
@@ -286,8 +286,8 @@ class CardStore:
         if view.state is SessionState.CANNOT_RUN:
             self.history.take_back(tx, row.id)  # what was missing says nothing about the card (SPEC 2.12)
         elif row.undo_requested_at is not None:
-            self.history.record(tx, DecisionSignal.UNDONE, decided(row, DecidedBy.OPERATOR))
-        _tell(tx, row, PredictionExecuted, outcome=row.outcome)
+            self.history.record(tx, DecisionSignal.UNDONE, decided_card(row, DecidedBy.OPERATOR))
+        _record(tx, row, PredictionExecuted, outcome=row.outcome)
 
     def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
         """The operator undid or discarded what came of it, `at` that time: his later word replaces the approval,
@@ -297,18 +297,18 @@ class CardStore:
         row.undo_requested_at = row.undo_requested_at or at
         if signal is DecisionSignal.DISCARDED:
             row.discarded_at = at
-        self.history.record(tx, signal, decided(row, DecidedBy.OPERATOR), at=at)
+        self.history.record(tx, signal, decided_card(row, DecidedBy.OPERATOR), at=at)
 
     def make_room(self, tx: Transaction, returning: Prediction) -> None:
         """No more than fit (SPEC 2.9), also after a card came back or was suggested: the lowest ranked of the others
         goes, without signal and without cool-down."""
         tx.session.flush()
         cards = self.pending(tx.session)
-        for card_id in stack.makes_room(cards, returning.id, tx.now, self.settings.current):
-            self.withdraw(tx, find(tx.session, card_id), "made room for another card")
+        for card_id in stack.displaced_by(cards, returning.id, tx.now, self.settings.current):
+            self.withdraw(tx, find_card(tx.session, card_id), "made room for another card")
 
     @staticmethod
-    def others(tx: Transaction, row: Prediction) -> str:
+    def duplicate_of(tx: Transaction, row: Prediction) -> str:
         """A card for the same thing that is pending, "" for none."""
         query = select(col(Prediction.id)).where(
             col(Prediction.workspace) == row.workspace,
@@ -370,7 +370,7 @@ class CardStore:
         def work(tx: Transaction) -> int:
             rows = load_all(tx.session, Prediction, _KEPT, span)
             for row in rows:
-                self.history.record(tx, DecisionSignal.KEPT, decided(row, DecidedBy.AUTONOMY))
+                self.history.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
             return len(rows)
 
         return self.database.write(work)
@@ -380,5 +380,5 @@ def _read_pending(session: Session) -> list[Card]:
     return [card_of(row) for row in all_pending(session)]
 
 
-def _tell(tx: Transaction, row: Prediction, event: Callable[..., Event], **more: object) -> None:
+def _record(tx: Transaction, row: Prediction, event: Callable[..., Event], **more: object) -> None:
     tx.record(event(subject=row.id, workspace=row.workspace, **more))

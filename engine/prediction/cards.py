@@ -32,7 +32,7 @@ from engine.model import (
 from engine.model.text import mark
 from engine.prediction import stack
 from engine.prediction.approvals import Approvals, Request, link_session
-from engine.prediction.card_rows import Prediction, again, all_pending, card_of, find, last_triggered, new_row
+from engine.prediction.card_rows import Prediction, all_pending, card_of, copy_of, find_card, last_triggered, new_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import Predictions
 from engine.prediction.dismissals import switched_off
@@ -68,7 +68,7 @@ class Cards:
         self._randomness = randomness
         self._reverse_landing = reverse
         self.get, self.expire_due, self.follow_landings = store.get, store.expire_due, store.follow_landings
-        self.rails, self.recover, self.look_again = approvals.preview, approvals.recover, approvals.look_again
+        self.rails, self.recover, self.refresh_runners = approvals.preview, approvals.recover, approvals.refresh_runners
         self.session_started = link_session
 
     # -- reading
@@ -79,7 +79,7 @@ class Cards:
         """The stack from the top (SPEC 2.11), in a stable order. A woken card waits until there is a place for it."""
         now = self.store.clock.now()
         cards = [card for card in self.store.pending() if not card.due(now)]
-        asleep = stack.without_a_place(cards, now, self.store.settings.current)
+        asleep = stack.waiting_for_a_place(cards, now, self.store.settings.current)
         return [
             card
             for card in stack.order(cards, now)
@@ -91,7 +91,7 @@ class Cards:
     def correction(self, card_id: str) -> tuple[str, str] | None:
         """See `Prediction.correction`; whatever became of the work later. Raises `Refusal` `unknown_card`."""
         with self._database.read() as session:
-            return find(session, card_id).correction
+            return find_card(session, card_id).correction
 
     def ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of cards, of any age, that begin so; see `engine.storage.rows`."""
@@ -109,7 +109,7 @@ class Cards:
     def similar(self, card_id: str) -> tuple[int, int]:
         """(approved, decided) of the operator's decisions on like cards (SPEC 2.5)."""
         with self._database.read() as session:
-            row = find(session, card_id)
+            row = find_card(session, card_id)
             return self.store.history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
@@ -205,7 +205,7 @@ class Cards:
         store, launcher = self.store, self.approvals.launcher
         with store.deciding:
             with self._database.read() as session:
-                row = find(session, card_id)
+                row = find_card(session, card_id)
             view = launcher.session_of(card_id) if row.status == Status.CONFIRMED else None
             if view is not None and not view.state.over:
                 row = self._database.write(lambda tx: _ask_undo(tx, card_id))
@@ -225,10 +225,10 @@ class Cards:
         expires_at = self.store.expiry(self.store.clock.now())
 
         def work(tx: Transaction) -> Card:
-            row = find(tx.session, card_id)
-            if duplicate := self.store.others(tx, row):
-                return card_of(find(tx.session, duplicate))
-            copy = again(row, new_id, tx.now, expires_at, note)
+            row = find_card(tx.session, card_id)
+            if duplicate := self.store.duplicate_of(tx, row):
+                return card_of(find_card(tx.session, duplicate))
+            copy = copy_of(row, new_id, tx.now, expires_at, note)
             card = self.store.add(tx, copy)
             self.store.make_room(tx, copy)
             return card
@@ -250,7 +250,7 @@ class Cards:
         `still_running`; for a suggestion `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
         approvals, store, flows = self.approvals, self.store, self.approvals.flows
-        prompt = approvals.checked(text)
+        prompt = approvals.checked_prompt(text)
         now, channels = store.clock.now(), store.settings.current.channels
         former = self._finished(continues) if continues else None
         if former is not None:
@@ -332,7 +332,7 @@ class Cards:
         if self.store.dismissals.muted(tx.session, tx.now).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"
             raise Refusal("muted", message, "clawpy muted lists it")
-        if other := self.store.others(tx, row):
+        if other := self.store.duplicate_of(tx, row):
             message = f"card {other} already proposes this"
             raise Refusal("already_pending", message, "the operator must decide it first")
 
@@ -383,7 +383,7 @@ class Cards:
 
 def _ask_undo(tx: Transaction, card_id: str) -> Prediction:
     """Mark the card, unless its session ended meanwhile; its row as it is then."""
-    row = find(tx.session, card_id)
+    row = find_card(tx.session, card_id)
     if row.status == Status.CONFIRMED:
         row.undo_requested_at = tx.now
     return row

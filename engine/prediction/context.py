@@ -28,7 +28,7 @@ from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git
 
 
 @frozen
-class Changed:
+class ChangedFile:
     """A file that changed since the last run of the tests, and when, if that can be told. `gone`: it was deleted."""
 
     path: str
@@ -45,7 +45,7 @@ class Part:
     project: Project
     runs: tuple[PastRun, ...] = ()
     here: tuple[PastRun, ...] = ()
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ChangedFile, ...] = ()
     below: tuple[str, ...] = ()
 
     @property
@@ -127,7 +127,7 @@ class WorkspaceContext:
         return part_of_day(self.local)
 
     @property
-    def seen(self) -> GitState:
+    def repository(self) -> GitState:
         """`git`, where it could be read: templates are asked of nothing else."""
         assert self.git is not None
         return self.git
@@ -206,7 +206,7 @@ def result_words(check: CheckResult) -> str:
 
 def changed_since(
     ran_at: datetime, between: Sequence[str] | None, files: Sequence[FileState], *, exact: bool
-) -> tuple[Changed, ...]:
+) -> tuple[ChangedFile, ...]:
     """Files that are not as the run at `ran_at` saw them, sorted by path. One that was deleted counts where
     the run is known to have seen it.
 
@@ -216,15 +216,15 @@ def changed_since(
     differ counts by its own time.
     """
     uncommitted = {file.path: file for file in files}
-    changed = {path: Changed(path) for path in between or () if path not in uncommitted}
+    changed = {path: ChangedFile(path) for path in between or () if path not in uncommitted}
     for file in uncommitted.values():
         seen_like_head = exact and between is not None and file.path not in between
         if seen_like_head or (file.modified_at is not None and file.modified_at > ran_at):
-            changed[file.path] = Changed(file.path, file.modified_at, file.deleted)
+            changed[file.path] = ChangedFile(file.path, file.modified_at, file.deleted)
     return tuple(changed[path] for path in sorted(changed))
 
 
-def left_by(sessions: Iterable[SessionView], workspace: str, now: datetime) -> list[OurWrite]:
+def writes_of_sessions(sessions: Iterable[SessionView], workspace: str, now: datetime) -> list[OurWrite]:
     """The times in which our checks ran in the operator's own tree and may have left untracked files there."""
     return [
         OurWrite(ANY_NEW_FILE, session.started_at, session.ended_at or now)

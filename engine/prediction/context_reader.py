@@ -28,12 +28,12 @@ from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
-from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
+from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
     Conversations,
     OurWrite,
-    attempt,
     calendar_signal,
+    collect_signal,
     git_signal,
     last_sign_of_life,
     signal,
@@ -157,7 +157,7 @@ class ContextReader:
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         nothing = frozenset[str]()
         covered = fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing)
-        writes = [*ours, *left_by(sessions, workspace, now)]
+        writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
         silence = silence_of(now, heard, git.touches if git else (), writes)
@@ -189,7 +189,7 @@ class ContextReader:
             threads=threads,
             meetings=tuple(meetings or ()),
             signals=tuple(
-                signal(name, 0.0, error=failed[name]) if name in failed else attempt(name, collect)
+                signal(name, 0.0, error=failed[name]) if name in failed else collect_signal(name, collect)
                 for name, collect in collectors.items()
             ),
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
@@ -216,7 +216,7 @@ class ContextReader:
             except Refusal:
                 continue
             sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
-            writes = [*(ours or {}).get(workspace, ()), *left_by(sessions, workspace, now)]
+            writes = [*(ours or {}).get(workspace, ()), *writes_of_sessions(sessions, workspace, now)]
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -239,7 +239,7 @@ class ContextReader:
             parts.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
         return tuple(parts)
 
-    def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[Changed, ...]:
+    def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run."""
         for revision, exact in ((last.tree, True), (last.head, last.clean)):
             between = self._git.files_between(folder, revision, git.head) if revision and git.head else None

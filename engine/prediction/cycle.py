@@ -43,8 +43,8 @@ from engine.prediction.card_rows import Prediction, card_of, last_triggered, new
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import CURSOR, choose, is_recent, next_kinds
-from engine.prediction.intake import LOOKED, Intake, Sensed
-from engine.prediction.kinds import SEEN_BY, is_ordered
+from engine.prediction.intake import LOOKED, Intake, WorkspaceFindings
+from engine.prediction.kinds import KINDS_BY_INSPECTION, is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage import state as stored
@@ -93,7 +93,7 @@ class _Round:
     routed: dict[str, int]
 
 
-def shown(
+def select_drafts(
     drafts: Sequence[Draft], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
 ) -> list[Draft]:
     """The drafts that may be shown (SPEC 2.5). `known`: how many cards of a kind were decided on. `learning`: phase 1
@@ -148,9 +148,9 @@ class Predictions:
         self._intake = Intake(store)
         self._lock = threading.Lock()
         self._running: _Running | None = None
-        self._seen: dict[str, WorkspaceContext] = {}
+        self._last_contexts: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._ended = LedgerCursor(store.facts, CURSOR, lambda fact: fact.kind == "SessionEnded")
         self._following = threading.Lock()
 
@@ -190,13 +190,13 @@ class Predictions:
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
-        return self._seen[workspace].signals if workspace in self._seen else ()
+        return self._last_contexts[workspace].signals if workspace in self._last_contexts else ()
 
     def remarks(self) -> dict[str, str]:
         """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
-        return {workspace: context.remark for workspace, context in self._seen.items() if context.remark}
+        return {workspace: context.remark for workspace, context in self._last_contexts.items() if context.remark}
 
-    def looked(self) -> dict[str, datetime]:
+    def last_checked(self) -> dict[str, datetime]:
         """When each workspace was looked at last, by an earlier engine too; without those that no cycle has seen."""
         with self._database.read() as session:
             times: dict[str, str] = stored.get(session, LOOKED, {})
@@ -212,9 +212,9 @@ class Predictions:
     def situation(self, workspace: str) -> str:
         """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2): as the last cycle saw it, else
         as it is now, which takes a look."""
-        if workspace not in self._seen:
+        if workspace not in self._last_contexts:
             return "".join(context.text for context in self._contexts([workspace]))
-        return self._seen[workspace].text
+        return self._last_contexts[workspace].text
 
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
@@ -274,7 +274,7 @@ class Predictions:
             for path in requested_paths
             if path not in active_paths and requested
         ]
-        all_findings, proposals = self._sense(active_paths, errors)
+        all_findings, proposals = self._find_proposals(active_paths, errors)
         if requested:
             errors += [
                 f"{findings.context.workspace}: no commit yet; most cards need a history, so make a commit"
@@ -285,7 +285,7 @@ class Predictions:
         with self._database.read() as session:
             leaving = self._intake.leaving(session, all_findings, clock.now())
             room = self._intake.room(session, leaving, clock.now())
-        rows, blocked, left_out = self._judge(proposals, errors, room=room, leaving=leaving)
+        rows, blocked, left_out = self._select_cards(proposals, errors, room=room, leaving=leaving)
         if requested and left_out:
             errors.append(_full(store.settings.current))
         created, withdrawn = self._database.write(
@@ -299,7 +299,7 @@ class Predictions:
         if self._store.is_off(workspace):
             return None
         errors: list[str] = []
-        findings, proposals = self._sense([workspace], errors)
+        findings, proposals = self._find_proposals([workspace], errors)
         with self._database.read() as session:
             chosen = choose(kinds, self._intake.may_follow(session, proposals, self._store.clock.now()))
             older = self._intake.other_evidence(session, chosen) if chosen else set()
@@ -308,19 +308,21 @@ class Predictions:
         if chosen is not None:
             room = stack.Room(self._store.settings.current, ())  # a follow-up takes no place
             chosen = replace(chosen, source=Source.FOLLOW_UP)
-            rows, blocked, _ = self._judge([chosen], errors, room=room, leaving=older)
+            rows, blocked, _ = self._select_cards([chosen], errors, room=room, leaving=older)
         for row in rows:
             row.from_channel = after
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
         return self._database.write(lambda tx: self._intake.seat_follow_up(tx, findings, rows, blocked))
 
-    def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
+    def _find_proposals(
+        self, workspaces: Sequence[str], errors: list[str]
+    ) -> tuple[list[WorkspaceFindings], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
-        findings: list[Sensed] = []
+        findings: list[WorkspaceFindings] = []
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
-            self._seen[context.workspace] = context
+            self._last_contexts[context.workspace] = context
             unknown = context.inspection.unknown
             messages = [*context.errors, *(f"{look}: {error}" for look, error in unknown.items())]
             failed: list[Exception] = []
@@ -330,18 +332,18 @@ class Predictions:
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
             errors += [f"{context.workspace}: {words}" for words in messages]
             findings.append(
-                Sensed(
+                WorkspaceFindings(
                     context,
                     fingerprints=frozenset(proposal.fingerprint for proposal in proposals),
                     subjects=frozenset((proposal.kind, proposal.subject) for proposal in proposals),
                     complete=context.git is not None and not context.errors and not failed,
-                    unseen=frozenset(kind for look in unknown for kind in SEEN_BY[look]),
+                    unseen=frozenset(kind for look in unknown for kind in KINDS_BY_INSPECTION[look]),
                 )
             )
             every += proposals
         return findings, every
 
-    def _judge(
+    def _select_cards(
         self, proposals: Sequence[Proposal], errors: list[str], *, room: stack.Room, leaving: Collection[str]
     ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
         """The rows that may become cards, from the top of the stack, with the rails' verdicts, as many as there is
@@ -366,12 +368,12 @@ class Predictions:
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
             decisions_by_kind = history.decided(session)
-            selected = shown(
+            selected = select_drafts(
                 drafts, decisions_by_kind, learning=round_state.phase.number > 0, randomness=self._randomness
             )
-            return self._seatable(session, selected, now, room)
+            return self._ask_rails(session, selected, now, room)
 
-    def _seatable(
+    def _ask_rails(
         self, session: Session, drafts: Sequence[Draft], now: datetime, room: stack.Room
     ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
         """Ask the rails about those that get a place, from the top of the stack."""
@@ -397,8 +399,8 @@ class Predictions:
                 continue
             room.leave(card)
             log.warning("not shown because the content filter blocks it: %s: %s", row.prompt, content.reason)
-            if row.fingerprint not in self._told:
-                self._told.add(row.fingerprint)
+            if row.fingerprint not in self._reported:
+                self._reported.add(row.fingerprint)
                 blocked.append(
                     TriggerBlocked(
                         subject=row.id,
@@ -413,7 +415,7 @@ class Predictions:
     def _draft(self, proposal: Proposal, round_state: _Round) -> Draft:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
         store, launcher, learning = self._store, self._approvals.launcher, round_state.phase.number > 0
-        around = self._seen.get(proposal.workspace)
+        around = self._last_contexts.get(proposal.workspace)
         context = around.text if around is not None else ""
         channels = store.settings.current.channels
         named = self._twin.channel(proposal.kind, list(channels)) if learning else None
@@ -447,7 +449,9 @@ class Predictions:
         )
         if learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
-        tier, why = stack.moved(proposal.tier, *round_state.decided.get((proposal.workspace, proposal.kind), (0, 0)))
+        tier, why = stack.adjusted_tier(
+            proposal.tier, *round_state.decided.get((proposal.workspace, proposal.kind), (0, 0))
+        )
         number = sum(decided for (_, kind), (_, decided) in round_state.decided.items() if kind == proposal.kind)
         parts = replace(parts, words=(*parts.words, why) if why else parts.words, decided=number)
         info = launcher.check(assignment)

@@ -25,7 +25,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Rows, ask, load
 from engine.storage.table_cache import TableCache
 
-AWAY = timedelta(days=7)
+FIRST_MUTE = timedelta(days=7)
 """How long a subject stays away after its first dismissal; twice as long after each further one."""
 
 OFF_AFTER = 3
@@ -51,9 +51,9 @@ class Dismissal:
     tier: int = 1
 
 
-def away_for(dismissals: int) -> timedelta:
+def mute_span(dismissals: int) -> timedelta:
     """How long a subject stays away after so many dismissals of it, at least 1: 7, 14, 28, … days."""
-    return AWAY * int(2 ** (dismissals - 1))
+    return FIRST_MUTE * int(2 ** (dismissals - 1))
 
 
 def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
@@ -72,7 +72,7 @@ def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     active = []
     for (workspace, kind, subject), group in subjects.items():
         rejections = sum(past.reason != DismissReason.ALREADY_DONE for past in group)
-        until = group[-1].at + away_for(max(1, rejections))
+        until = group[-1].at + mute_span(max(1, rejections))
         if now < until:
             active.append(_mute(workspace, kind, subject, group, until))
     off = {place: group for place, group in kinds.items() if len(group) >= OFF_AFTER} | never

@@ -15,7 +15,7 @@ from pathlib import Path
 from engine.frozen import frozen
 from engine.model import Proposal, Source, sanitise
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.model_twin import said_proposal
+from engine.prediction.model_twin import proposal_of_text
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -43,7 +43,7 @@ PLACE = "prediction.hook"
 
 
 @frozen
-class Said:
+class HookLine:
     """A line, read. `confidence` in [0, 1]; `workspace` "" when it names none."""
 
     prompt: str
@@ -54,7 +54,7 @@ class Said:
     workspace: str = ""
 
 
-def read_line(raw: bytes, now: datetime) -> Said:
+def read_line(raw: bytes, now: datetime) -> HookLine:
     """A line of the file. Raises ValueError that says what is wrong with it."""
     if len(raw) > LONGEST_LINE:
         raise ValueError(f"longer than {LONGEST_LINE} bytes")
@@ -83,7 +83,7 @@ def read_line(raw: bytes, now: datetime) -> Said:
             raise ValueError(f"timestamp {texts['timestamp'][:40]!r} is not a time") from error
         at = min(at if at.tzinfo else at.replace(tzinfo=UTC), now)
     reasoning = sanitise(texts["reasoning"]).strip()[:LONGEST_PROMPT]
-    return Said(prompt, sanitise(texts["channel"]).strip(), float(confidence), reasoning, at, texts["workspace"])
+    return HookLine(prompt, sanitise(texts["channel"]).strip(), float(confidence), reasoning, at, texts["workspace"])
 
 
 class PredictorHook:
@@ -105,7 +105,7 @@ class PredictorHook:
         self._flows = flows
         self._home_workspace = home_workspace
         self._report = report
-        self._said: list[Said] = []
+        self._lines: list[HookLine] = []
         self._begun = False
         self._unread = ""
 
@@ -113,13 +113,13 @@ class PredictorHook:
         """What other programs predict for this workspace, the newest of the same words only."""
         self.read(context.now)
         by_prompt = {
-            line.prompt: line for line in self._said if (line.workspace or self._home_workspace()) == context.workspace
+            line.prompt: line for line in self._lines if (line.workspace or self._home_workspace()) == context.workspace
         }
         return [self._proposal(context, item) for item in by_prompt.values()]
 
     def read(self, now: datetime) -> None:
         """Take in the lines that are new; those that cannot be read are reported with their number."""
-        self._said = [item for item in self._said if now - item.at < KEPT]
+        self._lines = [item for item in self._lines if now - item.at < KEPT]
         file = self._file()
         try:
             size = file.stat().st_size
@@ -129,7 +129,7 @@ class PredictorHook:
             position = state.get(session, PLACE)
         if position is None or position["file"] != str(file) or position["offset"] > size:
             position = {"file": str(file), "offset": 0, "line": 0}  # not the file it was
-            self._said = []
+            self._lines = []
         # After a start what was read before is read again, as far as a day back.
         begin, line = (position["offset"], position["line"]) if self._begun else (0, 0)
         if begin == size:
@@ -173,12 +173,12 @@ class PredictorHook:
                     faults.append((line, f"line {line}: {error}"))
                     continue
                 if now - prediction.at < KEPT:
-                    self._said = [*self._said, prediction][-MOST:]
+                    self._lines = [*self._lines, prediction][-MOST:]
         return offset, line, faults
 
-    def _proposal(self, context: WorkspaceContext, line: Said) -> Proposal:
+    def _proposal(self, context: WorkspaceContext, line: HookLine) -> Proposal:
         reasoning = line.reasoning or "predicted by another program"
-        proposal = said_proposal(context, self._flows, kind=KIND, prompt=line.prompt, reasoning=reasoning)
+        proposal = proposal_of_text(context, self._flows, kind=KIND, prompt=line.prompt, reasoning=reasoning)
         return replace(
             proposal,
             channel=line.channel,

@@ -29,7 +29,7 @@ from engine.events import CycleFinished, TriggerBlocked
 from engine.frozen import frozen
 from engine.model import Card, Proposal, Source, Status
 from engine.prediction import stack
-from engine.prediction.card_rows import Prediction, card_of, find, own_sessions
+from engine.prediction.card_rows import Prediction, card_of, find_card, own_sessions
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.lifecycle import LONGEST_COOL_DOWN, keeps_away
@@ -40,7 +40,7 @@ from engine.storage.table_cache import TableCache
 from engine.storage.types import UtcDateTime
 
 
-def did_himself(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
+def done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
     """Whether the state of the workspace says that the operator did what `card` proposed. `own`: sessions that he began
     with prompts of his own."""
     git = now.git
@@ -93,7 +93,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
 
 
 @frozen
-class Sensed:
+class WorkspaceFindings:
     """What the cycle found in one workspace: the evidence, and what it is about as (kind, subject). `complete` is False
     when a collector failed: then nothing is withdrawn, since what was not seen is not gone. `unseen`: kinds that one
     failed look tells of, of which the same holds."""
@@ -151,7 +151,7 @@ class Intake:
         unavailable = self.unavailable(session, proposals, now, older) - pending
         return [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
 
-    def leaving(self, session: Session, findings: Sequence[Sensed], now: datetime) -> set[str]:
+    def leaving(self, session: Session, findings: Sequence[WorkspaceFindings], now: datetime) -> set[str]:
         """Ids of the pending cards that `apply` will withdraw, since what they are about is no longer so.
 
         Where a collector failed nothing is over: what was not seen is not gone. A card that the operator put off sleeps
@@ -176,7 +176,7 @@ class Intake:
     def apply(
         self,
         tx: Transaction,
-        findings: Sequence[Sensed],
+        findings: Sequence[WorkspaceFindings],
         rows: Sequence[Prediction],
         blocked: Sequence[TriggerBlocked],
         errors: tuple[str, ...],
@@ -198,7 +198,7 @@ class Intake:
             if displaced is None:
                 continue
             for card_id in displaced:
-                self._store.withdraw(tx, find(tx.session, card_id), "made room for something more urgent")
+                self._store.withdraw(tx, find_card(tx.session, card_id), "made room for something more urgent")
             withdrawn += displaced
             subjects.add(row.about)
             cards.append(self._store.add(tx, row))
@@ -210,7 +210,7 @@ class Intake:
     def seat_follow_up(
         self,
         tx: Transaction,
-        findings: Sequence[Sensed],
+        findings: Sequence[WorkspaceFindings],
         rows: Sequence[Prediction],
         blocked: Sequence[TriggerBlocked],
     ) -> Card | None:
@@ -225,26 +225,26 @@ class Intake:
             if row.fingerprint in self.unavailable(tx.session, [row], tx.now, older):
                 continue
             for card_id in older:
-                self._store.withdraw(tx, find(tx.session, card_id), "made room for a newer card about the same")
+                self._store.withdraw(tx, find_card(tx.session, card_id), "made room for a newer card about the same")
             tx.session.flush()
             card = self._store.add(tx, row)
             self._store.make_room(tx, row)
             return card
         return None
 
-    def _withdraw(self, tx: Transaction, findings: Sequence[Sensed]) -> list[str]:
+    def _withdraw(self, tx: Transaction, findings: Sequence[WorkspaceFindings]) -> list[str]:
         contexts = {finding.context.workspace: finding.context for finding in findings}
         leaving = self.leaving(tx.session, findings, tx.now)
         withdrawn = [card.id for card in self._store.pending(tx.session) if card.id in leaving]
         for card_id in withdrawn:
-            row = find(tx.session, card_id)
+            row = find_card(tx.session, card_id)
             own_session_ids = own_sessions(tx.session, row.workspace, row.created_at)
-            done_by_operator = did_himself(row, contexts[row.workspace], own_session_ids)
-            reason = "you did it yourself" if done_by_operator else "its reason no longer applies"
-            self._store.withdraw(tx, row, reason, did_himself=done_by_operator)
+            by_operator = done_by_operator(row, contexts[row.workspace], own_session_ids)
+            reason = "you did it yourself" if by_operator else "its reason no longer applies"
+            self._store.withdraw(tx, row, reason, by_operator=by_operator)
         return withdrawn
 
-    def _note_evidence(self, tx: Transaction, findings: Sequence[Sensed]) -> None:
+    def _note_evidence(self, tx: Transaction, findings: Sequence[WorkspaceFindings]) -> None:
         """Remember of dismissed cards whether undoing them still makes sense."""
         complete = {finding.context.workspace: finding for finding in findings if finding.complete}
         since = tx.now - LONGEST_COOL_DOWN
@@ -254,4 +254,4 @@ class Intake:
             if finding is None or kind in finding.unseen or closed_at < since:
                 continue
             if was_gone is (fingerprint in finding.fingerprints):
-                find(tx.session, card_id).evidence_gone = not was_gone
+                find_card(tx.session, card_id).evidence_gone = not was_gone

@@ -73,7 +73,7 @@ class Kind:
     place: int = 0
 
     @property
-    def fits(self) -> tuple[Activity, ...]:
+    def activities(self) -> tuple[Activity, ...]:
         """What it is as far as the time of day is concerned."""
         return _FITS[self.tier]
 
@@ -100,7 +100,7 @@ def _read() -> Mapping[str, Kind]:
 KINDS: Final = _read()
 """Every kind by its name, as `kinds.toml` has them."""
 
-SEEN_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+KINDS_BY_INSPECTION: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "unfinished": ("unfinished_operation",),
         "lost": ("lost_commits",),

@@ -65,7 +65,7 @@ _IN_WORDS = {
 }
 
 
-def after(card_id: str, status: Status, move: Move) -> Status:
+def next_status(card_id: str, status: Status, move: Move) -> Status:
     """The status after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and `REOPEN`."""
     following = TRANSITIONS.get((status, move))
     if following is not None:

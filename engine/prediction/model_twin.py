@@ -188,7 +188,7 @@ class ModelTwin:
 
     def _proposal(self, context: WorkspaceContext, reply: TwinReply) -> Proposal:
         reasoning = reply.reasoning or "the Twin model gives no reason"
-        proposal = said_proposal(context, self._flows, kind=KIND, prompt=reply.prompt, reasoning=reasoning)
+        proposal = proposal_of_text(context, self._flows, kind=KIND, prompt=reply.prompt, reasoning=reasoning)
         return replace(proposal, channel=reply.channel, source=Source.TWIN_MODEL, confidence=reply.confidence)
 
 
@@ -200,7 +200,7 @@ def _situation(context: WorkspaceContext) -> str:
     )
 
 
-def said_proposal(
+def proposal_of_text(
     context: WorkspaceContext, flows: Collection[str], *, kind: str, prompt: str, reasoning: str
 ) -> Proposal:
     """A proposal of what somebody else than a template says in words; one that names a flow is that flow."""

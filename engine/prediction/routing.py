@@ -92,7 +92,7 @@ class Route:
     meaning: bytes = b""
 
 
-class Placing:
+class PromptPlacer:
     """Places prompts. Takes some ten milliseconds; the first time a second or two, for the embedder is loaded then."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Placing:
         like = self._like(vector, best, channel)
         if like is not None:
             text, where, agent = like
-            return Route(where, _free(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
+            return Route(where, _available_agent(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
         fits = sorted(
             (
                 (float((description_vector * vector).sum()), where, agent)
@@ -141,7 +141,7 @@ class Placing:
             elif best and channels[best] >= THRESHOLD:
                 channel, why = best, f"by meaning, {channels[best]:.0%}"
         agent = next((agent for _, agent in near if agent), "") or _role(roles, channel)
-        return Route(channel, _free(agent, channel, settings, agents), why, vector.tobytes())
+        return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
         import numpy
@@ -186,7 +186,7 @@ def _described(settings: Settings, agents: Mapping[str, AgentView]) -> list[tupl
     ]
 
 
-def _free(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
+def _available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
     """The agent, where it is there and serves no channel; else the channel's own."""
     if not channel:
         return ""
@@ -264,20 +264,20 @@ BY_TIME: Mapping[PartOfDay, Mapping[str, float]] = {
 """Mornings plan, afternoons work, evenings write up (SPEC 2.1); a channel that is not named here weighs 1."""
 
 
-def nowhere(prompt: str, channel: str = "") -> Route:
+def place_nowhere(prompt: str, channel: str = "") -> Route:
     """Nobody knows what prompts mean."""
     return Route(channel)
 
 
 class Router:
-    """Routes by the channels of the settings. `place(prompt, channel)` says what prose means, see `Placing.place`."""
+    """Routes by the channels of the settings. `place(prompt, channel)`: see `PromptPlacer.place`."""
 
     def __init__(
         self,
         settings: SettingsSource,
         clock: Clock,
         randomness: Randomness,
-        place: Callable[[str, str], Route] = nowhere,
+        place: Callable[[str, str], Route] = place_nowhere,
     ) -> None:
         self._settings = settings
         self._clock = clock

@@ -32,7 +32,7 @@ def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Sign
     return Signal(name, WEIGHTS[name], min(1.0, max(0.0, relevance)), evidence, error)
 
 
-def attempt(name: str, collect: Callable[[], Signal]) -> Signal:
+def collect_signal(name: str, collect: Callable[[], Signal]) -> Signal:
     """What `collect` says, or a signal of relevance 0 that names the error: one collector never fails a cycle."""
     try:
         return collect()

@@ -35,10 +35,10 @@ class Room:
         One upkeep card in a workspace is enough (SPEC 2.11). Where all places are taken, the last card of a lower tier
         makes room, one that was not shown yet before others.
         """
-        seated = [other for other in self._awake if counts(other, now)]
+        seated = [other for other in self._awake if takes_place(other, now)]
         if _other_upkeep(card, self._awake):
             return None
-        if not counts(card, now):
+        if not takes_place(card, now):
             self._awake.append(card)
             return []
         if sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated) >= MOST_ALIKE:
@@ -69,7 +69,7 @@ def _other_upkeep(card: Card, awake: Iterable[Card]) -> list[str]:
     return [other.id for other in awake if (other.workspace, other.tier) == seat and other.id != card.id]
 
 
-def counts(card: Card, now: datetime) -> bool:
+def takes_place(card: Card, now: datetime) -> bool:
     """True for a card that takes a place: not snoozed, not the operator's own or ordered by him, not a follow-up."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
     return not (exempt or card.snoozed(now))
@@ -97,7 +97,7 @@ def order(cards: Iterable[Card], now: datetime) -> list[Card]:
     return [*own_prompts, *others]
 
 
-def without_a_place(cards: Sequence[Card], now: datetime, settings: Settings) -> set[str]:
+def waiting_for_a_place(cards: Sequence[Card], now: datetime, settings: Settings) -> set[str]:
     """Ids of woken cards for which there is no place yet: they stay asleep until a card is decided.
 
     Cards that never slept keep their places; of the woken ones the first in the order sit down first. An upkeep card
@@ -109,26 +109,26 @@ def without_a_place(cards: Sequence[Card], now: datetime, settings: Settings) ->
     for card in awake:
         if card.snoozed_until is None:
             continue
-        seated = [other for other in shown if counts(other, now)]
+        seated = [other for other in shown if takes_place(other, now)]
         in_workspace = sum(other.workspace == card.workspace for other in seated)
         full = in_workspace >= settings.max_pending_cards or len(seated) >= settings.max_pending_cards_in_all
-        if _other_upkeep(card, shown) or (full and counts(card, now)):
+        if _other_upkeep(card, shown) or (full and takes_place(card, now)):
             waiting.add(card.id)
         else:
             shown.append(card)
     return waiting
 
 
-def makes_room(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
+def displaced_by(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
     """Whom a card that comes in any case (`returning`, already among `cards`) displaces: the other upkeep card when it
     is one, and the last of the others, unseen ones first, of its own workspace while that has too many. Woken cards
     without a place are not displaced."""
-    waiting = without_a_place(cards, now, settings)
+    waiting = waiting_for_a_place(cards, now, settings)
     shown = [card for card in order(cards, now) if not card.snoozed(now) and card.id not in waiting]
     returning_card = next((card for card in shown if card.id == returning), None)
     upkeep = _other_upkeep(returning_card, shown) if returning_card else []
-    counted = [card for card in shown if counts(card, now) and card.id not in upkeep]
-    home = returning_card.workspace if returning_card and counts(returning_card, now) else None
+    counted = [card for card in shown if takes_place(card, now) and card.id not in upkeep]
+    home = returning_card.workspace if returning_card and takes_place(returning_card, now) else None
     in_home = sum(card.workspace == home for card in counted)
     others = [card for card in reversed(counted) if card.id != returning]
     others.sort(key=lambda card: card.shown_at is not None)
@@ -137,7 +137,7 @@ def makes_room(cards: Sequence[Card], returning: str, now: datetime, settings: S
     return upkeep + home_ids + rest_ids[: max(0, len(counted) - len(home_ids) - settings.max_pending_cards_in_all)]
 
 
-def moved(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
+def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
     """The tier that the operator's taste gives to a kind in a workspace, and why, "" when it stays (SPEC 2.11).
 
     One up where the one-sided 95 % Wilson bound of the share approved is at least 0.8 (from 11 of 11 on), one down

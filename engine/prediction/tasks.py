@@ -38,7 +38,7 @@ WITHDRAWN = "its item was ticked or removed from heartbeat.md"
 """The note of a heartbeat's task that is done for that reason: it opens again when the item is back."""
 
 
-def boxes(text: str) -> Iterator[tuple[int, bool, str]]:
+def check_boxes(text: str) -> Iterator[tuple[int, bool, str]]:
     """The list items of Markdown with a box, as (line from 1, whether it is empty, words). Indented and fenced code is
     no list."""
     fence = ""
@@ -82,7 +82,7 @@ class TaskBoard:
     def __init__(self, database: Database, *, randomness: Randomness) -> None:
         self._database = database
         self._randomness = randomness
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """Tasks, the last changed first. A task without a workspace belongs to every one."""
@@ -155,7 +155,7 @@ class TaskBoard:
             elif row.id not in items and row.state == "open" and all_read:
                 self._change(transaction, row, "done", WITHDRAWN)
 
-    def follow(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
+    def follow_files(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
         """Have the board say what the files of `tasksDir` say. `- [ ] words` in a `*.md` there is an open task; it is
         done when it is checked or gone, and open again when it is unchecked or back. The same words make no second one.
         A file is about the workspace of its name (`shop.md`), any other about none. Returns in words which files are
@@ -175,7 +175,7 @@ class TaskBoard:
             if len(about) > 1:
                 unclear[file.stem] = f"{file.name} could be about {' or '.join(about)}, so it is not read; rename it"
                 continue
-            for _, is_open, words in boxes(file.read_text(encoding="utf-8")):
+            for _, is_open, words in check_boxes(file.read_text(encoding="utf-8")):
                 if is_open and (title := redact(sanitise(words).strip())[:LONGEST_TITLE]):
                     open_in_files[about[0], title] = None
         written = select(TaskRow).where(col(TaskRow.source) == FILE)
@@ -191,8 +191,8 @@ class TaskBoard:
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
         reopened = {key for key in open_in_files if stored.get(key) == "done" and key not in last}
         now = [list(key) for key in sorted({*open_in_files, *(item for item in last if Path(item[0]).name in unclear)})]
-        messages = [words for words in unclear.values() if words not in self._told]
-        self._told.update(messages)
+        messages = [words for words in unclear.values() if words not in self._reported]
+        self._reported.update(messages)
         if not new and not finished and now == before:
             return messages
 

@@ -53,7 +53,7 @@ class Calibrator(Protocol):
 
 
 @frozen
-class TwinWord:
+class TwinAnswer:
     """A Twin's answer, each in [0, 1]: the probability that the operator approves; the shrunk share approved among the
     most similar past decisions (`pattern`), and of the like in this part of the day and week (`time`); and why."""
 
@@ -102,13 +102,13 @@ class EmbeddedTwin:
         with self._lock:
             return self._now().habits.channel(kind, registered)
 
-    def predict(self, query: Query) -> TwinWord:
+    def predict(self, query: Query) -> TwinAnswer:
         """What the operator would say, and why."""
         with self._lock:
             learner = self._now()
             habits = learner.habits
             probability, pattern = learner.score(query).probability, learner.pattern(query)
-            return TwinWord(probability, pattern, habits.time(query), habits.words(query))
+            return TwinAnswer(probability, pattern, habits.time(query), habits.words(query))
 
     def usual(self, kind: str) -> timedelta | None:
         """How long this kind of card usually waits before the operator approves it; None while too little is known."""

@@ -2,7 +2,7 @@
 
 What can happen: a moment of the operator's day, a job of the schedule that is due, the end of a session, the lid of
 the laptop. In real life the schedule's threads would see to the jobs; here `Schedule.run` is called when
-`Schedule.due` says so, at most every `LOOK`, so that nothing depends on which thread is faster.
+`Schedule.due` says so, at most every `POLL_EVERY`, so that nothing depends on which thread is faster.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.model import CostState, Refusal, Source
-from engine.simulation.operator import Day, Deck, Does, Odd, Operator
-from engine.simulation.runners import ELSEWHERE, NEXT, Bench, MadeRunner
+from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
+from engine.simulation.runners import ELSEWHERE, NEXT, RunningSessions, SimulatedRunner
 
-LOOK, LOOK_AWAY = timedelta(minutes=10), timedelta(minutes=30)
+POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often the schedule is looked at while the operator is there, and while he is not (really every 30 seconds)."""
 
-HASTE = timedelta(minutes=2)
+POLL_EVERY_IN_HASTE = timedelta(minutes=2)
 """The same, and the autonomous cycle, on hasty days."""
 
 HASTY_FROM, HASTY_UNTIL = 10, 11
@@ -32,7 +32,7 @@ HASTY_FROM, HASTY_UNTIL = 10, 11
 
 
 @dataclass
-class Seen:
+class Observations:
     """What only somebody who watches can tell; the rest is in the engine's own records."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -44,11 +44,17 @@ class Seen:
     holds: list[tuple[datetime, str, str]] = field(default_factory=list)
 
 
-class Month:
+class SimulatedMonth:
     """Lives `days` days. `run` may be called once."""
 
     def __init__(
-        self, engine: Engine, clock: FakeClock, operator: Operator, runner: MadeRunner, bench: Bench, seed: int
+        self,
+        engine: Engine,
+        clock: FakeClock,
+        operator: SimulatedOperator,
+        runner: SimulatedRunner,
+        bench: RunningSessions,
+        seed: int,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -57,36 +63,36 @@ class Month:
         self._runner = runner
         self._bench = bench
         self._chance = random.Random(f"{seed}/days")
-        self._deck = Deck(self._chance)
+        self._deck = OddityDeck(self._chance)
         self._standing: dict[str, str] = {}
         self._noted = 0
         self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.state().state.value
         self._day = Day(0, clock.now())
         self._left = False
-        self.seen = Seen()
+        self.observed = Observations()
 
     def leave(self) -> None:
         """Whatever thread it is lived in: the month ends with the next thing that happens, by `CancelledError`."""
         self._left = True
 
-    def run(self, days: int) -> Seen:
+    def run(self, days: int) -> Observations:
         """Live them."""
         begin = self._clock.now()
         for number in range(days):
             self._live(self._deck.day(number, begin + timedelta(days=number)))
         self._until(begin + timedelta(days=days, minutes=-1))
-        return self.seen
+        return self.observed
 
     # -- a day
 
     def _live(self, day: Day) -> None:
         self._day = day
-        self.seen.odd += [(day.number, odd.value) for odd in sorted(day.odd)]
-        self._runner.dear = 7.0 if day.odd & {Odd.DEAR, Odd.SPREE} else 1.0
-        self._runner.chatty = bool(day.odd & {Odd.CHATTY, Odd.LEADS})
-        self._runner.leads = ELSEWHERE if Odd.LEADS in day.odd else NEXT
-        self._set("autonomousModeEnabled", Odd.OFF not in day.odd)
+        self.observed.odd += [(day.number, odd.value) for odd in sorted(day.odd)]
+        self._runner.dear = 7.0 if day.odd & {Oddity.DEAR, Oddity.SPREE} else 1.0
+        self._runner.chatty = bool(day.odd & {Oddity.CHATTY, Oddity.LEADS})
+        self._runner.leads = ELSEWHERE if Oddity.LEADS in day.odd else NEXT
+        self._set("autonomousModeEnabled", Oddity.OFF not in day.odd)
         for at, action in sorted([*self._lids(day), *day.moments], key=lambda lid: lid[0]):
             self._until(at)
             if isinstance(action, datetime):
@@ -97,27 +103,27 @@ class Month:
         self._phase()
         self._engine.wisdom.round()
 
-    def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | Does]]:
+    def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
         """(when the lid shuts, when it opens again); it stays open while he works."""
         for shut, opened in day.asleep:
             if not any(shut <= at < opened for at, _ in day.moments):
                 yield shut, opened
 
-    def _do(self, action: Does) -> None:
+    def _do(self, action: OperatorAction) -> None:
         engine, odd = self._engine, self._day.odd
-        if action is Does.COMES:
-            self._operator.comes()
-        elif action is Does.WORKS:
-            if Odd.CHATTY in odd:
+        if action is OperatorAction.COMES:
+            self._operator.arrive()
+        elif action is OperatorAction.WORKS:
+            if Oddity.CHATTY in odd:
                 self._programs_ask()
-            self._operator.works(odd)
-        elif action is Does.GOES and Odd.DND in odd:
+            self._operator.work(odd)
+        elif action is OperatorAction.GOES and Oddity.DND in odd:
             engine.autonomy.dnd(timedelta(hours=2))
-        elif action is Does.KILLS:
+        elif action is OperatorAction.KILLS:
             engine.safety.stop("F12", "console")
             self._settle()
-            self._operator.decides(odd)
-        elif action is Does.RESUMES:
+            self._operator.decide_cards(odd)
+        elif action is OperatorAction.RESUMES:
             self._resume("stop")
             if self._chance.random() < 0.5:
                 self._resume("month")
@@ -162,16 +168,16 @@ class Month:
             self._look()
 
     def _stride(self, now: datetime) -> timedelta:
-        hasty = Odd.HASTY in self._day.odd and HASTY_FROM <= now.hour < HASTY_UNTIL
+        hasty = Oddity.HASTY in self._day.odd and HASTY_FROM <= now.hour < HASTY_UNTIL
         self._set("autonomousCycleMs", 120_000 if hasty else 1_800_000)
         if hasty:
-            return HASTE
-        return LOOK if self._engine.autonomy.operator_there() else LOOK_AWAY
+            return POLL_EVERY_IN_HASTE
+        return POLL_EVERY if self._engine.autonomy.operator_there() else POLL_EVERY_WHILE_AWAY
 
     def _pass(self, until: datetime) -> None:
         span = until - self._clock.now()
         if span > timedelta(0):
-            self.seen.hours[self._state] += span.total_seconds() / 3600
+            self.observed.hours[self._state] += span.total_seconds() / 3600
             self._clock.advance(span)
 
     def _sleep(self, until: datetime) -> None:
@@ -179,7 +185,7 @@ class Month:
         while (ending := self._bench.next_end()) is not None:
             self._until(ending[0])
         if until > self._clock.now():
-            self.seen.asleep += until - self._clock.now()
+            self.observed.asleep += until - self._clock.now()
             self._clock.advance(until - self._clock.now())
         self._look()
 
@@ -190,7 +196,7 @@ class Month:
         self._settle()
         for name in (STATE, CARDS, ACT):
             if name == STATE or schedule.due(name) <= self._clock.now():
-                self.seen.jobs[name] += schedule.run(name)
+                self.observed.jobs[name] += schedule.run(name)
                 self._settle()
         self._state = self._engine.autonomy.state().state.value
         self._note_holds()
@@ -210,19 +216,19 @@ class Month:
 
     def _note_cost(self, now: CostState) -> None:
         for window, spent in (("hour", now.hour), ("day", now.day), ("month", now.month)):
-            self.seen.peak[window] = max(self.seen.peak[window], spent)
+            self.observed.peak[window] = max(self.observed.peak[window], spent)
 
     def _note_holds(self) -> None:
         standing = {hold.word: hold.reason for hold in self._engine.safety.holds()}
         for word, reason in standing.items():
             if word not in self._standing:
-                self.seen.holds.append((self._clock.now(), word, reason))
+                self.observed.holds.append((self._clock.now(), word, reason))
         self._standing = standing
 
     def _phase(self) -> None:
         number = self._engine.predictions.phase().number
-        if not self.seen.phases or self.seen.phases[-1][0] != number:
-            self.seen.phases.append((number, self._clock.now()))
+        if not self.observed.phases or self.observed.phases[-1][0] != number:
+            self.observed.phases.append((number, self._clock.now()))
 
     def _set(self, key: str, value: object) -> None:
         if self._set_to.get(key) != value:

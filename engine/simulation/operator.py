@@ -16,13 +16,13 @@ from enum import StrEnum
 from engine.engine import Engine
 from engine.frozen import frozen
 from engine.model import Card, DecidedBy, Refusal, Source, Status
-from engine.simulation.world import DEPLOYED, Project
+from engine.simulation.world import DEPLOYED, SimulatedProject
 
 MOMENT = (8, 18)
 """So many minutes lie between two moments in which an operator who is there does something."""
 
 
-class Odd(StrEnum):
+class Oddity(StrEnum):
     """What makes a day unlike the others."""
 
     GRUMPY = "grumpy"  # three rejections in a row: pause
@@ -45,7 +45,7 @@ SECOND = 0.3
 """How likely a day is odd in a second way."""
 
 
-class Does(StrEnum):
+class OperatorAction(StrEnum):
     """What the operator does in a moment."""
 
     COMES = "comes"
@@ -61,59 +61,59 @@ class Day:
 
     number: int
     begin: datetime
-    odd: frozenset[Odd] = frozenset()
-    moments: tuple[tuple[datetime, Does], ...] = ()
+    odd: frozenset[Oddity] = frozenset()
+    moments: tuple[tuple[datetime, OperatorAction], ...] = ()
     asleep: tuple[tuple[datetime, datetime], ...] = field(default=())
 
 
-class Deck:
+class OddityDeck:
     """Deals what is odd about days: everything comes up before anything comes up again."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._left: list[Odd] = []
+        self._left: list[Oddity] = []
 
     def day(self, number: int, begin: datetime) -> Day:
         """Day `number` (from 0), which begins at local midnight `begin`."""
         cards = 0 if number < LEARNING else 1 + (self._chance.random() < SECOND)
         return make_day(number, begin, frozenset(self._deal() for _ in range(cards)), self._chance)
 
-    def _deal(self) -> Odd:
+    def _deal(self) -> Oddity:
         if not self._left:
-            self._left = list(Odd)
+            self._left = list(Oddity)
             self._chance.shuffle(self._left)
         return self._left.pop()
 
 
-def make_day(number: int, begin: datetime, odd: frozenset[Odd], chance: random.Random) -> Day:
+def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> Day:
     """One day: two stretches of work, on weekends one at most."""
     stretches = [(9, 40), (14, 40)] if begin.weekday() < 5 else [(13, 30)] if odd or begin.weekday() == 5 else []
-    moments: list[tuple[datetime, Does]] = []
+    moments: list[tuple[datetime, OperatorAction]] = []
     for hour, minutes in stretches:
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
         until = at + timedelta(minutes=minutes)
-        moments.append((at, Does.COMES))
+        moments.append((at, OperatorAction.COMES))
         while (at := at + timedelta(minutes=chance.randint(*MOMENT))) < until:
-            moments.append((at, Does.WORKS))
-        moments.append((until, Does.GOES))
-    if Odd.KILL in odd:
+            moments.append((at, OperatorAction.WORKS))
+        moments.append((until, OperatorAction.GOES))
+    if Oddity.KILL in odd:
         place = chance.randrange(1, len(moments))
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
-        moments += [(pressed, Does.KILLS), (resumed, Does.RESUMES)]
+        moments += [(pressed, OperatorAction.KILLS), (resumed, OperatorAction.RESUMES)]
     return Day(number, begin, odd, tuple(sorted(moments)), _sleeps(begin, odd, chance))
 
 
-def _sleeps(begin: datetime, odd: frozenset[Odd], chance: random.Random) -> tuple[tuple[datetime, datetime], ...]:
+def _sleeps(begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> tuple[tuple[datetime, datetime], ...]:
     """Most nights the lid is shut from the evening until the morning, and often over noon."""
     sleeps = []
     weekend = begin.weekday() >= 5
     if chance.random() < 0.9:
         sleeps.append((begin, begin + timedelta(hours=12 if weekend else 8, minutes=chance.randint(0, 50))))
-    if not odd & {Odd.HASTY, Odd.CHATTY, Odd.LEADS} and chance.random() < 0.8:
+    if not odd & {Oddity.HASTY, Oddity.CHATTY, Oddity.LEADS} and chance.random() < 0.8:
         noon = begin + timedelta(hours=10, minutes=chance.randint(30, 50))
         sleeps.append((noon, noon + timedelta(minutes=chance.randint(90, 180))))
-    if not odd & {Odd.CHATTY, Odd.LEADS} and chance.random() < 0.9:
+    if not odd & {Oddity.CHATTY, Oddity.LEADS} and chance.random() < 0.9:
         sleeps.append(
             (
                 begin + timedelta(hours=15 if weekend else 16, minutes=chance.randint(0, 59)),
@@ -160,7 +160,7 @@ class Lesson:
 
     channel: str
     agent: str
-    said: str
+    text: str
     bubbling: bool = True
 
 
@@ -184,10 +184,10 @@ SERVES = {"garden": "gardener", "koji-core": "backend_builder"}
 """Who serves these channels otherwise."""
 
 
-class Operator:
+class SimulatedOperator:
     """One person with habits. Everything he does goes through the engine's ports; refusals are part of life."""
 
-    def __init__(self, engine: Engine, projects: list[Project], chance: random.Random) -> None:
+    def __init__(self, engine: Engine, projects: list[SimulatedProject], chance: random.Random) -> None:
         self._engine = engine
         self._projects = projects
         self._chance = chance
@@ -200,7 +200,7 @@ class Operator:
         self.settle: Callable[[], object] = lambda: None
         """Waits until threads stand still; set by who lets the time pass."""
 
-    def comes(self) -> None:
+    def arrive(self) -> None:
         """Open the console, look at what ran by itself, and once a day correct what an agent is asked."""
         self._engine.autonomy.heard("console")
         for card in self._engine.cards.recent(20):
@@ -208,10 +208,10 @@ class Operator:
                 self._looked.add(card.id)
                 self._engine.cards.look_at(card.id)
         today = self._engine.clock.now().date()
-        if self._corrected_on != today and self._corrects(LESSONS[self._lessons % len(LESSONS)]):
+        if self._corrected_on != today and self._correct_prompt(LESSONS[self._lessons % len(LESSONS)]):
             self._corrected_on, self._lessons = today, self._lessons + 1
 
-    def _corrects(self, lesson: Lesson) -> bool:
+    def _correct_prompt(self, lesson: Lesson) -> bool:
         """Whether it was taken: a rail may stand against it, and tomorrow is another day."""
         engine, prompt = self._engine, "Write down how totals are made"
         config = engine.home.data / "wisdom_cascade_config.json"
@@ -219,7 +219,7 @@ class Operator:
         engine.settings.set(f"channels.{lesson.channel}.agent", lesson.agent)
         card = engine.cards.propose(prompt, workspace=self._projects[0].workspace, channel=lesson.channel)
         try:
-            engine.cards.approve(card.id, edit=f"{prompt}. {lesson.said}")
+            engine.cards.approve(card.id, edit=f"{prompt}. {lesson.text}")
         except Refusal:
             self.refused += 1
             engine.cards.dismiss(card.id)
@@ -228,25 +228,25 @@ class Operator:
             engine.settings.set(f"channels.{lesson.channel}.agent", SERVES[lesson.channel])
         return True
 
-    def works(self, odd: frozenset[Odd]) -> None:
+    def work(self, odd: frozenset[Oddity]) -> None:
         """A moment: he edits, commits, pushes; looks at his cards and decides; sometimes asks for something himself."""
         self._engine.autonomy.heard("key")
         self._edit(odd)
-        if Odd.HASTY not in odd:  # then he is too busy for his cards
-            self.decides(odd)
-        if Odd.DESTRUCTIVE in odd and self._chance.random() < 0.5:
-            self._asks_for(self._chance.choice(OUTSIDE))
-        if Odd.SPREE in odd:
+        if Oddity.HASTY not in odd:  # then he is too busy for his cards
+            self.decide_cards(odd)
+        if Oddity.DESTRUCTIVE in odd and self._chance.random() < 0.5:
+            self._propose_own(self._chance.choice(OUTSIDE))
+        if Oddity.SPREE in odd:
             for prompt in self._chance.sample(DEAR, 3):
-                self._asks_for(prompt, channel="dream-weaver")
+                self._propose_own(prompt, channel="dream-weaver")
         elif self._chance.random() < 0.04:
-            self._asks_for(self._chance.choice(HARMLESS))
+            self._propose_own(self._chance.choice(HARMLESS))
 
-    def decides(self, odd: frozenset[Odd]) -> None:
+    def decide_cards(self, odd: frozenset[Oddity]) -> None:
         """He goes through the stack from the top."""
         cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
         self._engine.cards.mark_shown([card.id for card in cards])
-        if Odd.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
+        if Oddity.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
             if len(cards) >= GRUMPY:
                 self._grumpy_on = self._engine.clock.now().date()
                 for card in sorted(cards, key=lambda card: LIKES.get(card.kind, 0.5))[:GRUMPY]:
@@ -278,7 +278,7 @@ class Operator:
         except Refusal:
             self.refused += 1
 
-    def _asks_for(self, prompt: str, channel: str | None = None) -> None:
+    def _propose_own(self, prompt: str, channel: str | None = None) -> None:
         """A card of his own, approved at once; what a rail asks him to look at he approves a second time."""
         project = self._projects[0]
         try:
@@ -297,9 +297,9 @@ class Operator:
         except Refusal:
             self.refused += 1
 
-    def _edit(self, odd: frozenset[Odd]) -> None:
+    def _edit(self, odd: frozenset[Oddity]) -> None:
         now = self._engine.clock.now()
-        if Odd.DEPLOY in odd:
+        if Oddity.DEPLOY in odd:
             self._projects[0].edit(self._chance, now, DEPLOYED)
         for project in self._projects:
             luck = self._chance.random()

@@ -21,10 +21,10 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import edited
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
-from engine.simulation.world import Project
+from engine.simulation.world import SimulatedProject
 from engine.storage.database import Transaction
 
-PATIENCE = 30.0
+HANG_TIMEOUT_S = 30.0
 """Real seconds until a simulation that hangs is given up."""
 
 LONGEST = timedelta(seconds=100)
@@ -41,7 +41,7 @@ STATED = "Decision: we keep totals in whole cents"
 """What every session of prose states by itself: a model's claim."""
 
 
-class MadeSandbox(Sandbox):
+class SimulatedSandbox(Sandbox):
     """Claims to confine; there is nothing to confine."""
 
     name = "made up"
@@ -58,7 +58,7 @@ class MadeSandbox(Sandbox):
         raise AssertionError("nothing is executed in a simulation")
 
 
-class Bench:
+class RunningSessions:
     """Where running sessions wait for their end on the fake clock. It knows every session: by `facts`, those that were
     queued before whoever approved them hears of it, and as an observer, those that ended."""
 
@@ -101,7 +101,9 @@ class Bench:
         with self._changed:
             # Its thread may not have begun yet: who looked only at what runs would let the clock go on without it.
             self._open.update(item for item in queued if item not in self._over)
-            if not self._changed.wait_for(lambda: len(self._waiting) == min(len(self._open), most_running), PATIENCE):
+            if not self._changed.wait_for(
+                lambda: len(self._waiting) == min(len(self._open), most_running), HANG_TIMEOUT_S
+            ):
                 raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
             ended, self._ended = self._ended, []
         for session_id in ended:
@@ -123,13 +125,13 @@ class Bench:
 
 
 @dataclass
-class MadeRunner:
+class SimulatedRunner:
     """Takes every flow and every prose. `dear`: what prices are multiplied with today; `chatty`: sessions leave files
     behind and name the next step that `leads` tells."""
 
-    bench: Bench
+    bench: RunningSessions
     clock: Clock
-    projects: Mapping[str, Project]
+    projects: Mapping[str, SimulatedProject]
     seed: int
     dear: float = 1.0
     chatty: bool = False

@@ -40,10 +40,10 @@ from engine.model import (
 )
 from engine.overrides import Overrides
 from engine.safety.pipeline import ORDER
-from engine.simulation.month import Month, Seen
-from engine.simulation.operator import Operator
-from engine.simulation.runners import Bench, MadeRunner, MadeSandbox
-from engine.simulation.world import MadeContexts, Project
+from engine.simulation.month import Observations, SimulatedMonth
+from engine.simulation.operator import SimulatedOperator
+from engine.simulation.runners import RunningSessions, SimulatedRunner, SimulatedSandbox
+from engine.simulation.world import SimulatedContexts, SimulatedProject
 
 EVERYTHING = 1_000_000
 
@@ -56,7 +56,7 @@ MADE_UP = (
 REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
 
 
-def document(engine: Engine, observed: Seen, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
+def document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
     """The whole month. Money in dollars, times as the gateway writes them."""
     cards = engine.cards.recent(EVERYTHING)
     log = engine.safety.log(EVERYTHING)[::-1]
@@ -183,7 +183,7 @@ def _day(
     cards: Sequence[Card],
     log: Sequence[LogEntry],
     sessions: Sequence[SessionView],
-    observed: Seen,
+    observed: Observations,
 ) -> dict[str, Any]:
     start = begin + timedelta(days=number)
     end = start + timedelta(days=1)
@@ -223,28 +223,28 @@ paths = ["deploy/*"]
 
 
 @frozen
-class MadeWorld:
+class SimulatedWorld:
     """An engine with everything around it made up."""
 
     engine: Engine
     clock: FakeClock
-    projects: list[Project]
-    runner: MadeRunner
-    bench: Bench
+    projects: list[SimulatedProject]
+    runner: SimulatedRunner
+    bench: RunningSessions
 
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     """Live `days` days (1 to 366) with `seed`; the same two give the same document. Raises `Refusal` `bad_days`."""
     if not 1 <= days <= MOST_DAYS:
         raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MOST_DAYS}, for example --days 30")
-    with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, made_world(Path(folder), seed) as world:
-        operator = Operator(world.engine, world.projects, random.Random(f"{seed}/operator"))
-        month = Month(world.engine, world.clock, operator, world.runner, world.bench, seed)
+    with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, open_world(Path(folder), seed) as world:
+        operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
+        month = SimulatedMonth(world.engine, world.clock, operator, world.runner, world.bench, seed)
         observed = _apart(month, days)
         return document(world.engine, observed, days=days, seed=seed, begin=BEGIN)
 
 
-def _apart(month: Month, days: int) -> Seen:
+def _apart(month: SimulatedMonth, days: int) -> Observations:
     """What is seen of `days` days that are lived in a thread of their own, as an engine's work is: the main thread is
     there for Ctrl-C, and leaves once the month has stood still."""
     with ThreadPoolExecutor(1, "clawpy-month") as lives:
@@ -256,10 +256,10 @@ def _apart(month: Month, days: int) -> Seen:
 
 
 @contextmanager
-def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool = False) -> Iterator[MadeWorld]:
+def open_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool = False) -> Iterator[SimulatedWorld]:
     """A real engine in `folder` around a made-up world. `instant`: sessions end by themselves, at once."""
     home, clock = Home.locate(folder / "home"), FakeClock(BEGIN)
-    bench = Bench(clock)
+    bench = RunningSessions(clock)
     workspaces = [os.path.realpath(folder / name) for name in NAMES]
     for workspace in workspaces:
         Path(workspace).mkdir(exist_ok=True)
@@ -269,9 +269,9 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     # The made-up runner of flows takes prose as well: no model, no key, no network.
     acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
     home.config_file.write_text(config + acting, encoding="utf-8")
-    projects = {workspace: Project.begin(workspace, clock.now()) for workspace in workspaces}
-    runner = MadeRunner(bench, clock, projects, seed, instant=instant)
-    contexts = MadeContexts(projects, clock)
+    projects = {workspace: SimulatedProject.begin(workspace, clock.now()) for workspace in workspaces}
+    runner = SimulatedRunner(bench, clock, projects, seed, instant=instant)
+    contexts = SimulatedContexts(projects, clock)
     engine = open_engine(
         home,
         workspaces=workspaces,
@@ -279,7 +279,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
         randomness=Randomness(seed),
         start_schedule=False,
         overrides=Overrides(
-            runners=(runner,), contexts=contexts, sandbox=MadeSandbox(), throw_away=True,
+            runners=(runner,), contexts=contexts, sandbox=SimulatedSandbox(), throw_away=True,
             deaf=True,
         ),
     )  # fmt: skip
@@ -287,7 +287,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     engine.sessions.observe(bench)
     bench.facts = engine.bus.subscribe(lambda: None)
     try:
-        yield MadeWorld(engine, clock, list(projects.values()), runner, bench)
+        yield SimulatedWorld(engine, clock, list(projects.values()), runner, bench)
     finally:
         engine.close()
 

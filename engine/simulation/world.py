@@ -16,7 +16,7 @@ from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.git.state import Branch, Commit, FileState, GitState, Touch
 from engine.memory.validation_runs import PastRun
 from engine.model import CheckResult, SessionView
-from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since
+from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since
 from engine.prediction.signals import (
     Conversations,
     OurWrite,
@@ -46,7 +46,7 @@ RECENT = 12
 
 
 @dataclass
-class Project:
+class SimulatedProject:
     """One made-up repository: a branch `work` beside `main`, files that somebody edits, commits, pushes.
 
     `lock` guards what sessions' threads change (`ran`, `left_behind`); the rest belongs to the simulation's thread.
@@ -66,7 +66,7 @@ class Project:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def begin(cls, workspace: str, now: datetime) -> Project:
+    def begin(cls, workspace: str, now: datetime) -> SimulatedProject:
         """A young project with a few commits of the days before."""
         project = cls(workspace, [])
         for days in (6, 4, 3):
@@ -150,7 +150,7 @@ class Project:
             touches=touches,
         )
 
-    def changed(self, files: tuple[FileState, ...]) -> tuple[Changed, ...]:
+    def changed(self, files: tuple[FileState, ...]) -> tuple[ChangedFile, ...]:
         """What of the uncommitted files differs from the last run."""
         if not self.runs:
             return ()
@@ -163,10 +163,10 @@ class Project:
         self.commits = [new, *self.commits[: RECENT - 1]]
 
 
-class MadeContexts:
+class SimulatedContexts:
     """Looks at made-up projects; fills `engine.overrides.Contexts`, and observes sessions for the conversations."""
 
-    def __init__(self, projects: Mapping[str, Project], clock: Clock) -> None:
+    def __init__(self, projects: Mapping[str, SimulatedProject], clock: Clock) -> None:
         self._projects = projects
         self._clock = clock
 
@@ -195,11 +195,11 @@ class MadeContexts:
         """Observer of sessions: it is now one of the recent conversations."""
         self._projects[view.workspace].sessions.appendleft(view)
 
-    def _sign(self, projects: Sequence[Project], last_input: datetime | None) -> datetime | None:
+    def _sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
         signs = [last_input, *(project.touched for project in projects)]
         return max((sign for sign in signs if sign is not None), default=None)
 
-    def _read(self, project: Project, last_input: datetime | None) -> WorkspaceContext:
+    def _read(self, project: SimulatedProject, last_input: datetime | None) -> WorkspaceContext:
         now, local = self._clock.now(), self._clock.local()
         sign = self._sign([project], last_input)
         silence = None if sign is None else now - sign

@@ -70,7 +70,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
         ),
         housekeeping=(
             core.cards.expire_due,
-            core.cards.look_again,
+            core.cards.refresh_runners,
             core.predictions.follow_up,
             core.cards.follow_landings,
             core.knowledge.housekeeping,
@@ -126,7 +126,7 @@ def _look_at_new_workspaces(core: Services) -> None:
     """Make cards where no cycle has looked yet: within half a minute, not with the next cycle, unless that is due."""
     if core.safety.kill_switch.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
-    looked = core.predictions.looked()
+    looked = core.predictions.last_checked()
     if new := [workspace for workspace in core.workspaces if workspace not in looked]:
         core.predictions.run_cycle(workspaces=new)
 

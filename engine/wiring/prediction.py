@@ -37,7 +37,7 @@ from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.model_twin import ModelTwin, TwinAccess, Unusable
-from engine.prediction.routing import Placing, Router
+from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import learned
@@ -174,7 +174,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
     clock, randomness = core.clock, core.randomness
     core.embedding_cache = EmbeddingCache(core.memory)
     core.embedded = EmbeddedTwin(core.feedback, meanings=core.embedding_cache, calibrator=overrides.calibrator)
-    placing = Placing(
+    placing = PromptPlacer(
         core.database, core.settings, embed=partial(core.memory.embed_texts, seconds=WAITED), agents=core.hierarchy.list
     )
     router = Router(core.settings, clock, randomness, placing.place)
@@ -228,7 +228,7 @@ def _follow_tasks(core: Services) -> None:
     if not (folder := core.settings.current.tasks_dir):
         return
     try:
-        for words in core.tasks.follow(Path(folder).expanduser(), core.workspaces):
+        for words in core.tasks.follow_files(Path(folder).expanduser(), core.workspaces):
             core.report("tasksDir", words)
     except (OSError, UnicodeDecodeError) as error:
         core.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
@@ -248,7 +248,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
     )
     for context in contexts:
         if context.silence is not None:
-            core.autonomy.presence.seen(context.now - context.silence, f"your files changed in {context.workspace}")
+            core.autonomy.presence.note(context.now - context.silence, f"your files changed in {context.workspace}")
     return [replace(context, first=context.workspace in core.workspaces[:1]) for context in contexts]
 
 

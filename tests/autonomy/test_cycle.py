@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.api.operations import dispatch
-from engine.autonomy.acting import Standing, why_not
+from engine.autonomy.acting import ActingConditions, reason_not_to_act
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
@@ -22,7 +22,7 @@ from engine.storage.database import Transaction
 from tests.autonomy.world import CHANNEL, World
 from tests.cli.conftest import collide
 
-EARNED = Standing(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
+EARNED = ActingConditions(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
 
 
 @pytest.fixture
@@ -242,22 +242,22 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
     ],
 )
 def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], word: str) -> None:
-    reason = why_not(replace(EARNED, **changes))  # type: ignore[arg-type]
+    reason = reason_not_to_act(replace(EARNED, **changes))  # type: ignore[arg-type]
     assert (reason == "") is (word == "")
     assert word in reason
 
 
 @given(
     st.builds(
-        Standing, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
+        ActingConditions, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
         confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1), snoozed=st.booleans(),
         asks=st.booleans(), suggested=st.booleans(),
     )
 )  # fmt: skip
-def test_nothing_acts_unless_everything_holds(standing: Standing) -> None:
+def test_nothing_acts_unless_everything_holds(standing: ActingConditions) -> None:
     everything = (
         standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
         and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.snoozed
         and not standing.suggested
     )  # fmt: skip
-    assert (why_not(standing) == "") is everything
+    assert (reason_not_to_act(standing) == "") is everything

@@ -5,23 +5,23 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.acting import Earning, Record, earning
+from engine.autonomy.acting import ApprovalRecord, Earning, earning
 from engine.model.wilson import wilson_lower_bound
 
 
-def told(*records: Record, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:
+def told(*records: ApprovalRecord, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:
     return earning(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
                    records=records, threshold=0.8)  # fmt: skip
 
 
 def test_nothing_is_missing_where_a_kind_has_earned_it() -> None:
-    found = told(Record("run_tests", "koji-core", 11, 11), Record("status", "koji-core", 1, 4))
+    found = told(ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4))
     assert (found.missing, found.earned) == ((), ("“Tests of what changed” on koji-core",))
     assert found.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
 
 
 def test_what_is_missing_is_told_in_one_line() -> None:
-    found = told(Record("status", "docs", 1, 4), Record("run_tests", "koji-core", 8, 8), phase=0)
+    found = told(ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0)
     assert found.words == (
         "does not act by itself yet: the Twin is still learning, no kind of card has earned it yet "
         "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
@@ -35,7 +35,7 @@ def test_what_is_missing_is_told_in_one_line() -> None:
 
 @given(st.integers(1, 60), st.data())
 def test_so_many_further_approvals_reach_the_bound_and_one_less_does_not(decided: int, data: st.DataObject) -> None:
-    one = Record("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    one = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
     further = one.needs - decided
     assert wilson_lower_bound(one.approved + further, one.needs) >= 0.8
     assert one.earned == (further == 0)

@@ -34,7 +34,7 @@ def test_one_that_is_taken_on_later_is_checked_at_once_and_not_again(world: Worl
         engine.look_after(str(second.path))
         assert engine.workspaces == [world.workspace, str(second.path)]
         engine.autonomy.schedule.run(STATE)
-        assert set(engine.predictions.looked()) == {world.workspace, str(second.path)}
+        assert set(engine.predictions.last_checked()) == {world.workspace, str(second.path)}
         added, cycles = (engine.ledger.latest(9, kinds=(one,)) for one in ("WorkspaceAdded", "CycleFinished"))
         assert ([one.subject for one in added], len(cycles)) == ([str(second.path)], 2)
         engine.autonomy.schedule.run(STATE)
@@ -51,7 +51,7 @@ def test_one_that_an_engine_opens_with_is_checked_although_a_check_elsewhere_was
     with world.opened() as engine:
         assert engine.autonomy.schedule.due(CARDS) > world.clock.now()
         engine.autonomy.schedule.run(STATE)
-        assert set(engine.predictions.looked()) == {first, str(second.path)}
+        assert set(engine.predictions.last_checked()) == {first, str(second.path)}
 
 
 def test_one_that_the_settings_switch_off_is_refused(world: World, second: Repository) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.api.gateway.gateway import GatewayState
-from engine.autonomy.acting import Record, earning
+from engine.autonomy.acting import ApprovalRecord, earning
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import Registry
@@ -87,8 +87,8 @@ class Cards(Port):
     def get(self, id: str) -> Card:
         return self.all[id]
 
-    def look_again(self) -> int:
-        self.note("look_again")
+    def refresh_runners(self) -> int:
+        self.note("refresh_runners")
         return 0
 
     def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
@@ -370,7 +370,7 @@ class StandIn:
                 autonomies=["cards", "act"],
                 quiet=False,
                 phase=1,
-                records=[Record("run_tests", "koji-core", 8, 8)],
+                records=[ApprovalRecord("run_tests", "koji-core", 8, 8)],
                 threshold=0.8,
             ),
             silence=lambda: timedelta(minutes=12),

@@ -47,7 +47,7 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
         await pilot.press("2")
         await sees(pilot, "koji-core is served by ollama:llama3.2:3b")
         assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]
-        assert named(engine, "look_again") == [("look_again",)]
+        assert named(engine, "refresh_runners") == [("refresh_runners",)]
         assert len(console.screen_stack) == 1
 
 

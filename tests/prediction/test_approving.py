@@ -237,16 +237,16 @@ def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -
 def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Database) -> None:
     card = world.cards.propose("think about the cache", workspace=SHOP)
     assert "takes prose" in card.note
-    assert world.cards.look_again() == 0
+    assert world.cards.refresh_runners() == 0
     world.bench.serves = "ollama:qwen"
-    assert world.cards.look_again() == 1
+    assert world.cards.refresh_runners() == 1
     came = world.cards.get(card.id)
     assert (came.note, came.served) == ("", "ollama:qwen; network: api.example.com for it alone")
-    assert world.cards.look_again() == 0
+    assert world.cards.refresh_runners() == 0
     assert world.cards.approve(card.id).status is Status.CONFIRMED  # the card said who: nothing is asked once more
     other = world.cards.propose("think about the tests", workspace=SHOP)
     world.bench.serves = ""
-    assert world.cards.look_again() == 1
+    assert world.cards.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
     told = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
     assert [(one.subject, one.payload["served"]) for one in told] == [(card.id, came.served), (other.id, "")]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.model import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.card_rows import new_row
-from engine.prediction.cycle import EXPLORED_BELOW, Draft, shown
-from engine.prediction.stack import moved
+from engine.prediction.cycle import EXPLORED_BELOW, Draft, select_drafts
+from engine.prediction.stack import adjusted_tier
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal
@@ -45,33 +45,33 @@ def names(drafts: list[Draft]) -> list[Any]:
 
 def test_below_three_tenths_is_left_out() -> None:
     drafts = [draft("out", 0.299999), draft("in", 0.3)]
-    assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
+    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
 
 
 def test_what_is_broken_is_shown_whatever_the_twin_thinks_of_it() -> None:
     drafts = [draft("secret", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)]
-    assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
+    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
 
 
 def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
     drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
-    explored = shown(drafts, {}, learning=True, randomness=ALWAYS)
+    explored = select_drafts(drafts, {}, learning=True, randomness=ALWAYS)
     assert names(explored) == ["liked", "disliked"]
     assert "shown to learn" in explored[1].row.parts["words"][-1]
-    assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
+    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
 
 
 def test_what_was_ordered_and_the_next_step_are_no_guess() -> None:
     drafts = [draft(name, 0.01, kind=name) for name in ("heartbeat-1a2b3c4d", "prepare_meeting", "lint")]
     follow_up = draft("next", 0.01, source=Source.FOLLOW_UP)
-    found = shown([*drafts, follow_up], {}, learning=True, randomness=NEVER)
+    found = select_drafts([*drafts, follow_up], {}, learning=True, randomness=NEVER)
     assert names(found) == ["heartbeat-1a2b3c4d", "prepare_meeting", "next"]
 
 
 @pytest.mark.parametrize(("decided", "explored"), [(EXPLORED_BELOW - 1, True), (EXPLORED_BELOW, False)])
 def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> None:
     drafts = [draft("disliked", 0.1, kind="lint")]
-    found = shown(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
+    found = select_drafts(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
     assert bool(found) is explored
 
 
@@ -96,14 +96,14 @@ def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> N
 def test_taste_moves_a_kind_by_one_tier_once_the_bound_supports_it(
     tier: Tier, approved: int, decided: int, to: Tier
 ) -> None:
-    found, why = moved(tier, approved, decided)
+    found, why = adjusted_tier(tier, approved, decided)
     assert found is to
     assert (f"you approved {approved} of {decided}" in why) is (found is not tier)
 
 
 @given(st.sampled_from(Tier), st.integers(0, 200), st.integers(0, 200))
 def test_nothing_moves_by_more_than_one_tier_nor_into_what_is_broken(tier: Tier, approved: int, other: int) -> None:
-    found, _ = moved(tier, approved, approved + other)
+    found, _ = adjusted_tier(tier, approved, approved + other)
     assert abs(found - tier) <= 1
     assert (found is Tier.BROKEN) is (tier is Tier.BROKEN)
 

@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.git.state import FileState
 from engine.model import SessionState, Thread
-from engine.prediction.context import Changed, changed_since
+from engine.prediction.context import ChangedFile, changed_since
 from engine.prediction.signals import OurWrite
 from engine.prediction.templates import propose
 from tests.conftest import Repository
@@ -148,7 +148,7 @@ def test_a_tool_just_installed_is_seen_at_once(clock: FakeClock) -> None:
 # -- what changed since the last run --------------------------------------------------------------------------------
 
 
-def names(changed: tuple[Changed, ...]) -> list[str]:
+def names(changed: tuple[ChangedFile, ...]) -> list[str]:
     return [file.path for file in changed]
 
 

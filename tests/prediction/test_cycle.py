@@ -26,7 +26,7 @@ from engine.model import (
     Status,
     Tier,
 )
-from engine.prediction.card_rows import find
+from engine.prediction.card_rows import find_card
 from engine.prediction.context import WorkspaceContext
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal
@@ -264,4 +264,4 @@ def test_a_prompt_of_ones_own_and_a_suggestion_keep_the_situation(world: World, 
     own = world.cards.propose("Explain the cart", workspace=SHOP)
     said = world.cards.propose("Rework the cart", workspace=SHOP, reasoning="an agent thinks so")
     with database.read() as session:
-        assert all("workspace: shop" in find(session, one.id).context for one in (own, said))
+        assert all("workspace: shop" in find_card(session, one.id).context for one in (own, said))

@@ -15,9 +15,9 @@ from engine.prediction.kinds import (
     BLOCKED_TASK,
     HANDED_OVER,
     KINDS,
+    KINDS_BY_INSPECTION,
     OPEN_TASK,
     OWN,
-    SEEN_BY,
     STALE_TASK,
     SUGGESTED,
     kind_of,
@@ -54,5 +54,5 @@ def test_a_name_that_is_none_of_the_table() -> None:
 
 def test_each_look_names_the_kinds_that_it_tells_of() -> None:
     """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
-    assert {field.name for field in fields(Inspection)} - {"unknown"} == set(SEEN_BY)
-    assert {kind for kinds in SEEN_BY.values() for kind in kinds} <= set(KINDS)
+    assert {field.name for field in fields(Inspection)} - {"unknown"} == set(KINDS_BY_INSPECTION)
+    assert {kind for kinds in KINDS_BY_INSPECTION.values() for kind in kinds} <= set(KINDS)

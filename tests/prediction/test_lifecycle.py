@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.model import Outcome, Refusal, SessionState, Source, Status, Tier
-from engine.prediction.lifecycle import TRANSITIONS, Move, after
+from engine.prediction.lifecycle import TRANSITIONS, Move, next_status
 from engine.storage.database import Database
 from engine.storage.ledger import append
 from tests.conftest import MONDAY_MORNING
@@ -40,10 +40,10 @@ def test_the_table_holds_exactly_the_legal_steps() -> None:
 @pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
 def test_everything_else_is_refused_in_words(status: Status, move: Move) -> None:
     if (status, move) in TRANSITIONS:
-        assert after("pred_x", status, move) is TRANSITIONS[status, move]
+        assert next_status("pred_x", status, move) is TRANSITIONS[status, move]
         return
     with pytest.raises(Refusal, match="pred_x") as refused:
-        after("pred_x", status, move)
+        next_status("pred_x", status, move)
     assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
 
 

@@ -15,10 +15,10 @@ from engine.prediction.kinds import KINDS
 from engine.prediction.lifecycle import cool_down
 from engine.prediction.stack import (
     Room,
-    counts,
-    makes_room,
+    displaced_by,
     order,
-    without_a_place,
+    takes_place,
+    waiting_for_a_place,
 )
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -76,7 +76,7 @@ SEATS = st.lists(
     ],
 )
 def test_who_takes_a_place(card: Card, takes_a_place: bool) -> None:
-    assert counts(card, NOW) is takes_a_place
+    assert takes_place(card, NOW) is takes_a_place
 
 
 def ids(seats: list[Card]) -> list[str]:
@@ -128,7 +128,7 @@ def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Card],
     awake = [one for one in there if not one.snoozed(NOW)]
     room = Room(CAPS, awake)
     for one in coming:
-        if counts(one, NOW) and (displaced := room.take(one, NOW)) is not None:
+        if takes_place(one, NOW) and (displaced := room.take(one, NOW)) is not None:
             assert one.tier is not Tier.UPKEEP or upkeep_of(one) not in map(upkeep_of, awake)
             awake = [*(other for other in awake if other.id not in displaced), one]
 
@@ -157,9 +157,9 @@ def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
     there = seat("quarantine", Tier.UPKEEP, source=source)
     assert Room(CAPS, [there]).take(seat("old_stash", Tier.UPKEEP), NOW) is None
     woken = seat("old_stash", Tier.UPKEEP, snoozed=NOW)
-    assert without_a_place([there, woken], NOW, CAPS) == {"old_stash"}
-    assert without_a_place([woken], NOW, CAPS) == set()
-    assert makes_room([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
+    assert waiting_for_a_place([there, woken], NOW, CAPS) == {"old_stash"}
+    assert waiting_for_a_place([woken], NOW, CAPS) == set()
+    assert displaced_by([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
 
 
 @pytest.mark.long
@@ -167,7 +167,7 @@ def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
 def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -> None:
     room, there = Room(CAPS, []), {}
     for one in [*taken, *coming]:
-        if not counts(one, NOW):
+        if not takes_place(one, NOW):
             continue  # the cycle makes none that takes no place
         displaced = room.take(one, NOW)
         if displaced is not None:
@@ -181,9 +181,9 @@ def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -
 @pytest.mark.long
 @given(SEATS)
 def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Card]) -> None:
-    asleep = without_a_place(seats, NOW, CAPS)
-    never_slept = [one for one in seats if counts(one, NOW) and one.snoozed_until is None]
-    awake = [one for one in seats if counts(one, NOW) and one.id not in asleep]
+    asleep = waiting_for_a_place(seats, NOW, CAPS)
+    never_slept = [one for one in seats if takes_place(one, NOW) and one.snoozed_until is None]
+    awake = [one for one in seats if takes_place(one, NOW) and one.id not in asleep]
     assert all(one.snoozed_until is not None for one in seats if one.id in asleep)
     shown = [one for one in seats if not one.snoozed(NOW) and one.id not in asleep]
     woken = [one for one in shown if one.snoozed_until is not None and one.tier is Tier.UPKEEP]
@@ -193,12 +193,12 @@ def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(se
 
 @given(SEATS, st.data())
 def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Card], data: st.DataObject) -> None:
-    awake = [one for one in seats if counts(one, NOW) and one.id not in without_a_place(seats, NOW, CAPS)]
+    awake = [one for one in seats if takes_place(one, NOW) and one.id not in waiting_for_a_place(seats, NOW, CAPS)]
     others = [one for one in awake if one.id != (awake[0].id if awake else "")]
     if not awake or not fits(others):
         return  # a stack that is too full already is the cycle's business
     returning = awake[0]
-    gone = makes_room(seats, returning.id, NOW, CAPS)
+    gone = displaced_by(seats, returning.id, NOW, CAPS)
     assert returning.id not in gone
     assert fits([one for one in awake if one.id not in gone])
     assert {one.workspace for one in seats if one.id in gone} <= {returning.workspace} or len(

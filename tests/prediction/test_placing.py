@@ -16,7 +16,7 @@ from engine.hierarchy.folders import first_organisation
 from engine.memory.embedding import LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView, SessionState
-from engine.prediction.routing import Placing
+from engine.prediction.routing import PromptPlacer
 from engine.storage.database import Database
 
 from .deciding import SHOP, World
@@ -53,8 +53,8 @@ def embedding() -> Iterator[Embedding]:
 
 def placing(
     database: Database, embed: Embedding, settings: Settings | None = None, agents: list[AgentView] = AGENTS
-) -> Placing:
-    return Placing(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
+) -> PromptPlacer:
+    return PromptPlacer(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Randomness, Refusal, SessionState, SessionView
-from engine.prediction.card_rows import Prediction, find
+from engine.prediction.card_rows import Prediction, find_card
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -31,11 +31,11 @@ class Cards:
     @property
     def task(self) -> str | None:
         with self._database.read() as session:
-            return find(session, "pred_1").task_id
+            return find_card(session, "pred_1").task_id
 
     def has(self, task_id: str) -> None:
         def link(tx: Transaction) -> None:
-            find(tx.session, "pred_1").task_id = task_id
+            find_card(tx.session, "pred_1").task_id = task_id
 
         self._database.write(link)
 
@@ -152,23 +152,23 @@ def test_the_files_of_a_folder_are_tasks_and_done_when_checked_or_gone(board: Ta
     (folder / "home.md").write_text("- [ ] pay the taxes\n")
     (folder / "notes.txt").write_text("- [ ] not read\n")
     for _ in range(2):
-        board.follow(folder, ["/srv/shop"])
+        board.follow_files(folder, ["/srv/shop"])
     assert {(one.title, one.workspace, one.source, one.state) for one in board.list()} == {
         ("cart rounding", "/srv/shop", "file", "open"),
         ("search", "/srv/shop", "file", "open"),
         ("pay the taxes", "", "file", "open"),
     }
     (folder / "shop.md").write_text("- [X] cart rounding\n")
-    board.follow(folder, ["/srv/shop"])
+    board.follow_files(folder, ["/srv/shop"])
     assert {one.title for one in board.list(state="open")} == {"pay the taxes"}
     with pytest.raises(FileNotFoundError):
-        board.follow(tmp_path / "nowhere", [])
+        board.follow_files(tmp_path / "nowhere", [])
 
 
 def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard, tmp_path: Path) -> None:
     def after(text: str) -> str:
         (tmp_path / "shop.md").write_text(text)
-        board.follow(tmp_path, ["/srv/shop"])
+        board.follow_files(tmp_path, ["/srv/shop"])
         [task] = board.list()
         return task.state
 
@@ -186,16 +186,16 @@ def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard
 def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(board: TaskBoard, tmp_path: Path) -> None:
     (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] till\n")
     (tmp_path / "home.md").write_text("- [ ] taxes\n")
-    board.follow(tmp_path, ["/srv/shop"])
+    board.follow_files(tmp_path, ["/srv/shop"])
     board.done(next(one.id for one in board.list() if one.title == "cart"))
     (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] search\n")
     before = board.list()
     both = ["/srv/shop", "/old/shop"]
-    [told] = board.follow(tmp_path, both)
+    [told] = board.follow_files(tmp_path, both)
     assert "shop.md could be about /srv/shop or /old/shop" in told
-    assert board.follow(tmp_path, both) == []
+    assert board.follow_files(tmp_path, both) == []
     assert board.list() == before
-    board.follow(tmp_path, ["/srv/shop"])
+    board.follow_files(tmp_path, ["/srv/shop"])
     assert {one.title: one.state for one in board.list()} == {
         "cart": "done", "till": "done", "search": "open", "taxes": "open",
     }  # fmt: skip

@@ -17,7 +17,7 @@ from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
 from engine.prediction.templates.changes import lint
 from engine.prediction.templates.history import ROUTINE, day_begin
-from engine.prediction.templates.making import usable
+from engine.prediction.templates.offers import is_usable
 from engine.prediction.templates.tests import prepare_environment
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, session, task, touch
@@ -194,4 +194,4 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
 
 @pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
 def test_names_that_no_parameter_may_hold(name: str) -> None:
-    assert not usable(name)
+    assert not is_usable(name)

@@ -26,8 +26,8 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Ref
 from engine.overrides import Overrides
 from engine.prediction.card_rows import Prediction
 from engine.safety.pipeline import ORDER, CrosspollLog
-from engine.simulation.runners import MadeSandbox
-from engine.simulation.simulate import made_world
+from engine.simulation.runners import SimulatedSandbox
+from engine.simulation.simulate import open_world
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP, HOUR_CAP, MONTH_CAP
 
@@ -66,7 +66,7 @@ class Died(BaseException):
 def migrated() -> Path:
     """A home whose database is made already; copied for each machine."""
     folder = Path(tempfile.mkdtemp(prefix="clawpy-stateful-"))
-    with made_world(folder, 1, config=CONFIG, instant=True):
+    with open_world(folder, 1, config=CONFIG, instant=True):
         pass
     return folder / "home" / "data"
 
@@ -79,7 +79,7 @@ class MachineWorld(RuleBasedStateMachine):
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="clawpy-machine-")))
         shutil.copytree(migrated(), folder / "home" / "data")
-        self.world = self._stack.enter_context(made_world(folder, 1, config=CONFIG, instant=True))
+        self.world = self._stack.enter_context(open_world(folder, 1, config=CONFIG, instant=True))
         self.engine, self.clock = self.world.engine, self.world.clock
         self.workspace = self.world.projects[0].workspace
         self.world.runner.run = self._work  # type: ignore[method-assign]
@@ -282,7 +282,7 @@ class MachineWorld(RuleBasedStateMachine):
             start_schedule=False,
             overrides=Overrides(
                 runners=(self.world.runner,), contexts=old.contexts,
-                sandbox=MadeSandbox(), throw_away=True, deaf=True,
+                sandbox=SimulatedSandbox(), throw_away=True, deaf=True,
             ),
         )  # fmt: skip
 

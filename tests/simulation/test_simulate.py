@@ -14,9 +14,9 @@ from clawpy_console.cli.main import main
 from clawpy_console.cli.printing.render import render
 from engine.autonomy.autonomy import ACT, STATE
 from engine.model import DecidedBy, Refusal, SessionState
-from engine.simulation.month import Month
-from engine.simulation.operator import Deck, Does, Odd, Operator
-from engine.simulation.simulate import made_world, simulate
+from engine.simulation.month import SimulatedMonth
+from engine.simulation.operator import Oddity, OddityDeck, OperatorAction, SimulatedOperator
+from engine.simulation.simulate import open_world, simulate
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_verb_prints_a_document_and_leaves_the_home_alone(
 
 
 def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
-    with made_world(tmp_path, 1) as world:
+    with open_world(tmp_path, 1) as world:
         schedule = world.engine.autonomy.schedule
         world.clock.advance(timedelta(hours=9))
         schedule.run(STATE)
@@ -80,10 +80,15 @@ def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
 def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -> None:
     import random
 
-    with made_world(tmp_path, 1) as world:
+    with open_world(tmp_path, 1) as world:
         engine = world.engine
-        month = Month(
-            engine, world.clock, Operator(engine, world.projects, random.Random(1)), world.runner, world.bench, 1
+        month = SimulatedMonth(
+            engine,
+            world.clock,
+            SimulatedOperator(engine, world.projects, random.Random(1)),
+            world.runner,
+            world.bench,
+            1,
         )
         world.runner.dear = 9.0
         endings = []
@@ -94,7 +99,7 @@ def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -
                 assert session is not None
                 month._until(world.clock.now() + timedelta(minutes=3))
                 endings.append(engine.sessions.get(session))
-        seen, caps = month.seen.peak, engine.safety.costs.state()
+        seen, caps = month.observed.peak, engine.safety.costs.state()
         failed = [view for view in endings if view.state is SessionState.FAILED]
         assert failed, "a session that would have passed the cap ended before it"
         assert [view.error for view in failed if "for the last hour" not in view.error or view.cost] == []
@@ -104,10 +109,15 @@ def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -
 def test_sessions_end_when_the_fake_clock_says_so(tmp_path: Path) -> None:
     import random
 
-    with made_world(tmp_path, 1) as world:
+    with open_world(tmp_path, 1) as world:
         engine = world.engine
-        month = Month(
-            engine, world.clock, Operator(engine, world.projects, random.Random(1)), world.runner, world.bench, 1
+        month = SimulatedMonth(
+            engine,
+            world.clock,
+            SimulatedOperator(engine, world.projects, random.Random(1)),
+            world.runner,
+            world.bench,
+            1,
         )
         card = engine.cards.propose("Explain the cart", workspace=world.projects[0].workspace)
         session = engine.cards.approve(card.id, by=DecidedBy.OPERATOR).session_id
@@ -125,9 +135,9 @@ def test_sessions_end_when_the_fake_clock_says_so(tmp_path: Path) -> None:
 def test_everything_odd_comes_up_before_anything_comes_up_again(clock: Any) -> None:
     import random
 
-    deck = Deck(random.Random(5))
-    days = [deck.day(number, clock.now() + timedelta(days=number)) for number in range(6 + len(Odd))]
+    deck = OddityDeck(random.Random(5))
+    days = [deck.day(number, clock.now() + timedelta(days=number)) for number in range(6 + len(Oddity))]
     assert not any(day.odd for day in days[:6])
-    assert set().union(*(day.odd for day in days)) == set(Odd)
+    assert set().union(*(day.odd for day in days)) == set(Oddity)
     assert all(day.moments == tuple(sorted(day.moments)) for day in days)
-    assert all(Does.RESUMES in dict(map(reversed, day.moments)) for day in days if Odd.KILL in day.odd)  # type: ignore[arg-type]
+    assert all(OperatorAction.RESUMES in dict(map(reversed, day.moments)) for day in days if Oddity.KILL in day.odd)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def status(engine: ApiServices) -> Document:
     answers: the state is then the one that the last engine left."""
     autonomy = engine.autonomy
     runs = autonomy.scheduled
-    last = None if runs else autonomy.left()
+    last = None if runs else autonomy.last_state()
     state = last or autonomy.state()
     phase = engine.predictions.phase()
     pending = engine.cards.pending()

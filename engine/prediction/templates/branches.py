@@ -11,14 +11,14 @@ from engine.git.state import STALE_BRANCH, Branch
 from engine.model import Proposal
 from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import (
+from engine.prediction.templates.offers import (
     Offer,
     branch_of,
-    oldest,
+    earliest,
+    is_usable,
+    make_proposal,
     project_of,
-    proposed,
     template,
-    usable,
 )
 
 
@@ -29,8 +29,8 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
     git = context.git
-    merge = next((item for item in context.inspection.merges if usable(item.source)), None)
-    if git is None or merge is None or not usable(git.branch):
+    merge = next((item for item in context.inspection.merges if is_usable(item.source)), None)
+    if git is None or merge is None or not is_usable(git.branch):
         return None
     target, source = plain(git.branch, 40), plain(merge.source, 40)
     has = f"{source} has {count(merge.lacking, 'commit')} that {target} lacks"
@@ -68,9 +68,9 @@ def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
     collisions = [
         collision
         for collision in context.inspection.collisions
-        if usable(collision.one.name) and usable(collision.other.name)
+        if is_usable(collision.one.name) and is_usable(collision.other.name)
     ]
-    if git is None or not collisions or not usable(git.base):
+    if git is None or not collisions or not is_usable(git.base):
         return None
     group = {collisions[0].one.name: collisions[0].one, collisions[0].other.name: collisions[0].other}
     for pair in collisions:
@@ -95,7 +95,7 @@ def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
 def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
     """Local branches that are merged, and those without a commit for 30 days; neither the base nor one
     that is checked out anywhere."""
-    git = context.seen
+    git = context.repository
     candidates = [
         branch
         for branch in git.branches
@@ -122,7 +122,7 @@ def report_branches(context: WorkspaceContext) -> Offer | None:
         subject="local branches",
         facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},
         parameters={"days": days},
-        evidence_at=oldest(branch.at for branch in [*merged, *stale]),
+        evidence_at=earliest(branch.at for branch in [*merged, *stale]),
         about=" ".join(branch.name for branch in [*merged, *stale][:10]),
     )
 
@@ -156,7 +156,7 @@ def lost_commits(context: WorkspaceContext) -> Offer | None:
 @template
 def autosquash(context: WorkspaceContext) -> Offer | None:
     """Fixup commits beside what they mend, neither pushed yet."""
-    git, fixups = context.seen, context.inspection.fixups
+    git, fixups = context.repository, context.inspection.fixups
     if fixups is None:
         return None
     number = len(fixups.subjects)
@@ -207,7 +207,7 @@ _CALLED = {CONFLICT: "merge of files", "am": "git am"}
 @template
 def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
-    git, operation = context.seen, context.inspection.unfinished
+    git, operation = context.repository, context.inspection.unfinished
     if operation is None:
         return None
     called = _CALLED.get(operation.name, operation.name)
@@ -308,12 +308,12 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
         parameters={
             "number": request.number,
             "title": title,
-            "url": request.url if usable(request.url) else "",
-            "branch": request.branch if usable(request.branch) else "",
+            "url": request.url if is_usable(request.url) else "",
+            "branch": request.branch if is_usable(request.branch) else "",
             "waits": f"{reason}.",
             "mine": request.mine,
         },
         evidence_at=wait.since,
         about=f"{title} {request.branch}",
     )
-    return proposed(context, "pull_request", offer)
+    return make_proposal(context, "pull_request", offer)

@@ -15,15 +15,15 @@ from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.text import count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
-from engine.prediction.templates.making import (
+from engine.prediction.templates.offers import (
     MOST_PATHS,
     Offer,
     branch_of,
-    ended,
-    oldest,
-    proposed,
+    earliest,
+    ended_sessions,
+    is_usable,
+    make_proposal,
     template,
-    usable,
     usable_names,
 )
 
@@ -41,7 +41,7 @@ _SAYS = {
 @template
 def leftovers(context: WorkspaceContext) -> Offer | None:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
-    git, all_leftovers = context.seen, context.inspection.own.leftovers
+    git, all_leftovers = context.repository, context.inspection.own.leftovers
     if not all_leftovers:
         return None
     marked = [entry for entry in all_leftovers if entry.kind == MARKER]
@@ -57,7 +57,7 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
         subject=_subject(named),
         facts=_lines_of(all_leftovers),
         parameters={"today": midnight(context)},
-        evidence_at=_written(context, files),
+        evidence_at=_written_at(context, files),
         tier=Tier.BLOCKS if marked else None,
         about=" ".join(sorted(files)),
     )
@@ -87,9 +87,9 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
         for leftover in context.inspection.own.leftovers
         if leftover.kind != MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
-    last_look = last_of(context, "look_for_leftovers")
+    last_look = last_session(context, "look_for_leftovers")
     paths = usable_names(entry.path for entry in removable)
-    written = _written(context, set(paths))
+    written = _written_at(context, set(paths))
     if git is None or not paths or last_look is None or (written is not None and last_look.created_at < written):
         return None
     return Offer(
@@ -120,7 +120,7 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
         subject=" ".join(sorted(names)[:5]),
         facts=_facts_of(mentions),
         parameters={},
-        evidence_at=_newest(context),
+        evidence_at=_last_changed_at(context),
         about=" ".join(names),
     )
 
@@ -128,10 +128,10 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
 @template
 def update_docs(context: WorkspaceContext) -> Offer | None:
     """The stale documentation was shown; what was evidently renamed can be put right."""
-    git, last_look = context.git, last_of(context, "look_at_mentions")
+    git, last_look = context.git, last_session(context, "look_at_mentions")
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
     paths = usable_names(item.path for item in renamed)
-    newest = _newest(context)
+    newest = _last_changed_at(context)
     if git is None or not paths or last_look is None or (newest is not None and last_look.created_at < newest):
         return None
     pairs = list(dict.fromkeys(f"{plain(other.old, 40)} → {plain(other.new, 40)}" for other in renamed))
@@ -153,7 +153,7 @@ SHORT_SUITE = 120.0
 @template
 def uncovered_lines(context: WorkspaceContext, part: Part) -> Offer | None:
     """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
-    git, tool = context.seen, part.tool
+    git, tool = context.repository, part.tool
     if tool is None or part.project.path not in context.covered or not part.here or part.changed:
         return None
     last = part.here[0]
@@ -188,23 +188,23 @@ def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
     return {"mentions": sorted(f"{item.path} {item.old}" for item in mentions)}
 
 
-def _newest(context: WorkspaceContext) -> datetime | None:
+def _last_changed_at(context: WorkspaceContext) -> datetime | None:
     """When your changes were last added to."""
     git = context.git
     moments = [file.modified_at for file in git.files if file.modified_at] if git else []
     return max(moments, default=git.recent[0].at if git and git.recent else None)
 
 
-def last_of(context: WorkspaceContext, flow: str) -> SessionView | None:
+def last_session(context: WorkspaceContext, flow: str) -> SessionView | None:
     """The newest session of a flow here that is over."""
     return next((session for session in context.sessions if session.flow == flow and session.state.over), None)
 
 
-def _written(context: WorkspaceContext, files: Iterable[str]) -> datetime | None:
+def _written_at(context: WorkspaceContext, files: Iterable[str]) -> datetime | None:
     """When the first of these files was written; for what is committed, when HEAD was."""
     git, names = context.git, set(files)
     assert git is not None
-    at = oldest(file.modified_at for file in git.files if file.path in names)
+    at = earliest(file.modified_at for file in git.files if file.path in names)
     return at or (git.recent[0].at if git.recent else None)
 
 
@@ -215,18 +215,18 @@ def _words(kind: str) -> str:
 def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
     """The newest lint of a project that ran to its end; one that found something new counts as failed."""
     done = (SessionState.SUCCEEDED, SessionState.FAILED)
-    return next((session for session in ended(context, project, "lint") if session.state in done), None)
+    return next((session for session in ended_sessions(context, project, "lint") if session.state in done), None)
 
 
 @template
 def lint(context: WorkspaceContext, part: Part) -> Offer | None:
     """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
-    git, linters = context.seen, part.project.linters
+    git, linters = context.repository, part.project.linters
     if not linters or any(
         package.kind == linters[0].row.kind == "node" and not package.installed for package in part.project.packages
     ):
         return None  # a linter of node comes with the packages
-    files = [file for file in git.files if not file.deleted and part.lints(file.path) and usable(file.path)]
+    files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable(file.path)]
     changed, where = sorted(file.path for file in files), "not committed"
     moments = [file.modified_at for file in files if file.modified_at]
     if not changed and git.recent:
@@ -242,7 +242,7 @@ def lint(context: WorkspaceContext, part: Part) -> Offer | None:
         subject=branch_of(git),
         facts={"paths": changed, "head": git.head, "after": last.id if last else ""},
         parameters={"paths": [] if whole else changed},
-        evidence_at=oldest(moments),
+        evidence_at=earliest(moments),
         about=" ".join(changed),
     )
 
@@ -250,14 +250,14 @@ def lint(context: WorkspaceContext, part: Part) -> Offer | None:
 @template
 def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
     """The last lint found something, and nobody has tidied up since."""
-    git, linters = context.seen, part.project.linters
+    git, linters = context.repository, part.project.linters
     if not git.head or not linters:
         return None
     last = last_lint(context, part.project.path)
     findings = sum(last.facts.get("rules", {}).values()) if last else 0
     if last is None or last.ended_at is None or not findings:
         return None
-    fixed = ended(context, part.project.path, "fix_lint")
+    fixed = ended_sessions(context, part.project.path, "fix_lint")
     if any(session.created_at > last.ended_at for session in fixed):
         return None
     changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
@@ -288,7 +288,7 @@ def large_file(context: WorkspaceContext) -> list[Proposal]:
 
 
 def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
-    git, unpushed = context.seen, context.inspection.unpushed
+    git, unpushed = context.repository, context.inspection.unpushed
     if not git.head:
         return []
     committed = [entry for entry in unpushed.found if entry.secret is secrets]
@@ -321,16 +321,16 @@ def _warning(
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."
     offer = Offer(
-        f"Do not {step} yet: {_said(first)}{others}",
+        f"Do not {step} yet: {_describe(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:NAMED]),
         facts={"found": sorted([item.kind, item.path] for item in findings), "committed": bool(first.sha)},
-        parameters=against(git, context.now),
+        parameters=review_range(git, context.now),
         evidence_at=commit.at if commit else modified or (git.recent[0].at if git.recent else None),
         tier=tier,
         about=" ".join(paths),
     )
-    return proposed(context, kind, offer)
+    return make_proposal(context, kind, offer)
 
 
 def _found_subject(finding: UnpushedProblem) -> str:
@@ -339,7 +339,7 @@ def _found_subject(finding: UnpushedProblem) -> str:
     return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.secret else path
 
 
-def _said(finding: UnpushedProblem) -> str:
+def _describe(finding: UnpushedProblem) -> str:
     """What is where: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
     where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
     if finding.secret:
@@ -353,14 +353,14 @@ def _said(finding: UnpushedProblem) -> str:
     return f"{where} is {size}" + ("" if finding.kind == "large file" else f" ({finding.kind})")
 
 
-def against(git: GitState, now: datetime) -> dict[str, Any]:
+def review_range(git: GitState, now: datetime) -> dict[str, Any]:
     """What the review compares with, as the look at what is not pushed does (`span_of`)."""
     span = span_of(git, now)
     if span is None:
         return {}
     name = git.upstream if git.upstream_tip else git.base if span.without else ""
     if span.without:
-        return {"upstream": name if usable(name) else span.without}
+        return {"upstream": name if is_usable(name) else span.without}
     return {} if span.shared else {"newest": span.newest}
 
 

@@ -15,15 +15,15 @@ from engine.git.status import is_byproduct
 from engine.model import PartOfDay, Proposal
 from engine.model.text import count, listing, mark, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, result_words
-from engine.prediction.templates.changes import against
-from engine.prediction.templates.making import (
+from engine.prediction.templates.changes import review_range
+from engine.prediction.templates.offers import (
     Offer,
     branch_of,
+    earliest,
+    is_usable,
+    make_proposal,
     newest_commit,
-    oldest,
-    proposed,
     template,
-    usable,
 )
 from engine.prediction.templates.tests import culprit
 
@@ -46,11 +46,11 @@ WAITS = timedelta(days=2)
 
 def waiting_work(context: WorkspaceContext) -> list[Proposal]:
     """Commits that nobody else has, or changes that are in no commit, since days."""
-    git = context.seen
+    git = context.repository
     if not git.head or git.operation:
         return []
     offers = _waiting_commits(context, git), _waiting_changes(context, git)
-    return [proposed(context, "waiting_work", offer) for offer in offers if offer]
+    return [make_proposal(context, "waiting_work", offer) for offer in offers if offer]
 
 
 def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
@@ -76,7 +76,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
         f"from {moment(oldest_at, context.local)}.",
         subject=f"{branch_of(git)} against {git.upstream or git.base}",
         facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
-        parameters=against(git, context.now) | ({"broken": broken} if broken else {}),
+        parameters=review_range(git, context.now) | ({"broken": broken} if broken else {}),
         evidence_at=oldest_at,
         about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
     )
@@ -125,7 +125,7 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
 @template
 def summarise_day(context: WorkspaceContext) -> Offer | None:
     """In the evening of a day with work of your own (SPEC 2.11)."""
-    git = context.seen
+    git = context.repository
     if not git.head or context.part is not PartOfDay.EVENING:
         return None
     today = day_begin(context.local)
@@ -147,7 +147,7 @@ PREPARED_FROM = timedelta(hours=1)
 @template
 def prepare_meeting(context: WorkspaceContext) -> Offer | None:
     """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
-    git, meeting = context.seen, nearest(context.meetings, context.local)
+    git, meeting = context.repository, nearest(context.meetings, context.local)
     if not git.head or meeting is None or meeting.begins - context.local > PREPARED_FROM:
         return None
     since = meeting.before or day_begin(context.local - timedelta(days=1))
@@ -172,9 +172,9 @@ def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: date
         prompt,
         reasoning,
         subject="the day",
-        facts={"since": since.isoformat(), "head": context.seen.head},
+        facts={"since": since.isoformat(), "head": context.repository.head},
         parameters={"since": since.isoformat(), **_beside_git(context, since)},
-        evidence_at=oldest(commit.at for commit in commits),
+        evidence_at=earliest(commit.at for commit in commits),
         about="summary of the day",
     )
 
@@ -220,11 +220,11 @@ STILL_WORKED_ON = timedelta(days=30)
 @template
 def changes_together(context: WorkspaceContext) -> Offer | None:
     """A file that usually changes with what changed, and has not."""
-    git = context.seen
+    git = context.repository
     if not git.head or git.partner is None:
         return None
     partner = git.partner
-    if not usable(partner.path) or not usable(partner.because):
+    if not is_usable(partner.path) or not is_usable(partner.because):
         return None
     path, because = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
     commits = (
@@ -239,7 +239,7 @@ def changes_together(context: WorkspaceContext) -> Offer | None:
         subject=f"{partner.path} with {partner.because}",
         facts={"partner": partner.path, "because": partner.because, "together": partner.together, "of": partner.of},
         parameters={"path": partner.because, "partner": partner.path},
-        evidence_at=oldest(file.modified_at for file in git.files) or newest_commit(git),
+        evidence_at=earliest(file.modified_at for file in git.files) or newest_commit(git),
         about=f"{partner.because} {partner.path}",
     )
 
@@ -293,11 +293,11 @@ def _log_lacks_it(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
 
 def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
     """The rhythm of a project whose release is due; None when it is not, or nothing would be in it."""
-    git = context.seen
+    git = context.repository
     if not git.head or git.release is None:
         return None
     release = git.release
-    if not release.commits or not usable(release.tag) or not release.is_due(context.now.timestamp()):
+    if not release.commits or not is_usable(release.tag) or not release.is_due(context.now.timestamp()):
         return None
     idle = not git.recent or context.now - git.recent[0].at > STILL_WORKED_ON
     return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
@@ -305,7 +305,7 @@ def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
 
 def _began(context: WorkspaceContext, release: ReleaseRhythm) -> datetime | None:
     """When the oldest of the commits that wait was made, as far back as is known."""
-    return oldest(commit.at for commit in context.seen.recent[: release.commits])
+    return earliest(commit.at for commit in context.repository.recent[: release.commits])
 
 
 def _why(release: ReleaseRhythm, now: datetime) -> str:

@@ -16,17 +16,17 @@ from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, ve
 from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
-from engine.prediction.templates.making import (
-    ALWAYS,
+from engine.prediction.templates.offers import (
+    LONG_AGO,
     MOST_PATHS,
     Offer,
     branch_of,
-    ended,
+    earliest,
+    ended_sessions,
+    is_usable,
+    make_proposal,
     newest_commit,
-    oldest,
-    proposed,
     template,
-    usable,
     usable_names,
 )
 
@@ -37,11 +37,11 @@ _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_fa
 def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
     repository that you only look at it is upkeep."""
-    git, where = context.seen, plain(part.project.path, 40) or "this project"
+    git, where = context.repository, plain(part.project.path, 40) or "this project"
     if any(lock.folder == part.project.path for lock in context.locks):
         return None  # first the lock file: `update_lock`
-    tried = _lacked(context, part)
-    at: datetime | None = ALWAYS
+    tried = _session_lacking_packages(context, part)
+    at: datetime | None = LONG_AGO
     if tried is not None:
         reason, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
     elif part.project.lacks:
@@ -52,7 +52,9 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     if tried is None and changed_file is not None:
         at = changed_file.modified_at
     blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
-    usable_installations = _usable(installations(Path(context.workspace), _packages(context), part.project.path))
+    usable_installations = _with_usable_commands(
+        installations(Path(context.workspace), _packages(context), part.project.path)
+    )
     if not usable_installations:
         return None
     installation = usable_installations[0]
@@ -68,9 +70,9 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     )
 
 
-def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
+def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
     """The newest session that tried its tests, when these lacked a package and nothing was installed since."""
-    for session in ended(context, part.project.path, "prepare_environment", *_TESTING):
+    for session in ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
         if session.flow in _TESTING:
             lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
             return session if lacked else None
@@ -81,10 +83,10 @@ def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
 
 def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A lock file says something else than its manifest."""
-    git = context.seen
+    git = context.repository
     offers = []
     for mismatch in (lock for lock in context.locks if lock.folder == part.project.path):
-        updates = _usable(lock_updates(Path(context.workspace), _packages(context), part.project.path))
+        updates = _with_usable_commands(lock_updates(Path(context.workspace), _packages(context), part.project.path))
         update = next((item for item in updates if item.lock == mismatch.lock_path), None)
         if update is None:
             continue
@@ -101,16 +103,16 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 evidence_at=min(changed, default=newest_commit(git)),
             )
         )
-    return [proposed(context, "update_lock", offer) for offer in offers]
+    return [make_proposal(context, "update_lock", offer) for offer in offers]
 
 
 def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
     return {part.project.path: part.project.packages for part in context.parts}
 
 
-def _usable(candidates: Sequence[Installation]) -> list[Installation]:
+def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installation]:
     """Those whose commands may become a parameter."""
-    return [item for item in candidates if all(usable(line) for line in item.lines)]
+    return [item for item in candidates if all(is_usable(line) for line in item.lines)]
 
 
 TIMES = 20
@@ -124,50 +126,50 @@ FLIPPED = 5  # so many unreliable tests are hunted at once
 def run_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
-    git, tool = context.seen, part.tool
+    git, tool = context.repository, part.tool
     if tool is None or part.project.lacks or not (git.head or git.files):
         return None
     if not part.here:
         return _first_run(context, part, tool)
-    changed = [file for file in part.changed if not file.gone and part.tests(file.path) and usable(file.path)]
+    changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable(file.path)]
     if not changed:
         return None
     last = part.here[0]
     when = moment(last.ran_at, context.local)
-    return _run(
+    return _run_offer(
         context,
         part,
         [file.path for file in changed],
         f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
         facts={"run": last.session_id or last.ran_at.isoformat()},
-        evidence_at=oldest(file.at for file in changed) or newest_commit(git),
+        evidence_at=earliest(file.at for file in changed) or newest_commit(git),
     )
 
 
 def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer | None:
-    git = context.seen
+    git = context.repository
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
     unpushed = usable_names(path for path in git.own_files if part.tests(path))
     for paths, reason, at in (
-        (uncommitted, "Not committed yet", oldest(file.modified_at for file in files)),
+        (uncommitted, "Not committed yet", earliest(file.modified_at for file in files)),
         (unpushed, "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)),
     ):
         if paths:
             reason = f"{reason}: {listing(paths, 3)}. No test run is known here."
-            return _run(context, part, paths, reason, facts={}, evidence_at=at)
+            return _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
     return Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
         "No test run is known here. Later runs are compared with it.",
         subject="first run",
         facts={"tool": tool.name, "where": tool.where},
         parameters={"paths": []},
-        evidence_at=ALWAYS,
+        evidence_at=LONG_AGO,
         kind="first_run",
     )
 
 
-def _run(
+def _run_offer(
     context: WorkspaceContext,
     part: Part,
     paths: Sequence[str],
@@ -176,7 +178,7 @@ def _run(
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
 ) -> Offer:
-    git, whole = context.seen, len(paths) > MOST_PATHS
+    git, whole = context.repository, len(paths) > MOST_PATHS
     return Offer(
         f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
         if whole
@@ -193,7 +195,7 @@ def _run(
 @template
 def failing_ci(context: WorkspaceContext) -> Offer | None:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
-    git = context.seen
+    git = context.repository
     part = next((item for item in context.parts if item.tool), None)
     if part is None or context.github is None:
         return None
@@ -222,26 +224,26 @@ def short_test(test: str) -> str:
 @template
 def bisect(context: WorkspaceContext, part: Part) -> Offer | None:
     """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
-    git = context.seen
+    git = context.repository
     if not git.head or part.tool is None or not part.tool.exact:
         return None
     red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
         return None
     unfit = {test for test, _ in flipped_tests(part.runs)} | _bisected(context, part)
-    failing = [test for test in red.check.failing if test not in unfit and usable(test)]
+    failing = [test for test in red.check.failing if test not in unfit and is_usable(test)]
     older = part.runs[part.runs.index(red) + 1 :]
     for test in failing:
         for run in older:
             if run.clean and run.head in context.ancestors and verdict_on(run, test):
-                return _broke(context, part, red, test, run.head, moment(run.ran_at, context.local))
-    if failing and git.commits_since_tag and git.tag and usable(git.tag):
-        return _broke(context, part, red, failing[0], git.tag, "")
+                return _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
+    if failing and git.commits_since_tag and git.tag and is_usable(git.tag):
+        return _bisect_offer(context, part, red, failing[0], git.tag, "")
     return None
 
 
-def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good: str, passed_at: str) -> Offer:
-    git, name = context.seen, short_test(test)
+def _bisect_offer(context: WorkspaceContext, part: Part, red: PastRun, test: str, good: str, passed_at: str) -> Offer:
+    git, name = context.repository, short_test(test)
     last = git.recent[0]
     others = f", with {count(len(red.check.failing) - 1, 'other')}" if len(red.check.failing) > 1 else ""
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
@@ -268,16 +270,16 @@ def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good:
 
 def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
-    bisects = ended(context, part.project.path, "bisect")
+    bisects = ended_sessions(context, part.project.path, "bisect")
     done = {session.id for session in bisects if session.state is SessionState.SUCCEEDED}
-    answers = (run for run in part.runs if run.session_id in done and run.head == context.seen.head)
+    answers = (run for run in part.runs if run.session_id in done and run.head == context.repository.head)
     return {test for run in answers for test in run.check.failing}
 
 
 @template
 def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
     """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
-    git, last = context.seen, part.runs[0] if part.runs else None
+    git, last = context.repository, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
         return None
     landing = next((item for item in context.landings if item.decided_at and item.decided_at <= last.ran_at), None)
@@ -292,7 +294,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
     broken = []
     for test in last.check.failing:
         before_landing = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
-        if before_landing and usable(test) and test not in unfit:
+        if before_landing and is_usable(test) and test not in unfit:
             broken.append(test)
     if not broken:
         return None
@@ -314,10 +316,10 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
 @template
 def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
     """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
-    git = context.seen
+    git = context.repository
     if not git.head:
         return None
-    for session in ended(context, part.project.path, "rehearse_revert", "bisect"):
+    for session in ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
         if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
             return None  # a newer one than any bisect below
         run = next((run for run in part.runs if run.session_id == session.id), None)
@@ -325,7 +327,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
         if not sha or run is None:
             continue
         newer = part.runs[: part.runs.index(run)]
-        tests = [test for test in run.check.failing if usable(test)]
+        tests = [test for test in run.check.failing if is_usable(test)]
         mended = any(verdict_on(other, test) for other in newer for test in tests)
         reverted = any(commit.subject == f'Revert "{of}"' for commit in git.recent if commit.at >= run.ran_at)
         if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
@@ -355,10 +357,10 @@ def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return None
-    tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
+    tests = [test for test in last.check.failing if is_usable(test)][:MOST_PATHS]
     if not tests or not part.tool.exact or not last.check.counted:
         return None
-    narrowed = ended(context, part.project.path, "narrow_failures")
+    narrowed = ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return None
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
@@ -382,9 +384,11 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
     session = next((entry for entry in context.sessions if entry.id == last.session_id), None)
     signatures = session.facts.get("signatures", {}) if session is not None else {}
     judged = (SessionState.SUCCEEDED, SessionState.FAILED)
-    since = [other for other in ended(context, part.project.path, "apply_fix") if other.created_at > last.ran_at]
+    since = [
+        other for other in ended_sessions(context, part.project.path, "apply_fix") if other.created_at > last.ran_at
+    ]
     tried = {item.facts.get("fix") for item in since if item.state in judged}
-    failing = [test for test in last.check.failing if usable(test)]
+    failing = [test for test in last.check.failing if is_usable(test)]
     for fix in context.fixes:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:FLIPPED]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
@@ -410,7 +414,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
     if part.tool is None or not part.here:
         return None
     last = part.here[0]
-    failing = [test for test in last.check.failing if usable(test)]
+    failing = [test for test in last.check.failing if is_usable(test)]
     if last.check.green or not failing:
         return None
     deleted = {part.project.within(file.path) for file in part.changed if file.gone}
@@ -441,8 +445,12 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
     today = context.local.date()
     quarantined = _quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
-    over = [(test, until) for test, until in quarantined if until <= today and usable(test)][:FLIPPED]
-    flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if usable(test) and bare(test) not in resting]
+    over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:FLIPPED]
+    flipped = [
+        (test, tree)
+        for test, tree in flipped_tests(part.runs)
+        if is_usable(test) and without_parameters(test) not in resting
+    ]
     facts: dict[str, Any]
     if over:
         days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
@@ -467,7 +475,7 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
     )
 
 
-def bare(test: str) -> str:
+def without_parameters(test: str) -> str:
     """A test of pytest without its parameters: `t.py::test_a` for `t.py::test_a[1-2]`."""
     return test.partition("[")[0]
 
@@ -485,7 +493,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
     """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
     if part.tool is None:
         return None
-    hunts = ended(context, part.project.path, "hunt_flakes")
+    hunts = ended_sessions(context, part.project.path, "hunt_flakes")
     last = next((hunt for hunt in hunts if hunt.state is SessionState.SUCCEEDED), None)
     today = context.local.date()
     resting = {test for test, until in _quarantined(context, part) if until > today}
@@ -495,8 +503,8 @@ def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
         for result in results
         if result["verdict"] == "flaky"
         and ".py::" in result["test"]
-        and usable(result["test"])
-        and bare(result["test"]) not in resting
+        and is_usable(result["test"])
+        and without_parameters(result["test"]) not in resting
     ]
     if last is None or not flaky:
         return None
@@ -532,7 +540,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     for test, _ in runs[0].check.durations:
         now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
         earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
-        if len(now) < 2 or len(earlier) < MEASURED_RUNS - 2 or not usable(test):
+        if len(now) < 2 or len(earlier) < MEASURED_RUNS - 2 or not is_usable(test):
             continue
         usual = median(seconds for seconds, _ in earlier)
         fast = [
@@ -549,7 +557,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
         f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
         f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
         subject=test,
-        facts={"test": test, "fast": fast_head, "head": context.seen.head},
+        facts={"test": test, "fast": fast_head, "head": context.repository.head},
         parameters={"tests": [test], "fast": fast_head},
         evidence_at=runs[1].ran_at,
         about=test,
@@ -559,13 +567,13 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
 @template
 def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
     """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
-    git = context.seen
+    git = context.repository
     has_own_commits = git.own_files or any(
         git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1]
     )
     if not has_own_commits or part.tool is None or part.project.lacks:
         return None
-    tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
+    tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(item.state is SessionState.CANNOT_RUN for item in tried):
         return None  # until what they lack is there, they lack it at HEAD, too
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
@@ -581,6 +589,6 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
         subject=branch_of(git),
         facts={"head": git.head, "files": files},
         parameters={"files": files[: 4 * MOST_PATHS]},
-        evidence_at=oldest(file.modified_at for file in new),
+        evidence_at=earliest(file.modified_at for file in new),
         about=" ".join(files),
     )

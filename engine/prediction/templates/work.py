@@ -21,9 +21,9 @@ from engine.prediction.tasks import HEARTBEAT as DUE
 from engine.prediction.tasks import ORDER
 from engine.prediction.templates.changes import last_lint
 from engine.prediction.templates.history import implied
-from engine.prediction.templates.making import (
+from engine.prediction.templates.offers import (
     Offer,
-    proposed,
+    make_proposal,
     usable_names,
 )
 
@@ -90,7 +90,7 @@ def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bo
         evidence_at=task.updated_at,
         about=task.title,
     )
-    proposal = proposed(context, kind, offer)
+    proposal = make_proposal(context, kind, offer)
     return replace(proposal, flow=flow, channel=task.channel or proposal.channel, task_id=task.id)
 
 
@@ -106,7 +106,7 @@ class LearnedWork:
 
 def learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Proposal]:
     """A card for each that has not run on the present state; one for HEAD, one more for what is not committed."""
-    git = context.seen
+    git = context.repository
     if not git.head or git.operation:
         return []
     return [
@@ -136,7 +136,7 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
         parameters={},
         evidence_at=changed,
     )
-    return proposed(context, work.name, offer)
+    return make_proposal(context, work.name, offer)
 
 
 MOST_NAMED: Final = 10
@@ -149,7 +149,7 @@ def _named(names: Iterable[str]) -> str:
 
 
 def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
-    git = context.seen
+    git = context.repository
     branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch}
     sides = [_named([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
     files = _named(session.facts.get("conflicts", ()))
@@ -159,7 +159,7 @@ def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
 
 
 def _unfinished(context: WorkspaceContext, session: SessionView) -> str:
-    files = _named(file.path for file in context.seen.files if file.conflicted)
+    files = _named(file.path for file in context.repository.files if file.conflicted)
     return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
 
 
@@ -201,7 +201,7 @@ names go into it, no text that a commit, a test or a file says: an agent would t
 
 def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
     """The newest finding that still holds: nothing was written or committed since that flow began."""
-    git = context.seen
+    git = context.repository
     if not context.prose:
         return []
     session = next((item for item in context.sessions if item.flow in AFTER_FLOW and item.state.over), None)
@@ -224,4 +224,4 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
         evidence_at=session.ended_at,
         tier=tier,
     )
-    return [replace(proposed(context, HANDED_OVER, offer), flow=None)]
+    return [replace(make_proposal(context, HANDED_OVER, offer), flow=None)]

@@ -16,7 +16,7 @@ from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.signals import related_task, signal, tasks_signal, time_signal
 
-ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
 
 MOST_PATHS = 50
@@ -52,19 +52,19 @@ def template(find: Callable[..., Offer | None]) -> Callable[..., list[Proposal]]
     @wraps(find)
     def propose(context: WorkspaceContext, part: Part | None = None) -> list[Proposal]:
         offer = find(context) if part is None else find(context, part)
-        return [] if offer is None else [proposed(context, find.__name__, offer, part)]
+        return [] if offer is None else [make_proposal(context, find.__name__, offer, part)]
 
     return propose
 
 
-def proposed(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
+def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
     """The proposal of an offer, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
     `part`: the project that it is about, added to subject, facts and parameters."""
     kind = offer.kind or kind
     kind_row, words = kind_of(kind), (offer.about or offer.prompt).replace("_", " ")
     where = part.parameters if part else {}
     own_signals = {
-        "time": time_signal(context.local, *kind_row.fits),
+        "time": time_signal(context.local, *kind_row.activities),
         "tasks": tasks_signal(context.tasks, context.now, words),
         "conversations": context.conversations(frozenset({kind, *kind_row.continues})),
         "git": signal("git", kind_row.strength, *context.signal("git").evidence),
@@ -101,7 +101,7 @@ def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str
     return context.parts[tested[0]].parameters if tested else {}
 
 
-def ended(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
+def ended_sessions(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
     """The sessions of these flows in a project that are over, the newest first."""
     return [
         session
@@ -120,14 +120,14 @@ def branch_of(git: GitState) -> str:
     return plain(git.branch, 200) or "detached HEAD"
 
 
-def usable(name: str) -> bool:
+def is_usable(name: str) -> bool:
     """Whether a path or ref may become a parameter: it is text, shows as what it is, and is no option."""
     return name == name.strip() != "" and name[0] != "-" and sanitise(name) == name and "\n" not in name and _utf8(name)
 
 
 def usable_names(names: Iterable[str]) -> list[str]:
     """Those that are usable, sorted, without repeats."""
-    return sorted({name for name in names if usable(name)})
+    return sorted({name for name in names if is_usable(name)})
 
 
 def _utf8(name: str) -> bool:
@@ -138,6 +138,6 @@ def _utf8(name: str) -> bool:
     return True
 
 
-def oldest(moments: Iterable[datetime | None]) -> datetime | None:
+def earliest(moments: Iterable[datetime | None]) -> datetime | None:
     """The earliest that is known: evidence is as old as its first piece."""
     return min((moment for moment in moments if moment is not None), default=None)
