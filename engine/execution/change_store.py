@@ -1,12 +1,11 @@
 """Change sets as the database knows them (SPEC 3.9): the table, which of their states may follow which, what can be
-asked of them without changing anything, and what you are told when one does not land."""
+read of them."""
 
 from __future__ import annotations
 
 import builtins
 import itertools
 import os
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.execution import diffs, snapshots
 from engine.execution.session_store import check_of
-from engine.execution.snapshots import named, shown
+from engine.execution.tree_diff import apply_patch
 from engine.git import Git
-from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, LandPreview, Refusal
+from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal
 from engine.storage.database import Database
 from engine.storage.rows import Row, ask, ids_with_prefix, value_of
 from engine.storage.table_cache import TableCache
@@ -79,6 +78,21 @@ class ChangeSetRow(Row, table=True):
     def landed(self) -> int:
         """Files that its landings changed."""
         return len({entry["path"] for landed in self.landings for entry in landed["plan"]["entries"]})
+
+    @property
+    def commit_message(self) -> str:
+        """The message of the commit on a branch."""
+        first, _, remainder = self.title.partition("\n")
+        body = f"{remainder.strip()}\n\n" if remainder.strip() else ""
+        return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {self.session_id}\n"
+
+    def narrow(self, note: str) -> bool:
+        """From now on it is the part of it that is landed; False when none is."""
+        if self.landings:
+            last = self.landings[-1]
+            self.result_tree, self.files, self.note = last["tree"], last["files"], note
+            self.state = ChangeState.LANDED.value
+        return bool(self.landings)
 
     @property
     def about(self) -> dict[str, str]:
@@ -177,11 +191,11 @@ class ChangeReader:
         collected)."""
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
-        self._ask_for(git, row)
+        self._require_objects(git, row)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
         return diffs.file_diffs(git, row.base_tree, row.result_tree, landed)
 
-    def _ask_for(self, git: Git, row: ChangeSetRow) -> None:
+    def _require_objects(self, git: Git, row: ChangeSetRow) -> None:
         """Raises `Refusal` `diff_gone`."""
         if snapshots.missing_objects(git, row.base_tree, row.landed_tree, row.result_tree):
             raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
@@ -189,7 +203,7 @@ class ChangeReader:
     def patch(self, session_id: str) -> str:
         """What a session changed, as `git apply` takes it; "" for nothing, or when git has it no more."""
         row = self._of_session(session_id)
-        return "" if row is None else diffs.patch(Path(row.workspace), row.base_tree, row.result_tree)
+        return "" if row is None else apply_patch(Path(row.workspace), row.base_tree, row.result_tree)
 
     def landed(self, workspace: str) -> builtins.list[ChangeSet]:
         """The newest three landings of `workspace` whose files are all still as they were landed: none was edited
@@ -228,44 +242,3 @@ def _is_as_written(workspace: str, path: str, time: int) -> bool:
         return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
     except (OSError, ValueError):
         return False
-
-
-def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
-    way_out = f"`clawpy branch {change_set_id}` makes a branch of the work instead"
-    if preview.conflicts:
-        raise Refusal(
-            "conflict",
-            f"you and the session changed the same lines: {named(preview.conflicts)}",
-            f"set your version aside and land again, or {way_out}",
-        )
-    if preview.unsupported:
-        raise Refusal("unsupported_files", f"these are not landed: {named(preview.unsupported)}", "copy them by hand")
-    if preview.in_the_way:
-        raise Refusal(
-            "conflict",
-            f"untracked or ignored files are in the way: {named(preview.in_the_way)}",
-            f"move them away and land again, or {way_out}",
-        )
-
-
-def later_edits(paths: Sequence[str]) -> Refusal:
-    return Refusal(
-        "later_edits",
-        f"changed since the landing: {named(paths)}",
-        "undoing would lose these changes; stash them first, or undo the landing by hand",
-    )
-
-
-def edited_meanwhile(paths: Sequence[str], *, undoing: bool) -> Refusal:
-    if undoing:
-        return later_edits(paths)
-    return Refusal("conflict", f"changed while landing: {named(paths)}; nothing was landed", "land again")
-
-
-def cannot_write(error: OSError, workspace: str) -> Refusal:
-    where = shown(str(error.filename)) if error.filename else workspace
-    return Refusal(
-        "cannot_write",
-        f"{where}: {error.strerror or error}; nothing was changed",
-        "free disk space or make it writable, then try again",
-    )

@@ -177,7 +177,7 @@ class Plan:
         return observe(root, path, algorithm=self.algorithm, folds_case=self.folds_case, copy=copy)
 
     @property
-    def going(self) -> set[str]:
+    def removed_paths(self) -> set[str]:
         """The paths that the plan takes away."""
         return {entry.path for entry in self.entries if entry.after.kind is Kind.ABSENT}
 
@@ -208,7 +208,7 @@ def changed_since(root: Beneath, *plans: Plan) -> list[str]:
     changed = []
     images: dict[str, Image] = {}  # what the plans before make of a path
     for plan in plans:
-        removed = plan.going | {path for path, image in images.items() if image.kind is Kind.ABSENT}
+        removed = plan.removed_paths | {path for path, image in images.items() if image.kind is Kind.ABSENT}
         for entry in plan.entries:
             if (images.get(entry.path) or plan.observe(root, entry.path)) != entry.before:
                 changed.append(entry.path)
@@ -257,6 +257,12 @@ def settled(root: Beneath, plan: Plan) -> Plan:
     return replace(plan, old_folders=tuple(gone))
 
 
+def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
+    """The `mtime_ns` of every path that `plan`, which was carried out, has written."""
+    statuses = {entry.path: root.lstat(entry.path) for entry in plan.entries if entry.path not in plan.removed_paths}
+    return {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
+
+
 def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> TakenBack:
     """Bring back what was there before `plan` was begun, however far it came. Safe to repeat.
 
@@ -274,7 +280,7 @@ def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
         else:
             result.foreign.append(entry.path)
     backwards = replace(plan.reversed(), entries=tuple(to_restore))
-    removed = backwards.going
+    removed = backwards.removed_paths
     blocked = {entry.path for entry in to_restore if entry.path not in removed and in_front(root, entry.path, removed)}
     result.foreign += sorted(blocked)
     backwards = replace(backwards, entries=tuple(entry for entry in to_restore if entry.path not in blocked))

@@ -1,24 +1,18 @@
-"""Trees merged without a working tree: git's own `merge-tree` decides what is clean (SPEC 3.9); and a session's
-diff as a commit on a branch of its own, without index, HEAD or hooks."""
+"""Merges of trees without a working tree: git's own `merge-tree` decides what is clean (SPEC 3.9); and which of the
+changed paths are never landed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from io import BytesIO
 
-from engine.execution import snapshots
 from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
 from engine.execution.tools.jail import is_git
+from engine.execution.tree_diff import GITLINK, LINK, TreeChange
 from engine.frozen import frozen
-from engine.git import Git, GitError, session_branch
+from engine.git import Git
 from engine.git.tree import split
-from engine.model import Refusal
-
-GITLINK = "160000"
-LINK = "120000"
-ABSENT = "000000"
 
 
 @frozen
@@ -27,25 +21,6 @@ class Merge:
 
     tree: str
     conflicts: tuple[bytes, ...]
-
-
-@frozen
-class TreeChange:
-    """One path in which two trees differ. Modes are git's, "000000" where the path is absent."""
-
-    path: bytes
-    old_mode: str
-    new_mode: str
-    old_oid: str
-    new_oid: str
-
-    @property
-    def appears(self) -> bool:
-        return self.old_mode == ABSENT
-
-    @property
-    def goes(self) -> bool:
-        return self.new_mode == ABSENT
 
 
 def three_way(git: Git, *, base: str, ours: str, theirs: str) -> Merge:
@@ -60,16 +35,6 @@ def three_way(git: Git, *, base: str, ours: str, theirs: str) -> Merge:
     if merged.returncode and not conflicts:
         conflicts = [b"(git names no file)"]  # never take an unclean merge for a clean one
     return Merge(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
-
-
-def differences(git: Git, old: str, new: str) -> list[TreeChange]:
-    """Every path in which the tree `new` differs from `old`, a rename being a deletion and an addition."""
-    changes = []
-    items = split(git.output("diff-tree", "-r", "--raw", "--no-renames", "--full-index", "-z", old, new))
-    for header, path in zip(items[0::2], items[1::2], strict=True):
-        old_mode, new_mode, old_oid, new_oid, _ = header.decode().removeprefix(":").split()
-        changes.append(TreeChange(path, old_mode, new_mode, old_oid, new_oid))
-    return changes
 
 
 def unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
@@ -136,64 +101,3 @@ def _climbs_out(path: bytes, target: bytes) -> bool:
         if depth < 0:
             return True
     return False
-
-
-def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: datetime) -> str:
-    """A commit of exactly the changes from tree `base` to tree `result`, onto HEAD; no ref points to it yet.
-
-    The author is who git says the operator is, else a fallback. Raises `Refusal`: `conflict` when the changes build
-    on uncommitted work that HEAD lacks, `nothing_to_commit`, `unsupported_files`.
-    """
-    git = plain.git
-    if filtered := unsupported(plain, result, differences(git, base, result)):
-        names = ", ".join(f"{shown(path)}: {reason}" for path, reason in filtered.items())
-        raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
-    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
-    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)
-    merge = three_way(git, base=base, ours=onto, theirs=result)
-    if merge.conflicts:
-        names = ", ".join(shown(path) for path in merge.conflicts)
-        raise Refusal(
-            "conflict",
-            f"it builds on changes that HEAD does not have: {names}",
-            "commit your own work first, or land it instead",
-        )
-    if merge.tree == onto:
-        raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
-    parents = ("-p", head) if head else ()
-    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_identity(git, at))
-
-
-def _identity(git: Git, at: datetime) -> dict[str, str]:
-    identity = {"GIT_AUTHOR_DATE": at.isoformat(), "GIT_COMMITTER_DATE": at.isoformat()}
-    for key, fallback in (("name", "Clawpy Console"), ("email", "clawpy@localhost")):
-        value = git.text("config", f"user.{key}", allowed=(0, 1)) or fallback
-        identity |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
-    return identity
-
-
-def free_name(git: Git, title: str, session_id: str) -> str:
-    """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
-    name = first = session_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
-    number = 1
-    while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
-        number += 1
-        name = f"{first}-{number}"
-    return name
-
-
-def create(git: Git, name: str, commit: str) -> None:
-    """Make the branch, unless it came into being meanwhile. Raises `GitError`."""
-    git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
-
-
-def points_to(git: Git, name: str, commit: str) -> bool:
-    """True when the branch is there and at `commit`."""
-    try:
-        return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)) == commit
-    except GitError as error:
-        raise Refusal("git_failed", f"cannot read the branches of {git.folder}: {error.stderr}") from error
-
-
-def _exists(git: Git, name: str) -> bool:
-    return bool(git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)))

@@ -14,8 +14,8 @@ from sqlmodel import col, select
 
 from engine.events import WorkOverlapped
 from engine.execution import snapshots
+from engine.execution.change_capture import Captured
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.changesets import Captured
 from engine.execution.merging import three_way
 from engine.frozen import frozen
 from engine.git import Git

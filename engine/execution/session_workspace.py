@@ -15,7 +15,8 @@ from pathlib import Path
 
 from engine.config import SettingsSource
 from engine.execution import snapshots
-from engine.execution.changesets import Captured, ChangeSets
+from engine.execution.change_capture import Captured
+from engine.execution.changesets import ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from engine.execution import snapshots
 from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, image_of, in_front, spelled_so
-from engine.execution.merging import LINK, TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
+from engine.execution.tree_diff import LINK, TreeChange
 from engine.git import Git
 from engine.git.tree import joined
 from engine.storage.beneath import Beneath, parents

@@ -17,7 +17,6 @@ from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
 from engine.execution.live_session import LiveSession
-from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.flows import common
 from engine.execution.runners.flows.testing import RunTests
@@ -25,6 +24,7 @@ from engine.execution.runners.toolchains.bound import borrowed
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bounded, state_of
 from engine.execution.snapshots import Snapshot
+from engine.execution.tree_diff import differences
 from engine.frozen import frozen
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import CheckResult, SessionView, dollars, microusd

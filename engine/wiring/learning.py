@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from engine.execution.diffs import patch
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.completions import MemoryModel
 from engine.execution.runners.model.wire import Model
+from engine.execution.tree_diff import apply_patch
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.sources import Mended, ModelsUsed, Priced
@@ -325,7 +325,7 @@ class _Sources:
         view = self._session(session_id)
         if not red or not runs[-1].tree or view is None:
             return ""
-        return patch(Path(view.workspace), red[-1].tree, runs[-1].tree)
+        return apply_patch(Path(view.workspace), red[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
         """ "" when the operator threw its work away, or took it back."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import merging
+from engine.execution.branching import create_branch, free_branch_name
 from engine.git import Git
 from engine.git.reader import GitReader
 from engine.git.status import to_datetime
@@ -100,7 +100,7 @@ def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
     git = Git(repository.path)
     for title in ("Fix lint in cart!", "Fix lint in cart!", "…"):
         commit = repository.commit(f"{title}\n\nSession: sess_1", {"b.py": title})
-        merging.create(git, merging.free_name(git, title, "sess_1"), commit)
+        create_branch(git, free_branch_name(git, title, "sess_1"), commit)
     repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
     repository.commit("mine", {"c.py": "1"})
     repository.git("branch", "clawpy/mine")
@@ -126,9 +126,9 @@ def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
 )
 def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
-    assert merging.free_name(Git(repository.path), title, "sess_1") == name
+    assert free_branch_name(Git(repository.path), title, "sess_1") == name
     repository.git("branch", name)
-    assert merging.free_name(Git(repository.path), title, "sess_1") == f"{name}-2"
+    assert free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"
 
 
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])

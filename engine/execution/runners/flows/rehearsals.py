@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from engine.execution import merging
+from engine.execution.branching import create_branch
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     IDENTITY,
@@ -358,7 +358,7 @@ class KeepCommits(Flow):
                 continue
             kept = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
             name = f"rescued-{tip[:10]}"
-            merging.create(git, name, tip)
+            create_branch(git, name, tip)
             made[name] = len(kept)
             job.say(f"{name} keeps {count(len(kept), 'commit')}:")
             for sha in kept[:MOST_KEPT]:

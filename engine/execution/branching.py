@@ -1,0 +1,73 @@
+"""A session's diff as a commit on a branch of its own, made without index, HEAD or hooks (SPEC 3.9)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from engine.execution import snapshots
+from engine.execution.merging import three_way, unsupported
+from engine.execution.snapshots import PlainGit, shown
+from engine.execution.tree_diff import differences
+from engine.git import Git, GitError, session_branch
+from engine.model import Refusal
+
+
+def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: datetime) -> str:
+    """A commit of exactly the changes from tree `base` to tree `result`, onto HEAD; no ref points to it yet.
+
+    The author is who git says the operator is, else a fallback. Raises `Refusal`: `conflict` when the changes build
+    on uncommitted work that HEAD lacks, `nothing_to_commit`, `unsupported_files`.
+    """
+    git = plain.git
+    if filtered := unsupported(plain, result, differences(git, base, result)):
+        names = ", ".join(f"{shown(path)}: {reason}" for path, reason in filtered.items())
+        raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
+    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
+    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)
+    merge = three_way(git, base=base, ours=onto, theirs=result)
+    if merge.conflicts:
+        names = ", ".join(shown(path) for path in merge.conflicts)
+        raise Refusal(
+            "conflict",
+            f"it builds on changes that HEAD does not have: {names}",
+            "commit your own work first, or land it instead",
+        )
+    if merge.tree == onto:
+        raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
+    parents = ("-p", head) if head else ()
+    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_identity(git, at))
+
+
+def _identity(git: Git, at: datetime) -> dict[str, str]:
+    identity = {"GIT_AUTHOR_DATE": at.isoformat(), "GIT_COMMITTER_DATE": at.isoformat()}
+    for key, fallback in (("name", "Clawpy Console"), ("email", "clawpy@localhost")):
+        value = git.text("config", f"user.{key}", allowed=(0, 1)) or fallback
+        identity |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
+    return identity
+
+
+def free_branch_name(git: Git, title: str, session_id: str) -> str:
+    """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
+    name = first = session_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
+    number = 1
+    while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def create_branch(git: Git, name: str, commit: str) -> None:
+    """Make the branch, unless it came into being meanwhile. Raises `GitError`."""
+    git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
+
+
+def branch_is_at(git: Git, name: str, commit: str) -> bool:
+    """True when the branch is there and at `commit`."""
+    try:
+        return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)) == commit
+    except GitError as error:
+        raise Refusal("git_failed", f"cannot read the branches of {git.folder}: {error.stderr}") from error
+
+
+def _exists(git: Git, name: str) -> bool:
+    return bool(git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)))

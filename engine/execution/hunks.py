@@ -1,0 +1,140 @@
+"""Hunks of a change set: which of them are landed, and the tree that has some of them (SPEC 3.9).
+
+Hunks are numbered as in the diff of the whole change set, whatever of it is landed already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from io import BytesIO
+
+from engine.execution.snapshots import PlainGit, named, scratch_index, shown
+from engine.execution.staging import durable
+from engine.execution.tree_diff import ChangedFile, TreeChange, changed_files, differences, sections
+from engine.git import Git
+from engine.model import FilePart, Refusal
+
+_HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+Span = tuple[int, int, int, int]
+"""Where a hunk begins and ends in the old file, and in the new one: lines from 0, the end not included."""
+
+
+def spans(patch: bytes) -> list[Span]:
+    """The hunks of one file's patch."""
+    return [_span(match) for match in _HEADER.finditer(patch)]
+
+
+def with_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection[int]) -> bytes:
+    """`old` with the hunks of these numbers, from 1, as in `new`."""
+    old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
+    lines: list[bytes] = []
+    position = 0
+    for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
+        lines += old_lines[position:start]
+        lines += new_lines[new_start:new_end] if number in chosen else old_lines[start:end]
+        position = end
+    return b"".join([*lines, *old_lines[position:]])
+
+
+def hunks_in(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
+    """The numbers with which `with_hunks` made `file`; None when no numbers do."""
+    lines, old_lines, new_lines = (BytesIO(text).readlines() for text in (file, old, new))
+    reached = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
+    position = 0
+    for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
+        next_reached: dict[int, frozenset[int]] = {}
+        for line, numbers in reached.items():
+            for candidate, chosen in (
+                (old_lines[position:end], numbers),
+                (old_lines[position:start] + new_lines[new_start:new_end], numbers | {number}),
+            ):
+                if lines[line : line + len(candidate)] == candidate:
+                    next_reached.setdefault(line + len(candidate), chosen)
+        reached, position = next_reached, end
+    return next((numbers for line, numbers in reached.items() if lines[line:] == old_lines[position:]), None)
+
+
+def _span(match: re.Match[bytes]) -> Span:
+    start, count, new_start, new_count = (1 if text is None else int(text) for text in match.groups())
+    first, new_first = start - (count > 0), new_start - (new_count > 0)
+    return first, first + count, new_first, new_first + new_count
+
+
+def landed_hunks(
+    git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, TreeChange]
+) -> frozenset[int] | None:
+    """The numbers of the hunks of `file` that are landed, None when they cannot be told. `remaining`: what of the
+    change set is left, by path."""
+    change = remaining.get(file.path)
+    if change is None or change.appears or change.old_oid == file.change.old_oid or file.sections > 1:
+        return frozenset()
+    oids = (change.old_oid, file.change.old_oid, file.change.new_oid)
+    present, old, new = (git.output("cat-file", "blob", oid) for oid in oids)
+    return hunks_in(present, old, new, spans(patch))
+
+
+def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
+    """The tree `landed`, which has a part of what leads from `base` to `result`, with `parts` of that too. All its
+    objects are on disk.
+
+    Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` when it is landed already, `inseparable` when a
+    file takes the place of one that is not among `parts`.
+    """
+    git = plain.git
+    files = {shown(file.path): file for file in changed_files(git, base, result)}
+    remaining = {change.path: change for change in differences(git, landed, result)}
+    waiting = [path for path, file in files.items() if remaining.keys() & {file.path, file.old_path}]
+    patches = dict(sections(git, base, result)) if any(part.hunks for part in parts) else {}
+    lines, chosen = [], set()
+    for part in parts:
+        file = files.get(part.path)
+        if file is None:
+            raise Refusal("unknown_file", f"it does not change {part.path}", f"one of: {named(waiting)}")
+        if part.path not in waiting:
+            raise Refusal("already_decided", f"{part.path} is landed already", f"left: {named(waiting)}")
+        change = file.change
+        chosen |= {path for path in (file.path, file.old_path) if path}
+        mode, oid = change.new_mode, change.new_oid
+        if part.hunks and (blob := _with_hunks(git, file, patches[file], remaining, part)):
+            mode, oid = change.old_mode, blob
+        lines += [f"0 {'0' * len(base)}\t".encode() + path for path in (file.path, file.old_path) if path]
+        if not change.goes:
+            lines.append(f"{mode} {oid}\t".encode() + file.path)
+    with scratch_index() as index:
+        partial = plain.work_tree(plain.folder, index)
+        partial.output("read-tree", landed)
+        partial.output(
+            "update-index", "--replace", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines)
+        )
+        tree = partial.text("write-tree", "--missing-ok", environment=durable(git))
+    if unselected := {change.path for change in differences(git, landed, tree)} - chosen:
+        names = named([shown(path) for path in sorted(unselected)])
+        raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
+    return tree
+
+
+def _with_hunks(
+    git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
+) -> str:
+    """The blob of the old file with these hunks of its diff and those that are landed; "" when these are all."""
+    hunks = spans(patch) if file.sections == 1 else []
+    unknown = [number for number in part.hunks if not 1 <= number <= len(hunks)]
+    if unknown:
+        has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
+        raise Refusal("unknown_hunk", f"{part.path} has no hunk {unknown[0]}", has)
+    landed = landed_hunks(git, file, patch, remaining)
+    if landed is None:
+        raise Refusal("unknown_hunk", f"the hunks of {part.path} that are left have no numbers", "land all of it")
+    if already_landed := sorted(landed.intersection(part.hunks)):
+        remaining_hunks = ", ".join(str(number) for number in range(1, len(hunks) + 1) if number not in landed)
+        raise Refusal(
+            "already_decided",
+            f"hunk {already_landed[0]} of {part.path} is landed already",
+            f"hunks left: {remaining_hunks}",
+        )
+    chosen = landed.union(part.hunks)
+    if len(chosen) == len(hunks):
+        return ""
+    old, new = (git.output("cat-file", "blob", oid) for oid in (file.change.old_oid, file.change.new_oid))
+    return git.text("hash-object", "-w", "--stdin", stdin=with_hunks(old, new, hunks, chosen), environment=durable(git))

@@ -1,0 +1,90 @@
+"""Whether a change set can be landed on the present files, and what you are told when it cannot (SPEC 3.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.execution.change_store import ChangeSetRow
+from engine.execution.hunks import tree_with
+from engine.execution.merging import three_way, unsupported
+from engine.execution.snapshots import PlainGit, named, shown
+from engine.execution.staging import obstacles
+from engine.execution.tree_diff import TreeChange, differences
+from engine.frozen import frozen
+from engine.model import FilePart, LandPreview, Refusal
+from engine.storage.beneath import Beneath
+
+
+@frozen
+class LandingCheck:
+    """What would happen when a change set is landed: the `preview` of it, the merged `tree`, and the `changes` that
+    lead from the present files to that."""
+
+    preview: LandPreview
+    tree: str = ""
+    changes: tuple[TreeChange, ...] = ()
+
+
+def check_landing(plain: PlainGit, root: Beneath, row: ChangeSetRow, *, present: str, target: str) -> LandingCheck:
+    """Whether `row` can be landed up to the tree `target` on the files beneath `root`, whose tree is `present`."""
+    merge = three_way(plain.git, base=row.landed_tree, ours=present, theirs=target)
+    if merge.conflicts:
+        return LandingCheck(LandPreview(False, tuple(shown(path) for path in merge.conflicts)))
+    changes = differences(plain.git, present, merge.tree)
+    reasons = unsupported(plain, merge.tree, changes)
+    in_the_way = obstacles(root, [change for change in changes if change.path not in reasons])
+    preview = LandPreview(
+        clean=not reasons and not in_the_way,
+        in_the_way=tuple(shown(path) for path in in_the_way),
+        unsupported=tuple(f"{shown(path)}: {reason}" for path, reason in reasons.items()),
+        files=len(changes),
+    )
+    return LandingCheck(preview, merge.tree, tuple(changes))
+
+
+def target_tree(plain: PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+    """The tree that landing `only` these parts, or all that is left, leads to."""
+    if not only:
+        return row.result_tree
+    return tree_with(plain, row.base_tree, row.result_tree, row.landed_tree, only)
+
+
+def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
+    way_out = f"`clawpy branch {change_set_id}` makes a branch of the work instead"
+    if preview.conflicts:
+        raise Refusal(
+            "conflict",
+            f"you and the session changed the same lines: {named(preview.conflicts)}",
+            f"set your version aside and land again, or {way_out}",
+        )
+    if preview.unsupported:
+        raise Refusal("unsupported_files", f"these are not landed: {named(preview.unsupported)}", "copy them by hand")
+    if preview.in_the_way:
+        raise Refusal(
+            "conflict",
+            f"untracked or ignored files are in the way: {named(preview.in_the_way)}",
+            f"move them away and land again, or {way_out}",
+        )
+
+
+def later_edits(paths: Sequence[str]) -> Refusal:
+    return Refusal(
+        "later_edits",
+        f"changed since the landing: {named(paths)}",
+        "undoing would lose these changes; stash them first, or undo the landing by hand",
+    )
+
+
+def edited_meanwhile(paths: Sequence[str], *, undoing: bool) -> Refusal:
+    if undoing:
+        return later_edits(paths)
+    return Refusal("conflict", f"changed while landing: {named(paths)}; nothing was landed", "land again")
+
+
+def cannot_write(error: OSError, workspace: str) -> Refusal:
+    where = shown(str(error.filename)) if error.filename else workspace
+    return Refusal(
+        "cannot_write",
+        f"{where}: {error.strerror or error}; nothing was changed",
+        "free disk space or make it writable, then try again",
+    )
