@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from engine.execution.runners.base import Runner
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
+from engine.execution.runners.runner import Runner
 from engine.execution.sandbox import Sandbox
 from engine.frozen import frozen
 from engine.prediction.context import WorkspaceContext

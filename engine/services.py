@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from engine.execution.prompt import PromptAssembly
     from engine.execution.routing import ModelRouter
     from engine.execution.runners.flows.learned import Registry
-    from engine.execution.runners.model.client import ModelHost
-    from engine.execution.runners.model.completions import Completions
+    from engine.execution.runners.model.host_client import ModelHost
+    from engine.execution.runners.model.single_questions import Completions
     from engine.execution.sessions import Sessions
-    from engine.execution.tools.belt import Toolbelts
+    from engine.execution.tools.toolbelt import Toolbelts
     from engine.hierarchy.agents import Agents
     from engine.hierarchy.wisdom import Wisdom
     from engine.keys import Keys

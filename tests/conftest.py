@@ -20,7 +20,7 @@ from sqlalchemy import Engine, create_engine
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.storage import database as storage
 from engine.storage import schema
 from engine.storage.database import Database

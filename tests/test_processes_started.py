@@ -15,7 +15,7 @@ STARTERS = {
     "engine/child_process.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
     "engine/execution/live_session.py": "names the type of a session's process",
-    "engine/execution/runners/acp/wire.py": "names the type of a session's process",
+    "engine/execution/runners/acp/json_rpc_pipe.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
     "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/base.py": "tries whether a sandbox works here",

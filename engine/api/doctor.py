@@ -406,11 +406,11 @@ def _learnings(home: Home) -> Check:
 
 def _coding_agents(home: Home, settings: Settings) -> list[Check]:
     """The operator's own coding agents: those in the settings, and those that could be (SPEC 9.8)."""
-    from engine.execution.runners.acp.known import discover, found
+    from engine.execution.runners.acp.agents import describe_agent, discover
 
     checks = []
     for name, section in settings.acp.items():
-        agent = found(name, section.command, data=home.data)
+        agent = describe_agent(name, section.command, data=home.data)
         runner = f"{ACP}{name}"
         serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
         message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
@@ -432,7 +432,8 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
 
 
 def _workspace(path: str) -> Check:
-    from engine.execution.runners.flows.common import in_project, mending
+    from engine.execution.runners.flows.test_runs import how_to_run_tests
+    from engine.execution.runners.flows.wording import in_project
     from engine.execution.runners.toolchains.projects import projects
 
     try:
@@ -450,7 +451,9 @@ def _workspace(path: str) -> Check:
     if tested:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
     reasons = f" ({'; '.join(found_projects[0].looked)})" if found_projects[0].looked else ""
-    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(found_projects[0], root))
+    return Check(
+        "workspace", WARN, f"{root}: no tool to run its tests{reasons}", how_to_run_tests(found_projects[0], root)
+    )
 
 
 def _version(package: str) -> str | None:

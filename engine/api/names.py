@@ -97,7 +97,7 @@ def _collect_program_names() -> dict[str, Any]:
     from engine.config import Settings
     from engine.config.agents import PROVIDERS
     from engine.config.file import accepted, parse_key
-    from engine.execution.runners.acp.known import KNOWN
+    from engine.execution.runners.acp.agents import KNOWN_AGENTS
     from engine.execution.runners.flows import FLOWS
 
     flows = {
@@ -114,7 +114,7 @@ def _collect_program_names() -> dict[str, Any]:
         "settings": {key: accepted(parse_key(key)) for key in keys},
         "channels": {name: channel.specialty for name, channel in settings.channels.items()},
         "providers": dict.fromkeys([*PROVIDERS, "twin"], "model provider"),
-        "coding agents": {agent.name: agent.title for agent in KNOWN},
+        "coding agents": {agent.name: agent.title for agent in KNOWN_AGENTS},
     }
 
 

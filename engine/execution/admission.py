@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.live_session import SessionRails
-from engine.execution.runners.base import Runner
+from engine.execution.runners.runner import Runner
 from engine.execution.sandbox import Sandbox, best_sandbox
 from engine.execution.session_supervisor import stopped
 from engine.model import Assignment, Refusal

@@ -22,8 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from engine.config.agents import ACP, AUTO, MODEL, ProviderKind, ProviderSettings, model_fault
 from engine.execution.routing import ModelChoice
-from engine.execution.runners.acp.known import KNOWN, discover
-from engine.execution.runners.acp.known import found as known_as
+from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, discover
 from engine.model import FoundAgent, LocalModels, Refusal, sanitise
 from engine.settings_store import SettingsStore
 
@@ -179,7 +178,7 @@ class AgentSetup:
     def known(self) -> list[FoundAgent]:
         """Those of the settings, as they have them, then the others that were found."""
         configured_agents = {
-            name: replace(known_as(name, configured.command, data=self._data), hosts=configured.hosts)
+            name: replace(describe_agent(name, configured.command, data=self._data), hosts=configured.hosts)
             for name, configured in self._settings.current.acp.items()
         }
         return [*configured_agents.values(), *(agent for agent in self.found() if agent.name not in configured_agents)]
@@ -187,7 +186,7 @@ class AgentSetup:
     @property
     def supported(self) -> tuple[str, ...]:
         """What the public coding agents are called that would be found here if they were installed."""
-        return tuple(agent.title for agent in KNOWN)
+        return tuple(agent.title for agent in KNOWN_AGENTS)
 
     def hire(self, name: str, channel: str = CHANNEL) -> FoundAgent:
         """Write into the settings that `channel` is served by the agent `name`; how it logs in is in what comes back.

@@ -19,7 +19,7 @@ from engine.execution.channels import Limits
 from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked, CommandResult, Stopped
-from engine.execution.runners.toolchains.missing import Missing, fix_for
+from engine.execution.runners.toolchains.missing_tools import Missing, missing_fix
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
 from engine.frozen import frozen
@@ -350,7 +350,7 @@ class LiveSession:
             cwd / argv[0], confinement
         ):
             missing = Missing("program", Path(argv[0]).name)
-            raise CannotRun(missing.sentence, fix_for(missing, ""))
+            raise CannotRun(missing.sentence, missing_fix(missing, ""))
         if not quiet:
             where = "" if cwd == self.folder else f"   (in {cwd})"
             self._record("command", [sanitise(command.replace("\n", " ")) + where])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 
 from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
-from engine.execution.tools.jail import is_git
+from engine.execution.tools.folder_jail import is_git_name
 from engine.execution.tree_diff import GITLINK, LINK, TreeChange
 from engine.frozen import frozen
 from engine.git import Git
@@ -62,7 +62,7 @@ def refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, s
         names = os.fsdecode(change.path).split("/")
         if any(name in ("", ".", "..") for name in names):
             reasons[change.path] = "its path leads outside the project"
-        elif any(is_git(name) for name in names):
+        elif any(is_git_name(name) for name in names):
             reasons[change.path] = "on some machines its name means git's own folder, whose contents are executed"
         elif GITLINK in (change.old_mode, change.new_mode):
             reasons[change.path] = "a submodule; update it with git itself"

@@ -21,7 +21,7 @@ from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
-from engine.execution.runners.toolchains.installing import Installation, failure, installations
+from engine.execution.runners.toolchains.installing import Installation, installation_failure, installations
 from engine.execution.runners.toolchains.projects import all_packages
 from engine.execution.sandbox import Caches, written
 from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
@@ -346,7 +346,7 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
     for command in installation.commands:
         result = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
         if not result.ok:
-            raise failure(command, result, installation.hosts)
+            raise installation_failure(command, result, installation.hosts)
     for place in installation.made:
         keep_out_of_git(folder, place)
 

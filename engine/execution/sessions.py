@@ -24,8 +24,8 @@ from engine.execution.live_session import LiveSession, SessionRails, Stop
 from engine.execution.pid_files import pid_folder
 from engine.execution.process_termination import end_processes, terminate_sessions
 from engine.execution.processes import Processes
-from engine.execution.runners.base import Runner, RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
+from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbox, furnish, limits, secret_places
 from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionRow, SessionStore, continued
 from engine.execution.session_supervisor import LateEnds, SessionSupervisor

@@ -18,9 +18,11 @@ from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
-from engine.execution.runners.flows import common
+from engine.execution.runners.flows.git_state import restore_tree, store_tree
+from engine.execution.runners.flows.test_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
-from engine.execution.runners.toolchains.bound import borrowed
+from engine.execution.runners.flows.wording import capitalised, count, describe_check, one_line
+from engine.execution.runners.toolchains.project_tools import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bounded, state_of
 from engine.execution.snapshots import Snapshot
@@ -96,7 +98,7 @@ def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[S
     if last.passes:
         return Step.DONE, ""
     if len(attempts) > caps.tries:
-        return Step.GIVE_UP, f"still failing after {common.count(caps.tries, 'attempt')}"
+        return Step.GIVE_UP, f"still failing after {count(caps.tries, 'attempt')}"
     if spent >= caps.cost:
         return Step.GIVE_UP, f"the repair cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
     if len(attempts) >= 3 and len({attempt.broken for attempt in attempts[-3:]}) == 1:
@@ -111,7 +113,7 @@ def heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     """What the agent is told of a red run. `playbook`: repairs that worked before (SPEC 5.4)."""
     names = sorted(attempt.broken)
     more = f"\n- and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    tests = "".join(f"\n- {common.clean(name)}" for name in names[:NAMED]) + more
+    tests = "".join(f"\n- {one_line(name)}" for name in names[:NAMED]) + more
     listed_repairs = "".join(f"\n- {escape(line)}" for line in playbook)
     repairs = f"\n\n{REPAIRS}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (
@@ -178,7 +180,7 @@ class Validation:
             if step is Step.GIVE_UP:
                 live.say(f"repair ended: {reason}")
                 return _summarise(attempts, failed_before, False, reason)
-            live.say(f"{common.sentence(common.in_words(attempt.check))}; back to the agent, try {len(attempts)}")
+            live.say(f"{capitalised(describe_check(attempt.check))}; back to the agent, try {len(attempts)}")
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
             repairs = self._repairs(broken=broken, **about)
@@ -194,7 +196,7 @@ class Validation:
         reason: str,
         spent: int,
     ) -> None:
-        last, clean = attempts[-1], live.without_secrets
+        last, redact = attempts[-1], live.without_secrets
         snapshot = state or Snapshot("", "", False)
 
         def write(tx: Transaction) -> None:
@@ -202,7 +204,7 @@ class Validation:
                 tx,
                 session_id=view.id,
                 workspace=view.workspace,
-                check=bounded(last.check, clean),
+                check=bounded(last.check, redact),
                 head=snapshot.head,
                 tree=snapshot.tree,
                 clean=snapshot.clean,
@@ -211,16 +213,16 @@ class Validation:
                 attempt=len(attempts),
                 cost=spent,
             )
-            tried, failing_names = len(attempts), _names(last.broken, clean)
+            tried, failing_names = len(attempts), _names(last.broken, redact)
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=failing_names))
             if step is Step.DONE and tried > 1:
-                at_first = _names(attempts[0].broken, clean)
+                at_first = _names(attempts[0].broken, redact)
                 tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
             if step is Step.GIVE_UP:
                 tx.record(
-                    ValidationFailed(**about, attempts=tried, cost=spent, failing=failing_names, reason=clean(reason))
+                    ValidationFailed(**about, attempts=tried, cost=spent, failing=failing_names, reason=redact(reason))
                 )
 
         self._database.write(write)
@@ -249,7 +251,7 @@ class _ChangedTests:
             return None
         listener = _OutputCollector(self._live)
         job = self._job(listener)
-        with borrowed(tools, self._workspace.folder, self._project):
+        with linked_packages(tools, self._workspace.folder, self._project):
             result = RunTests(paths=concerned).run(job)
         assert result.check is not None
         return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
@@ -261,18 +263,18 @@ class _ChangedTests:
         if not tools or not check.failing:
             return frozenset()
         self._live.say("do these tests also fail without the changes?")
-        present_tree = common.stored(job)
+        present_tree = store_tree(job)
         failing: set[str] = set()
-        common.show_tree(job, present_tree)  # git knows the new files from here on, and takes them away with the rest
+        restore_tree(job, present_tree)  # git knows the new files from here on, and takes them away with the rest
         try:
-            common.show_tree(job, self._worktree.base)
-            with borrowed(tools, self._workspace.folder, self._project):
-                tool = common.toolchain_of(tools, check.failing)
-                failing |= set(common.run_tests(job, tool, check.failing, quiet=True).failing)
+            restore_tree(job, self._worktree.base)
+            with linked_packages(tools, self._workspace.folder, self._project):
+                tool = toolchain_for(tools, check.failing)
+                failing |= set(run_tests(job, tool, check.failing, quiet=True).failing)
         except FlowUnable:
             pass  # a test that does not even exist there was not red before
         finally:
-            common.show_tree(job, present_tree)
+            restore_tree(job, present_tree)
         return frozenset(failing) & frozenset(check.failing)
 
     def _changed(self) -> list[str]:
@@ -319,8 +321,8 @@ class _OutputCollector:
         return result
 
 
-def _names(tests: frozenset[str], clean: Callable[[str], str]) -> tuple[str, ...]:
-    return tuple(clean(test) for test in sorted(tests)[:NAMED])
+def _names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(redact(test) for test in sorted(tests)[:NAMED])
 
 
 def _text(path: bytes) -> str:
@@ -332,9 +334,9 @@ def _text(path: bytes) -> str:
 
 def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], passed: bool, reason: str) -> Validated:
     last = attempts[-1]
-    summary = common.in_words(last.check)
+    summary = describe_check(last.check)
     if old := len(failed_before & frozenset(last.check.failing)):
-        summary += f"; {common.count(old, 'test', 'tests')} failed before"
+        summary += f"; {count(old, 'test', 'tests')} failed before"
     if not passed:
         summary += f"; {reason}"
     elif len(attempts) > 1:

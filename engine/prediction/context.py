@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from engine.execution.housekeeping import Disk
-from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.frozen import frozen
 from engine.git.calendars import Meeting, nearest

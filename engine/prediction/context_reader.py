@@ -14,7 +14,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.housekeeping import Disk
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
-from engine.execution.runners.toolchains.projects import Project, ProjectsFound
+from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.calendars import CalendarReader
@@ -69,7 +69,7 @@ class Sources:
     runs: ValidationRuns
     tasks: TaskBoard
     sessions: Sessions
-    projects: ProjectsFound
+    projects: ProjectCache
     git: GitReader = field(default_factory=GitReader)
     github: GitHub | None = None
     talks: Threads | None = None

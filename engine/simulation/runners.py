@@ -15,10 +15,10 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import SessionQueued, Subscription
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.parameters import edited
+from engine.execution.runners.parameters import edit_parameters
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 from engine.simulation.world import SimulatedProject
@@ -152,7 +152,7 @@ class SimulatedRunner:
         flow = FLOWS.get(assignment.flow or "")
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}")
-        parameters = edited(flow, assignment.parameters, edit)
+        parameters = edit_parameters(flow, assignment.parameters, edit)
         return replace(assignment, prompt=parameters.describe(), parameters=parameters.model_dump(mode="json"))
 
     def recover(self) -> list[str]:

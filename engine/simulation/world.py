@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains import bound, projects
-from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
+from engine.execution.runners.toolchains import project_tools, projects
+from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.git.state import Branch, Commit, FileState, GitState, Touch
 from engine.memory.validation_runs import PastRun
 from engine.model import CheckResult, SessionView
@@ -28,12 +28,12 @@ from engine.prediction.signals import (
 )
 from engine.storage.database import Transaction
 
-PYTEST = replace(next(row for row in TESTERS if row.name == "pytest"), suffixes=(".py", ".json"))
-RUFF = next(row for row in CHECKERS if row.name == "ruff")
+PYTEST = replace(next(row for row in TEST_RUNNERS if row.name == "pytest"), suffixes=(".py", ".json"))
+RUFF = next(row for row in LINTERS if row.name == "ruff")
 HERE = Path("/")
 TOOLS = projects.Project(
-    tools=(bound.Toolchain(row=PYTEST, folder=HERE, workspace=HERE, top=HERE, title="pytest"),),
-    linters=(bound.Linter(row=RUFF, folder=HERE, workspace=HERE),),
+    tools=(project_tools.Toolchain(row=PYTEST, folder=HERE, workspace=HERE, top=HERE, title="pytest"),),
+    linters=(project_tools.Linter(row=RUFF, folder=HERE, workspace=HERE),),
 )
 """What every made-up repository has; nothing of it is ever started."""
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")

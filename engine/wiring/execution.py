@@ -20,17 +20,17 @@ from engine.execution.permissions import Permissions
 from engine.execution.prompt import Identity, Project, PromptAssembly, Rules, Task
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
-from engine.execution.runners.agent import AgentServices
+from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.model.client import ModelHost
-from engine.execution.runners.model.completions import Completions
-from engine.execution.runners.model.history import Histories
+from engine.execution.runners.model.agent_loop import Providers
+from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.runner import ModelRunner
-from engine.execution.runners.model.talk import Providers
+from engine.execution.runners.model.single_questions import Completions
 from engine.execution.sandbox import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
-from engine.execution.tools.belt import Toolbelts
+from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.profile_text import lessons_in
@@ -115,7 +115,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         tweaks=core.overlays.tweaks,
     )
     services = AgentServices(workspaces, core.prompts, core.calls, core.belts, core.settings, judging)
-    histories = Histories(home.transcripts, core.keys.secrets)
+    histories = ConversationStore(home.transcripts, core.keys.secrets)
     models = ModelRunner(
         services, Providers(core.host, core.models, histories, clock, randomness), Channels(core.settings)
     )

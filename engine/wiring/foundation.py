@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.config.agents import url_fault
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import LearnedFlow, Registry, learned
+from engine.execution.runners.flows.learned import LearnedFlow, Registry, learned_flow
 from engine.learning.candidates.effects import words
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
@@ -117,7 +117,7 @@ def _learned_flows(core: Services) -> list[type[LearnedFlow]]:
 
 def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
     commands = tuple(tuple(words(command)) for command in effect.commands)
-    return learned(effect.name, effect.title, commands, overlay.workspace)
+    return learned_flow(effect.name, effect.title, commands, overlay.workspace)
 
 
 def learned_work(core: Services) -> list[LearnedWork]:

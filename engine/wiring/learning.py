@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.model.completions import MemoryModel
-from engine.execution.runners.model.wire import Model
+from engine.execution.runners.model.host_protocol import Model
+from engine.execution.runners.model.single_questions import MemoryModel
 from engine.execution.tree_diff import apply_patch
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
@@ -447,7 +447,7 @@ def price(router: ModelRouter, model: str) -> int | None:
         return None
     if choice.keyless:
         return 0
-    from engine.execution.runners.model.hosting_prices import price_of
+    from engine.execution.runners.model.prices import price_of
 
     prices = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
     return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

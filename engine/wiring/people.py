@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.execution.runners.model.completions import MemoryModel
+from engine.execution.runners.model.single_questions import MemoryModel
 from engine.frozen import frozen
 from engine.git.history import deleted_files
 from engine.git.project_ids import ProjectIds, top_folder

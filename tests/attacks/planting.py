@@ -13,8 +13,8 @@ from engine.execution import snapshots
 from engine.execution.diffs import file_changes, file_diffs
 from engine.execution.runners.flow import FlowUnable, Job
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.common import show_tree, stored, tidy
-from engine.execution.runners.flows.merges import unmerged
+from engine.execution.runners.flows.git_state import reset_worktree, restore_tree, store_tree
+from engine.execution.runners.flows.merges import unmerged_files
 from engine.git import Git, repository_root
 from engine.git.github import address_of
 from engine.git.reader import GitReader
@@ -141,9 +141,9 @@ def in_worktree(world: World, folder: Path, git: Git) -> None:
     scratch.mkdir(exist_ok=True)
     job = Job(world.root, folder, git, RealBench(scratch))
     with contextlib.suppress(Refusal, FlowUnable):
-        now = stored(job)
-        tidy(job, "other")
+        now = store_tree(job)
+        reset_worktree(job, "other")
         git.run("merge", "--no-commit", "--no-ff", "--no-verify", "main", allowed=range(256))
-        unmerged(git)
-        tidy(job, "main")
-        show_tree(job, now)
+        unmerged_files(git)
+        reset_worktree(job, "main")
+        restore_tree(job, now)

@@ -18,7 +18,7 @@ import pytest
 
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
 from engine.learning.learnings.rules import SessionRecord, found
 from engine.model import Learning, LearningScope, Refusal, Score, Trust

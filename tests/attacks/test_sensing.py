@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flows.common import mending
+from engine.execution.runners.flows.test_runs import how_to_run_tests
 from engine.execution.runners.toolchains.projects import projects
 from engine.git import Git
 from engine.git.github import GitHub
@@ -81,7 +81,7 @@ def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
 def look(folder: Path) -> None:
     """All that looks at what tools a project has."""
     for project in projects(folder):
-        mending(project, folder / project.path)
+        how_to_run_tests(project, folder / project.path)
     reader, now = GitReader(), datetime.now(UTC)
     assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
 from engine.overrides import Overrides

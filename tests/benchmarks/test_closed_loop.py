@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.learning.candidates.candidates import add
 from engine.model import SessionState
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment

@@ -17,7 +17,7 @@ from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails
-from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.session_store import SessionResult
 from engine.execution.session_workspace import SessionWorkspaces

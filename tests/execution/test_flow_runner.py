@@ -24,7 +24,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.parameters import PROSE, edited, validated
+from engine.execution.runners.parameters import PROSE, edit_parameters, validate_parameters
 from engine.execution.sandbox import Caches, NoSandbox, best_sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
@@ -381,7 +381,7 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
 
 def test_what_is_missing_is_said_in_words_with_what_it_means() -> None:
     with pytest.raises(Refusal) as refusal:
-        validated(FLOWS["bisect"], {})
+        validate_parameters(FLOWS["bisect"], {})
     assert refusal.value.message == (
         "bisect needs test and good: `bisect test=… good=…` "
         "(test: id of the test that fails, as its tool names it; good: a commit at which the test passed)"
@@ -405,7 +405,7 @@ PRESENT = {"tests": ["a"], "times": 20}
     ],
 )
 def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
-    assert edited(Hunt, PRESENT, edit).model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
+    assert edit_parameters(Hunt, PRESENT, edit).model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        edited(Hunt, PRESENT, edit)
+        edit_parameters(Hunt, PRESENT, edit)
     assert refusal.value.code == "bad_parameters"
     for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
         assert name in refusal.value.fix
@@ -424,7 +424,7 @@ def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
 @pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
 def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        edited(Hunt, PRESENT, edit)
+        edit_parameters(Hunt, PRESENT, edit)
     assert refusal.value.code == PROSE
     assert "is not a parameter" not in str(refusal.value)
     assert "for example `hunt tests=src/cart.py`" in refusal.value.fix
@@ -433,4 +433,4 @@ def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
 @given(st.text(max_size=60))
 def test_any_edit_is_taken_or_refused(edit: str) -> None:
     with contextlib.suppress(Refusal):
-        assert edited(Hunt, PRESENT, edit)
+        assert edit_parameters(Hunt, PRESENT, edit)

@@ -18,10 +18,15 @@ from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.environments import _beside, _finish_swap, _swap, installed_into_tree
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
 from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.toolchains.installing import Installation, failure, installations, lock_updates
+from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.toolchains.installing import (
+    Installation,
+    installation_failure,
+    installations,
+    lock_updates,
+)
 from engine.execution.runners.toolchains.projects import all_packages, project_at
 from engine.execution.sandbox import best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
@@ -336,7 +341,7 @@ def test_a_registry_that_does_not_answer_is_named(world: World) -> None:
 def test_without_network_the_card_is_given_back() -> None:
     said = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
 
-    error = failure(["npm", "ci"], CommandResult(1, said, 1.0), [NPM])
+    error = installation_failure(["npm", "ci"], CommandResult(1, said, 1.0), [NPM])
 
     assert isinstance(error, NotBegun)
     assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"

@@ -13,8 +13,8 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution import sessions as sessions_module
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_store import SessionRow
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.model import UNDONE, ChangeState, SessionState, SessionView

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains import readers
-from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains import output_readers
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.runners.toolchains.python import exported, imports, module_of, related
-from engine.execution.runners.toolchains.table import TESTERS, Ended, Finding, inside, operand
+from engine.execution.runners.toolchains.python import imports_module, module_of, reexported_modules, related_tests
+from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS, Finding, FinishedRun, as_operand, is_inside
 from engine.model import CheckResult
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def test_module_names(path: str, module: str) -> None:
     ],
 )
 def test_imports_are_seen(text: str, yes: bool) -> None:
-    assert imports(text, "shop.cart") is yes
+    assert imports_module(text, "shop.cart") is yes
 
 
 def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
@@ -57,8 +57,8 @@ def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
         "tests/test_other.py": "from click.core import Context\n",
     }
     path = "src/click/utils.py"
-    assert related([path], tests) == {path: ["tests/test_help.py"]}
-    assert related([path], tests, exported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
+    assert related_tests([path], tests) == {path: ["tests/test_help.py"]}
+    assert related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
 
 
 def test_what_a_package_hands_on(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_a_package_hands_on(tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")
     paths = ["src/click/utils.py", "src/click/core.py", "src/click/inner.py", "src/click/__init__.py"]
-    assert exported(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
+    assert reexported_modules(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
 
 
 def test_related_tests() -> None:
@@ -76,7 +76,7 @@ def test_related_tests() -> None:
         "tests/test_flow.py": "from a.cart import total\n",
         "tests/b/cart_test.py": "",
     }
-    assert related(
+    assert related_tests(
         ["a/cart.py", "b/cart.py", "tests/b/conftest.py", "tests/test_flow.py", "x.md", "a/__init__.py"], tests
     ) == {
         "a/cart.py": ["tests/a/test_cart.py", "tests/test_flow.py"],
@@ -100,19 +100,19 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"
 </testsuite></testsuites>"""
 
 
-def ended(output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")) -> Ended:
-    return Ended("tool", "tool test", output, exit_code, report, folder)
+def ended(output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")) -> FinishedRun:
+    return FinishedRun("tool", "tool test", output, exit_code, report, folder)
 
 
-def printed(reader: str, ended: Ended) -> CheckResult:
-    check = readers.read(reader, ended)
+def printed(reader: str, ended: FinishedRun) -> CheckResult:
+    check = output_readers.read_result(reader, ended)
     assert check is not None
     return check
 
 
 def bound(name: str, folder: Path, **words: tuple[str, ...]) -> Toolchain:
     """A row of the table in a folder, whether or not its tool is installed here."""
-    row = next(row for row in TESTERS if row.name == name)
+    row = next(row for row in TEST_RUNNERS if row.name == name)
     return Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title, words=words)
 
 
@@ -197,7 +197,7 @@ warning: unused variable: `x`
 
 error: could not compile `shop` (lib) due to 1 previous error
 """
-    assert [(finding.path, finding.line, finding.rule) for finding in readers.findings("clippy", output)] == [
+    assert [(finding.path, finding.line, finding.rule) for finding in output_readers.findings("clippy", output)] == [
         ("src/lib.rs", 2, "needless_return"),
         ("src/main.rs", 7, "unused_variables"),
     ]
@@ -247,7 +247,9 @@ def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
 
 
 def test_go_vet_lines() -> None:
-    found = readers.findings("vet", "# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n")
+    found = output_readers.findings(
+        "vet", "# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n"
+    )
     assert [(one.path, one.line, one.rule) for one in found] == [("cart.go", 7, "vet")]
 
 
@@ -380,7 +382,7 @@ def test_pytest_behind_a_makefile() -> None:
 def test_a_red_command_with_green_tests_is_red() -> None:
     check = printed("words", ended("Tests:       2 passed, 2 total\n", 1))
     assert (check.passed, check.errors, check.green) == (2, 1, False)
-    assert readers.read("words", ended("compiled with great success\n", 0)) is None
+    assert output_readers.read_result("words", ended("compiled with great success\n", 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -484,7 +486,7 @@ def test_eslint_stylish() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
     )
-    assert [(finding.path, finding.line, finding.rule) for finding in readers.findings("stylish", output)] == [
+    assert [(finding.path, finding.line, finding.rule) for finding in output_readers.findings("stylish", output)] == [
         ("/shop/a.js", 1, "no-unused-vars"),
         ("/shop/a.js", 9, "eslint"),
     ]
@@ -495,7 +497,7 @@ def test_ruff_and_flake8_lines() -> None:
         "a.py:1:8: F401 [*] `os` imported but unused\n./b.py:3:1: E302 expected 2 blank lines\n"
         "a.py:1:1: invalid-syntax: Expected\nFound 3 errors.\n"
     )
-    found = readers.findings("lines", output)
+    found = output_readers.findings("lines", output)
     assert [(one.path, one.line, one.rule) for one in found] == [
         ("a.py", 1, "F401"),
         ("b.py", 3, "E302"),
@@ -538,7 +540,7 @@ def test_ruff_and_flake8_lines() -> None:
     ],
 )
 def test_lines_of_linters(read: str, line: str, finding: Finding | None) -> None:
-    assert readers.findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
+    assert output_readers.findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
 
 
 # -- finding tools --------------------------------------------------------------------------------------------------
@@ -653,9 +655,9 @@ def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(("path", "yes"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)])
 def test_paths_stay_inside(path: str, yes: bool) -> None:
-    assert inside(path) is yes
+    assert is_inside(path) is yes
 
 
 def test_an_operand_is_no_option() -> None:
-    assert operand("-rf") == "./-rf"
-    assert operand("a.py") == "a.py"
+    assert as_operand("-rf") == "./-rf"
+    assert as_operand("a.py") == "a.py"

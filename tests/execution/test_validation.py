@@ -17,8 +17,8 @@ from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.prompt import HOW_TO_WORK
-from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, Place
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step

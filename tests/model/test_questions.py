@@ -11,7 +11,7 @@ import pytest
 
 from engine import Engine
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Layer, ModelCall, NoAnswer, Question, Source
 from tests.execution.model.world import ModelWorld
 from tests.learning.decisions.test_twin_model_end_to_end import decide

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution import agent_setup
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.world import ModelWorld, until
 from tests.model.conftest import PATIENCE, free

@@ -11,9 +11,9 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.execution.runners.toolchains.bound import Linter, Toolchain
-from engine.execution.runners.toolchains.projects import Project, ProjectsFound
-from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
+from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
+from engine.execution.runners.toolchains.projects import Project, ProjectCache
+from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.git.github import GitHub
 from engine.model import CheckResult, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
@@ -31,10 +31,10 @@ def made_project(
     words = {"python": (where,)} if where else {}
     tools = tuple(
         Toolchain(row=row, folder=here, workspace=here, top=here, title=row.title, words=words)
-        for row in TESTERS
+        for row in TEST_RUNNERS
         if row.name == test
     )
-    linters = tuple(Linter(row=row, folder=here, workspace=here) for row in CHECKERS if row.name == linter)
+    linters = tuple(Linter(row=row, folder=here, workspace=here) for row in LINTERS if row.name == linter)
     return Project(path, path or "shop", tools[:1], linters[:1], changelog=changelog, lacks=lacks)
 
 
@@ -109,7 +109,7 @@ class World:
             self,
             Tasks(),
             Sessions(),
-            ProjectsFound(clock, self.projects),
+            ProjectCache(clock, self.projects),
             github=self.github,
             talks=self.talks,
             **others,

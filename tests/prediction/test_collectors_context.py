@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.execution.runners.toolchains.projects import Project, ProjectsFound
+from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.git.state import FileState
 from engine.model import SessionState, Thread
 from engine.prediction.context import ChangedFile, changed_since
@@ -116,10 +116,10 @@ def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) 
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
-def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectsFound:
+def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectCache:
     """Finds these, one look after the other."""
     answers = iter(found)
-    return ProjectsFound(clock, lambda folder: next(answers))
+    return ProjectCache(clock, lambda folder: next(answers))
 
 
 NODE = (made_project("mocha"),)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
-from engine.execution.runners.parameters import ALIASES, edited, named_flow, validated
+from engine.execution.runners.parameters import ALIASES, edit_parameters, named_flow, validate_parameters
 from engine.model import Refusal
 from engine.prediction.templates.history import implied
 
@@ -48,7 +48,7 @@ def test_values_without_their_names_are_parameters_too_and_the_flow_says_which_i
     flow = prompt.partition(" ")[0]
     assert named_flow(prompt, tuple(REAL_FLOWS)) == (flow, values)
     with pytest.raises(Refusal) as refusal:
-        edited(REAL_FLOWS[flow], {}, values)
+        edit_parameters(REAL_FLOWS[flow], {}, values)
     assert refusal.value.message == f"{flow}: which parameter is '{values}'?"
     assert refusal.value.fix.startswith(f"`{flow} ")
 
@@ -64,17 +64,17 @@ def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
 
 def test_a_flow_says_how_its_parameters_are_written() -> None:
     with pytest.raises(Refusal) as refusal:
-        edited(REAL_FLOWS["bisect"], {}, "tst=test_total")
+        edit_parameters(REAL_FLOWS["bisect"], {}, "tst=test_total")
     form = "`bisect test=… good=… [project=…] [bad=…]`, or a JSON object, for example `bisect test=TEST good=GOOD`; "
     assert refusal.value.fix.startswith(f"{form}test: text")
     with pytest.raises(Refusal, match=r"for example `lint paths=src/cart.py`"):
-        edited(REAL_FLOWS["lint"], {}, "src/cart.py")
+        edit_parameters(REAL_FLOWS["lint"], {}, "src/cart.py")
     with pytest.raises(Refusal, match=r"for example `hunt_flakes tests=50`"):
-        edited(REAL_FLOWS["hunt_flakes"], {}, "50")
+        edit_parameters(REAL_FLOWS["hunt_flakes"], {}, "50")
 
 
 def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:
     for flow, names in ALIASES.items():
-        validated(REAL_FLOWS[flow], implied(flow, EVENING))
+        validate_parameters(REAL_FLOWS[flow], implied(flow, EVENING))
         for name in names:
             assert named_flow(f"Please {name}.", tuple(REAL_FLOWS)) == (flow, ""), name

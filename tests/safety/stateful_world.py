@@ -21,7 +21,7 @@ from sqlalchemy import text
 
 from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from engine.overrides import Overrides
 from engine.prediction.card_rows import Prediction

@@ -19,7 +19,7 @@ from typing import Any
 from clawpy_console.cli.printing.render import render
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.model import PromptRequest
 from tests.benchmarks.closed_loop import CHANNEL, LADDERS, RULES, Model, Shop, Task
 from tests.conftest import GIT_CONFIG

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import best_sandbox
 from engine.model import DecisionSignal
 from tests.execution.model.world import KEY

@@ -10,12 +10,12 @@ from pathlib import Path
 from engine.execution.environments import installed_into_tree, network_access
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import ProjectFlow
 from engine.execution.runners.flows.learned import LearnedFlow
-from engine.execution.runners.flows.upkeep import Installing
-from engine.execution.runners.parameters import edited, validated
+from engine.execution.runners.flows.maintenance import Installing
+from engine.execution.runners.flows.parameter_types import ProjectFlow
+from engine.execution.runners.parameters import edit_parameters, validate_parameters
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces, bounded
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView
@@ -56,7 +56,7 @@ class FlowRunner:
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and the prompt that says them."""
-        flow = edited(self._kind(assignment), assignment.parameters, edit)
+        flow = edit_parameters(self._kind(assignment), assignment.parameters, edit)
         return replace(assignment, prompt=flow.describe(), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
@@ -107,7 +107,7 @@ class FlowRunner:
         return flow
 
     def _resolve(self, assignment: Assignment) -> Flow:
-        return validated(self._kind(assignment), assignment.parameters)
+        return validate_parameters(self._kind(assignment), assignment.parameters)
 
 
 def _installation(flow: Flow, assignment: Assignment) -> Installation | None:

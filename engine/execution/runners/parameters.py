@@ -49,13 +49,15 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     `run_tests paths=src` or `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does
     too: these are parameters whose names are missing, and the flow says which it takes.
     """
-    meant = _bare(prompt)
+    meant = _normalise(prompt)
     for flow in flows:
-        if meant in (_bare(name) for name in (flow, *ALIASES.get(flow, ()))):
+        if meant in (_normalise(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
     rest = rest.strip()
-    parameters = rest.startswith("{") or _values(rest) or ("=" in rest and all(map(_PAIR.match, rest.split("\n")[1:])))
+    parameters = (
+        rest.startswith("{") or _are_values(rest) or ("=" in rest and all(map(_PAIR.match, rest.split("\n")[1:])))
+    )
     return (first, rest) if first in flows and parameters else None
 
 
@@ -67,12 +69,12 @@ VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
 """A file, a test, a commit, a number: nothing that a sentence is made of."""
 
 
-def _values(text: str) -> bool:
+def _are_values(text: str) -> bool:
     words = text.split()
     return bool(words) and all(VALUE.fullmatch(word) for word in words)
 
 
-def _bare(text: str) -> str:
+def _normalise(text: str) -> str:
     """Small letters without fillers and what is between words: two texts with the same mean the same."""
     words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
     return "".join(word for word in words if word not in _FILLERS)
@@ -82,32 +84,32 @@ PROSE = "prose"
 """The code of the refusal of an edit that is a sentence: nobody mistyped a parameter, something else is wanted."""
 
 
-def validated(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
+def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
     """The parameters as the flow takes them. Raises `Refusal` `bad_parameters` naming what is wrong and accepted."""
     unknown = [name for name in values if name not in flow.model_fields]
     if unknown:
-        raise refused(flow, f"{flow.name} has no parameter {sanitise(', '.join(unknown))}")
+        raise parameter_refusal(flow, f"{flow.name} has no parameter {sanitise(', '.join(unknown))}")
     try:
         return flow.model_validate(dict(values))
     except ValidationError as error:
         if missing := [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]:
-            raise refused(flow, _needs(flow, missing)) from error
+            raise parameter_refusal(flow, _missing_message(flow, missing)) from error
         problems = "; ".join(
             f"{'.'.join(str(part) for part in problem['loc']) or 'parameters'}: {problem['msg']}"
             for problem in error.errors(include_url=False, include_context=False)[:5]
         )
-        raise refused(flow, sanitise(problems)) from error
+        raise parameter_refusal(flow, sanitise(problems)) from error
 
 
-def refused(flow: type[Flow], problem: str, *, code: str = "bad_parameters", value: str = "") -> Refusal:
+def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters", value: str = "") -> Refusal:
     """What is wrong, with everything that would be right and an example, of `value` where that is given."""
     fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
-    accepted = "; ".join(_described(name, field) for name, field in fields)
+    accepted = "; ".join(_describe_field(name, field) for name, field in fields)
     told = problem if problem.startswith(f"{flow.name} ") else f"{flow.name}: {problem}"
     if not fields:
         return Refusal(code, told, "it has no parameters")
-    form = " ".join([flow.name, *(_formed(name, field) for name, field in fields)])
-    example = " ".join(_sample(name, field, value) for name, field in fields if field.is_required()) or _sample(
+    form = " ".join([flow.name, *(_usage(name, field) for name, field in fields)])
+    example = " ".join(_example(name, field, value) for name, field in fields if field.is_required()) or _example(
         *next((pair for pair in fields if pair[0] != "project"), fields[0]), value
     )
     return Refusal(code, told, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
@@ -116,17 +118,17 @@ def refused(flow: type[Flow], problem: str, *, code: str = "bad_parameters", val
 _SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
 
 
-def _sample(name: str, field: FieldInfo, value: str) -> str:
+def _example(name: str, field: FieldInfo, value: str) -> str:
     """The parameter as somebody might give it."""
-    sample = _SAMPLES.get(_kind(field), name.upper())
-    return f"{name}={sample if _kind(field) in ('int', 'bool') else value or sample}"
+    sample = _SAMPLES.get(_type_name(field), name.upper())
+    return f"{name}={sample if _type_name(field) in ('int', 'bool') else value or sample}"
 
 
-def _formed(name: str, field: FieldInfo) -> str:
+def _usage(name: str, field: FieldInfo) -> str:
     return f"{name}=…" if field.is_required() else f"[{name}=…]"
 
 
-def _needs(flow: type[Flow], missing: Sequence[str]) -> str:
+def _missing_message(flow: type[Flow], missing: Sequence[str]) -> str:
     """What is missing, how it is given, and what each of it means."""
     names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     form = " ".join([flow.name, *(f"{name}=…" for name in missing)])
@@ -134,7 +136,7 @@ def _needs(flow: type[Flow], missing: Sequence[str]) -> str:
     return f"{flow.name} needs {names}: `{form}` ({means})"
 
 
-def edited(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
+def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
     """The parameters after an edit: a JSON object, `key=value` pairs or `key: value` lines. What is not named stays.
 
     A list takes its items separated by commas or white space. Raises `Refusal` `bad_parameters`, and `PROSE` for a
@@ -145,36 +147,36 @@ def edited(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
         try:
             changes = json.loads(text)
         except json.JSONDecodeError as error:
-            raise refused(flow, f"the edit is not JSON: {error}") from error
+            raise parameter_refusal(flow, f"the edit is not JSON: {error}") from error
     else:
-        changes = _pairs(flow, text)
-    return validated(flow, {**present, **changes})
+        changes = _parse_pairs(flow, text)
+    return validate_parameters(flow, {**present, **changes})
 
 
-def _pairs(flow: type[Flow], text: str) -> dict[str, Any]:
+def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
     names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
     pieces = re.split(rf"(?:^|(?<=[\s,;]))({names})[ \t]*[=:](?!:)", text)
     if stray := pieces[0].strip():
         typo = re.search(r"([A-Za-z_]\w*)=", stray)
         if typo:
-            raise refused(flow, f"{flow.name} has no parameter {typo[1]}")
+            raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
         if len(stray.split()) > 1 and not all(VALUE.fullmatch(word) for word in stray.split()):
             told = f"{flow.name} takes parameters, and no model or agent is configured for other text"
-            raise refused(flow, told, code=PROSE)
+            raise parameter_refusal(flow, told, code=PROSE)
         value = "" if " " in stray else sanitise(stray)[:80]
-        raise refused(flow, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
+        raise parameter_refusal(flow, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
     if len(pieces) < 3:
-        raise refused(flow, "the edit contains no parameter")
+        raise parameter_refusal(flow, "the edit contains no parameter")
     changes: dict[str, Any] = {}
     for name, value in zip(pieces[1::2], pieces[2::2], strict=True):
         typo = re.search(r"\s([a-z_]\w*)=", value)
         if typo:
-            raise refused(flow, f"{flow.name} has no parameter {typo[1]}")
-        changes[name] = _value(flow.model_fields[name], value.strip().rstrip(",;").rstrip())
+            raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
+        changes[name] = _parse_value(flow.model_fields[name], value.strip().rstrip(",;").rstrip())
     return changes
 
 
-def _value(field: FieldInfo, text: str) -> Any:
+def _parse_value(field: FieldInfo, text: str) -> Any:
     if get_origin(field.annotation) is list and not text.startswith("["):
         return [item for item in re.split(r"[,\s]+", text) if item]
     if text[:1] in '["{' or field.annotation is not str:
@@ -185,12 +187,12 @@ def _value(field: FieldInfo, text: str) -> Any:
     return text
 
 
-def _kind(field: FieldInfo) -> str:
+def _type_name(field: FieldInfo) -> str:
     return "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
 
 
-def _described(name: str, field: FieldInfo) -> str:
-    kind = _kind(field)
+def _describe_field(name: str, field: FieldInfo) -> str:
+    kind = _type_name(field)
     default = (
         "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
     )

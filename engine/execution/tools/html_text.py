@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from html import unescape
 
-_RAW = frozenset({"script", "style", "noscript", "iframe", "textarea", "xmp", "noembed"})
+_RAW_ELEMENTS = frozenset({"script", "style", "noscript", "iframe", "textarea", "xmp", "noembed"})
 """Elements whose content is no markup, and no words for a reader."""
 
-_SILENT = frozenset({"template", "svg", "math", "object", "select", "canvas"})
+_SKIPPED_ELEMENTS = frozenset({"template", "svg", "math", "object", "select", "canvas"})
 _BLOCKS = frozenset(
     {
         "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "ul", "ol", "dl", "dt", "dd",
@@ -36,7 +36,7 @@ _HREF, _ALT = (
 )
 
 
-class _Text:
+class _TextWriter:
     """What was written so far; white space is one space, but in `pre`."""
 
     def __init__(self) -> None:
@@ -98,9 +98,9 @@ class _Text:
             self.put("\n\n")
 
 
-def text_of(html: str) -> str:
+def html_to_text(html: str) -> str:
     """The text of a page, its title first. Rubbish is read as far as it can be; takes time linear in the length."""
-    out = _Text()
+    out = _TextWriter()
     lower = html.lower() if len(html.lower()) == len(html) else html
     silent: list[str] = []
     place = look = 0
@@ -133,10 +133,10 @@ def text_of(html: str) -> str:
                 silent.pop() if closes else silent.append(tag)
         elif closes:
             out.end(tag)
-        elif tag in _RAW:
+        elif tag in _RAW_ELEMENTS:
             over = lower.find(f"</{tag}", place)
             place = length if over < 0 else over
-        elif tag in _SILENT or (tag not in _OPEN_ENDED and _HIDDEN.search(html[at : end + 1])):
+        elif tag in _SKIPPED_ELEMENTS or (tag not in _OPEN_ENDED and _HIDDEN.search(html[at : end + 1])):
             silent.append(tag)
         else:
             out.begin(tag, html[at : end + 1])

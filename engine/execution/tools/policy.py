@@ -13,7 +13,7 @@ from engine.frozen import frozen
 from engine.hierarchy.folders import Tools
 from engine.model import Verdict
 
-NAMES = ("read", "write", "edit", "exec", "web_search", "web_fetch")
+TOOL_NAMES = ("read", "write", "edit", "exec", "web_search", "web_fetch")
 """Every tool there is (SPEC 3.8)."""
 
 _COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
@@ -50,7 +50,7 @@ class Policy:
 
     def offers(self, tool: str) -> bool:
         """Whether some call of the tool may be allowed."""
-        if self.problem or tool not in NAMES or any(entry.strip() in (tool, f"{tool}:*") for entry in self.deny):
+        if self.problem or tool not in TOOL_NAMES or any(entry.strip() in (tool, f"{tool}:*") for entry in self.deny):
             return False
         return any(entry.partition(":")[0].strip() == tool for entry in (*self.allow, *self.ask))
 
@@ -61,7 +61,7 @@ class Policy:
             return Decision(Verdict.BLOCK)
         for listed, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
             for entry in listed:
-                if _fits(entry, tool, subjects):
+                if _entry_matches(entry, tool, subjects):
                     return Decision(verdict, entry)
         entries = [self._allowing(tool, subject) for subject in self._parts(tool, subjects)]
         found = [entry for entry in entries if entry]
@@ -78,11 +78,13 @@ class Policy:
         """The entry that allows it, a pattern before a mere name; "" for none."""
         # `git status*` must not allow `git status; make`.
         compound = tool == "exec" and _COMPOUND.search(subject)
-        fitting = [entry for entry in self.allow if not (compound and ":" in entry) and _fits(entry, tool, (subject,))]
+        fitting = [
+            entry for entry in self.allow if not (compound and ":" in entry) and _entry_matches(entry, tool, (subject,))
+        ]
         return min(fitting, key=lambda entry: ":" not in entry, default="")
 
 
-def _fits(entry: str, tool: str, subjects: Sequence[str]) -> bool:
+def _entry_matches(entry: str, tool: str, subjects: Sequence[str]) -> bool:
     name, colon, pattern = entry.strip().partition(":")
     if name.strip() != tool:
         return False
@@ -95,24 +97,24 @@ _HOST_OPTIONS = frozenset({"-h", "--host", "--hostname", "-H"})
 _CONTEXT_OPTIONS = frozenset(
     {"--context", "--kube-context", "--profile", "--env", "--environment", "--stage", "use-context", "--workspace"}
 )
-_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "cherry-pick"})
+_GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "cherry-pick"})
 
 
-def of_path(path: str, workspace: str, production: Production) -> tuple[str, ...]:
+def production_paths(path: str, workspace: str, production: Production) -> tuple[str, ...]:
     """Whether a file of the folder is production, by its relative path or the one it has in the workspace."""
     spellings = (path, str(PurePosixPath(workspace) / path))
-    return (f"path {path}",) if any(_like(spelling, production.paths) for spelling in spellings) else ()
+    return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
 
 
-def of_host(host: str, production: Production) -> tuple[str, ...]:
+def production_hosts(host: str, production: Production) -> tuple[str, ...]:
     """Whether a host is production."""
-    return (f"host {host}",) if _like(host, production.hosts) else ()
+    return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
 
-def of_command(command: str, production: Production) -> tuple[str, ...]:
+def production_targets(command: str, production: Production) -> tuple[str, ...]:
     """Production targets among the words of a command: hosts where something is addressed, contexts where one is
     named, branches and remotes where something is written to them, and paths anywhere."""
-    words = _words(command)
+    words = _shell_words(command)
     found: dict[str, None] = {}
     programs = {word.rsplit("/", 1)[-1] for word in words}
     for place, word in enumerate(words):
@@ -126,30 +128,30 @@ def of_command(command: str, production: Production) -> tuple[str, ...]:
         if equals and option in _HOST_OPTIONS:
             hosts.append(value)
         for host in hosts:
-            _add(found, "host", host, production.hosts)
+            _add_target(found, "host", host, production.hosts)
         if before in _CONTEXT_OPTIONS:
-            _add(found, "context", word, production.contexts)
+            _add_target(found, "context", word, production.contexts)
         if equals and option in _CONTEXT_OPTIONS:
-            _add(found, "context", value, production.contexts)
-        if "git" in programs and _WRITES & set(words):
-            _add(found, "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
-            _add(found, "remote", word.split("/")[0], production.remotes)
-        _add(found, "path", word, production.paths)
+            _add_target(found, "context", value, production.contexts)
+        if "git" in programs and _GIT_WRITES & set(words):
+            _add_target(found, "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
+            _add_target(found, "remote", word.split("/")[0], production.remotes)
+        _add_target(found, "path", word, production.paths)
     return tuple(found)
 
 
-def _words(command: str) -> list[str]:
+def _shell_words(command: str) -> list[str]:
     try:
         return shlex.split(command.replace("\n", " ; "))
     except ValueError:  # an open quote
         return command.split()
 
 
-def _add(found: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
-    if _like(text, patterns):
+def _add_target(found: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
+    if _matches_any(text, patterns):
         found[f"{kind} {text}"] = None
 
 
-def _like(text: str, patterns: Iterable[str]) -> bool:
+def _matches_any(text: str, patterns: Iterable[str]) -> bool:
     folded = text.lower()
     return bool(folded) and len(folded) <= 300 and any(fnmatchcase(folded, pattern.lower()) for pattern in patterns)

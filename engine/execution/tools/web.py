@@ -23,11 +23,11 @@ from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.config import SettingsSource
-from engine.execution.tools.html_text import text_of
+from engine.execution.tools.html_text import html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
-LONGEST_URL = 2_000
+MAX_URL = 2_000
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -56,33 +56,33 @@ class Target:
         return f"{self.scheme}://{self.address}{self.path}"
 
 
-def target_of(url: str) -> Target:
+def parse_url(url: str) -> Target:
     """Raises `Refusal` `bad_url` with what is wrong: only http and https, no credentials, no odd ports."""
     text = url.strip()
-    if not text or len(text) > LONGEST_URL or sanitise(text) != text:
-        raise _bad(url, f"must be plain text of at most {LONGEST_URL} characters")
+    if not text or len(text) > MAX_URL or sanitise(text) != text:
+        raise _bad_url(url, f"must be plain text of at most {MAX_URL} characters")
     try:
         parts = urlsplit(text)
         port = parts.port
         host = (parts.hostname or "").rstrip(".")
         host = host if ":" in host else host.encode("idna").decode().lower()
     except (ValueError, UnicodeError):
-        raise _bad(url, "is not a URL") from None
+        raise _bad_url(url, "is not a URL") from None
     if parts.scheme not in DEFAULT_PORTS:
-        raise _bad(url, "must begin with https:// or http://")
+        raise _bad_url(url, "must begin with https:// or http://")
     if not host or re.search(r"[^a-z0-9.:_-]", host):
-        raise _bad(url, "names no host")
+        raise _bad_url(url, "names no host")
     if parts.username is not None or parts.password is not None:
-        raise _bad(url, "has a user name or password in it")
+        raise _bad_url(url, "has a user name or password in it")
     port = DEFAULT_PORTS[parts.scheme] if port is None else port
     if port not in DEFAULT_PORTS.values() and port < 1024:
-        raise _bad(url, f"has port {port}, where no web server is")
+        raise _bad_url(url, f"has port {port}, where no web server is")
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
     return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda found: quote(found[0]), path))
 
 
-def _bad(url: str, why: str) -> Refusal:
+def _bad_url(url: str, why: str) -> Refusal:
     return Refusal(
         "bad_url", f"{sanitise(url)[:200]!r} {why}", "give a full URL, for example https://docs.python.org/3/"
     )
@@ -115,27 +115,27 @@ def is_public(address: str) -> bool:
     )
 
 
-def named(target: Target, allowed: Sequence[str]) -> bool:
+def is_listed(target: Target, allowed: Sequence[str]) -> bool:
     """Whether the operator's list has this host (`docs.python.org`, `*.readthedocs.io`, `localhost:3000`)."""
-    return any(_is(target, entry) for entry in allowed)
+    return any(_matches_entry(target, entry) for entry in allowed)
 
 
-def named_exactly(target: Target, allowed: Sequence[str]) -> bool:
+def is_listed_exactly(target: Target, allowed: Sequence[str]) -> bool:
     """The same without patterns: only such a host may be one of this machine or its network."""
-    return any(_is(target, entry) for entry in allowed if "*" not in entry)
+    return any(_matches_entry(target, entry) for entry in allowed if "*" not in entry)
 
 
-def _is(target: Target, entry: str) -> bool:
+def _matches_entry(target: Target, entry: str) -> bool:
     entry = entry.strip().lower()
     if fnmatchcase(target.host, entry):
         return True
     return fnmatchcase(f"{target.host}:{target.port}", entry)
 
 
-SECONDS = 20.0
+FETCH_SECONDS = 20.0
 """A fetch, redirects included, takes at most so long."""
 
-LARGEST_PAGE = 2 * 1024 * 1024
+MAX_PAGE_BYTES = 2 * 1024 * 1024
 MAX_REDIRECTS = 5
 MAX_HITS = 10
 
@@ -178,7 +178,7 @@ def system_resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-class Leash:
+class RequestDeadline:
     """What ends one request: its time, or its session. `cut` may be called from any thread."""
 
     def __init__(self, seconds: float) -> None:
@@ -235,7 +235,7 @@ class Web:
     `no_text`, `no_search`."""
 
     def __init__(
-        self, settings: SettingsSource, *, resolve: Resolve = system_resolve, seconds: float = SECONDS
+        self, settings: SettingsSource, *, resolve: Resolve = system_resolve, seconds: float = FETCH_SECONDS
     ) -> None:
         self._settings = settings
         self._resolve = resolve
@@ -250,22 +250,22 @@ class Web:
     def unasked(self, target: Target) -> bool:
         """Whether the operator's list lets this host be fetched from without asking (SPEC 3.5: anything else is
         communication with the outside)."""
-        return named(target, self._settings.current.web.allow)
+        return is_listed(target, self._settings.current.web.allow)
 
     def fetch(self, url: str, *, may: Callable[[Target], bool], on_leash: Callable[[Callable[[], None]], None]) -> Page:
         """The page at `url` as text. `may` is asked of every host a redirect leads to; one that it refuses is not
         fetched, its address is told. `on_leash` gets what ends the request at once."""
-        leash = Leash(self._seconds)
+        leash = RequestDeadline(self._seconds)
         on_leash(leash.cut)
-        target = target_of(url)
+        target = parse_url(url)
         with leash.timed():
             for _ in range(MAX_REDIRECTS + 1):
-                private = named_exactly(target, self._settings.current.web.allow)
+                private = is_listed_exactly(target, self._settings.current.web.allow)
                 status, headers, data = self._get(target, leash, private=private)
                 location = headers.get("location", "")
                 if status not in (301, 302, 303, 307, 308) or not location:
-                    return _page(target, status, headers, data)
-                following = target_of(urljoin(target.url, location))
+                    return _page_of(target, status, headers, data)
+                following = parse_url(urljoin(target.url, location))
                 if following.host != target.host and not may(following):
                     return Page(target.url, status, "", "", 0, moved_to=following.url)
                 target = following
@@ -279,17 +279,17 @@ class Web:
         parts = urlsplit(configured)
         asked = urlencode({"q": query, "format": "json"})
         joined = "&".join(part for part in (parts.query, asked) if part)
-        leash = Leash(self._seconds)
+        leash = RequestDeadline(self._seconds)
         on_leash(leash.cut)
         # The operator named this very address: it may well be one of this machine.
-        target = target_of(urlunsplit((parts.scheme, parts.netloc, parts.path, joined, "")))
+        target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, joined, "")))
         with leash.timed():
             status, headers, data = self._get(target, leash, private=True)
         if status != 200:
             raise Refusal("unreachable", f"the search answered {status}", "try again later, or without searching")
-        return _hits(_decoded(headers, data))
+        return _parse_hits(_decode(headers, data))
 
-    def _get(self, target: Target, leash: Leash, *, private: bool) -> tuple[int, dict[str, str], bytes]:
+    def _get(self, target: Target, leash: RequestDeadline, *, private: bool) -> tuple[int, dict[str, str], bytes]:
         connection = None
         try:
             addresses = self._addresses(target, leash)
@@ -303,14 +303,14 @@ class Web:
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
             headers = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, headers, _body(response, headers, leash)
+            return response.status, headers, _read_body(response, headers, leash)
         except (OSError, http.client.HTTPException, zlib.error) as error:
-            raise _unreachable(target, error, leash) from error
+            raise _unreachable_refusal(target, error, leash) from error
         finally:
             if connection is not None:
                 connection.close()
 
-    def _addresses(self, target: Target, leash: Leash) -> list[str]:
+    def _addresses(self, target: Target, leash: RequestDeadline) -> list[str]:
         """Resolving cannot be interrupted, so it has a thread that is not waited for longer than there is time."""
         found: list[list[str] | OSError] = []
 
@@ -335,7 +335,7 @@ class _Connection(http.client.HTTPConnection):
     """Connects to addresses that were judged, whatever the name says by now."""
 
     def __init__(
-        self, target: Target, addresses: Sequence[str], leash: Leash, tls: Callable[[], ssl.SSLContext]
+        self, target: Target, addresses: Sequence[str], leash: RequestDeadline, tls: Callable[[], ssl.SSLContext]
     ) -> None:
         super().__init__(target.host, target.port)
         self._target = target
@@ -366,18 +366,18 @@ class _Connection(http.client.HTTPConnection):
         raise problem
 
 
-def _body(response: http.client.HTTPResponse, headers: dict[str, str], leash: Leash) -> bytes:
-    """At most `LARGEST_PAGE` bytes, unpacked."""
+def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], leash: RequestDeadline) -> bytes:
+    """At most `MAX_PAGE_BYTES` bytes, unpacked."""
     packed = headers.get("content-encoding", "").strip().lower()
     unpack = zlib.decompressobj(wbits=47) if packed in ("gzip", "x-gzip", "deflate") else None
     data = bytearray()
-    while len(data) < LARGEST_PAGE and leash.left and (piece := response.read1(65_536)):
-        data += piece if unpack is None else unpack.decompress(piece, LARGEST_PAGE - len(data))
+    while len(data) < MAX_PAGE_BYTES and leash.left and (piece := response.read1(65_536)):
+        data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
     leash.check()  # an end that was cut off looks like any other
-    return bytes(data[:LARGEST_PAGE])
+    return bytes(data[:MAX_PAGE_BYTES])
 
 
-def _unreachable(target: Target, error: Exception, leash: Leash) -> Refusal:
+def _unreachable_refusal(target: Target, error: Exception, leash: RequestDeadline) -> Refusal:
     try:
         said = sanitise(str(error) or type(error).__name__)[:200] if leash.left else ""
     except TimeoutError:
@@ -387,19 +387,19 @@ def _unreachable(target: Target, error: Exception, leash: Leash) -> Refusal:
     )
 
 
-def _page(target: Target, status: int, headers: dict[str, str], data: bytes) -> Page:
+def _page_of(target: Target, status: int, headers: dict[str, str], data: bytes) -> Page:
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
     if (kind and not kind.startswith(_TEXT)) or b"\0" in data[:2_000]:
         shown = sanitise(kind)[:60] or "binary"
         raise Refusal("no_text", f"{target.url} is {shown}, {len(data):,} bytes, no text", "fetch a page of text")
-    text = _decoded(headers, data)
+    text = _decode(headers, data)
     if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
-        text = text_of(text)
-    cut = f"\n[only the first {LARGEST_PAGE:,} bytes were read]" if len(data) >= LARGEST_PAGE else ""
+        text = html_to_text(text)
+    cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if len(data) >= MAX_PAGE_BYTES else ""
     return Page(target.url, status, sanitise(kind), sanitise(text) + cut, len(data))
 
 
-def _decoded(headers: dict[str, str], data: bytes) -> str:
+def _decode(headers: dict[str, str], data: bytes) -> str:
     charset = "utf-8"
     for part in headers.get("content-type", "").split(";")[1:]:
         name, _, value = part.partition("=")
@@ -411,7 +411,7 @@ def _decoded(headers: dict[str, str], data: bytes) -> str:
         return data.decode(errors="replace")
 
 
-def _hits(text: str) -> list[Hit]:
+def _parse_hits(text: str) -> list[Hit]:
     try:
         answer: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -420,12 +420,16 @@ def _hits(text: str) -> list[Hit]:
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
     return [
-        Hit(_field(result, "title"), _field(result, "url"), _field(result, "content") or _field(result, "snippet"))
+        Hit(
+            _text_field(result, "title"),
+            _text_field(result, "url"),
+            _text_field(result, "content") or _text_field(result, "snippet"),
+        )
         for result in results[:MAX_HITS]
         if isinstance(result, dict)
     ]
 
 
-def _field(result: dict[Any, Any], name: str) -> str:
+def _text_field(result: dict[Any, Any], name: str) -> str:
     value = result.get(name)
     return " ".join(sanitise(value).split())[:1_000] if isinstance(value, str) else ""

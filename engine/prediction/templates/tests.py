@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine.execution.runners.flows.causes import TEST_FILE
-from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.flows.failure_causes import TEST_FILE
+from engine.execution.runners.toolchains.detection import Packages
 from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
-from engine.execution.runners.toolchains.looking import Packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, verdict_on
 from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.text import count, listing, moment, plain

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from engine.execution.runners.flows.uncovered_lines import spans
+from engine.execution.runners.flows.uncovered_lines import format_line_ranges
 from engine.execution.runners.parameters import ALIASES, named_flow
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
@@ -174,7 +174,7 @@ def _lint(context: WorkspaceContext, session: SessionView) -> str:
 
 def _uncovered(context: WorkspaceContext, session: SessionView) -> str:
     uncovered = session.facts.get("uncovered", {})
-    files = [f"{name} {spans(uncovered[path])}" for path in sorted(uncovered) if (name := _named([path]))]
+    files = [f"{name} {format_line_ranges(uncovered[path])}" for path in sorted(uncovered) if (name := _named([path]))]
     return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
 
 

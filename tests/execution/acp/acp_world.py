@@ -16,7 +16,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
-from engine.execution.runners.agent import AgentServices
+from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.session_workspace import SessionWorkspaces

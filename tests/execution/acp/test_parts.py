@@ -12,20 +12,20 @@ from acp import schema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.acp.known import (
-    KNOWN,
+from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of, diff_lines
+from engine.execution.runners.acp.agents import (
+    KNOWN_AGENTS,
+    agent_confinement,
     agent_environment,
-    confined,
+    command_confinement,
+    describe_agent,
     discover,
-    found,
-    login_words,
-    of_commands,
+    login_hint,
 )
-from engine.execution.runners.acp.requests import choose
-from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
-from engine.execution.runners.acp.terminals import argv_of
-from engine.execution.runners.acp.turns import Meter
-from engine.execution.runners.acp.wire import parsed
+from engine.execution.runners.acp.json_rpc_pipe import parse_message
+from engine.execution.runners.acp.requests import choose_option
+from engine.execution.runners.acp.terminals import terminal_argv
+from engine.execution.runners.acp.turns import UsageMeter
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import readable_places
 from engine.model import microusd
@@ -41,14 +41,14 @@ VALUES = st.recursive(
 @pytest.mark.long
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_line_is_a_message_or_none(line: bytes) -> None:
-    message = parsed(line)
+    message = parse_message(line)
     assert message is None or isinstance(message, dict)
 
 
 @pytest.mark.long
 @given(st.dictionaries(st.sampled_from(["id", "method", "result", "error", "params"]), VALUES))
 def test_a_message_has_what_the_library_expects(given_: dict[str, Any]) -> None:
-    message = parsed(json.dumps(given_).encode())
+    message = parse_message(json.dumps(given_).encode())
     if message is None:
         return
     if "method" in message:
@@ -64,7 +64,7 @@ def test_a_message_has_what_the_library_expects(given_: dict[str, Any]) -> None:
     "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
 )
 def test_what_is_no_message(line: bytes) -> None:
-    assert parsed(line) is None
+    assert parse_message(line) is None
 
 
 REPORT = st.tuples(
@@ -77,7 +77,7 @@ REPORT = st.tuples(
 @pytest.mark.long
 @given(st.lists(REPORT), st.integers(0, 10**6))
 def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
-    meter = Meter()
+    meter = UsageMeter()
     tokens = cost = 0
     for total, amount, currency in reports:
         more = meter.tokens_said(total)
@@ -101,7 +101,7 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
 
 
 def test_a_price_that_comes_late_counts_against_what_was_estimated() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     assert meter.turn_over(50_000) == 50_000
     assert meter.cost_said(0.02, "USD") == 0
     assert meter.cost_said(0.08, "USD") == 30_000
@@ -117,7 +117,7 @@ KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_once", "
 
 @given(KINDS, st.booleans())
 def test_what_is_chosen_never_says_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
-    chosen = choose([option(kind) for kind in kinds], allowed)
+    chosen = choose_option([option(kind) for kind in kinds], allowed)
     if allowed:
         assert chosen == ("id-allow_once" if "allow_once" in kinds else None)
     else:
@@ -133,7 +133,7 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
     def write(kind: str, text: str) -> None:
         written[kind] += text
 
-    telling = Telling(write, lambda tool, message: None, redact)
+    telling = AgentTranscript(write, lambda tool, message: None, redact)
     for kind, text in pieces:
         telling.chunk(kind, schema.TextContentBlock(type="text", text=text))
     telling.flush()
@@ -145,7 +145,7 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
 
 def test_a_tool_call_that_failed_is_told_once_with_what_it_shows() -> None:
     told: list[tuple[str, str]] = []
-    telling = Telling(lambda kind, text: None, lambda tool, message: told.append((tool, message)), redact)
+    telling = AgentTranscript(lambda kind, text: None, lambda tool, message: told.append((tool, message)), redact)
     shown = schema.ContentToolCallContent(
         type="content", content=schema.TextContentBlock(type="text", text="\n old_string not found\n in a.py")
     )
@@ -187,7 +187,7 @@ def test_the_command_of_a_call(raw: Any, command: str) -> None:
     ],
 )
 def test_what_a_terminal_runs(command: str, arguments: list[str] | None, argv: list[str]) -> None:
-    assert argv_of(command, arguments) == argv
+    assert terminal_argv(command, arguments) == argv
 
 
 def test_a_diff_is_bounded() -> None:
@@ -220,10 +220,10 @@ def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
 
 
 def test_a_name_of_ones_own_is_known_by_its_program() -> None:
-    assert found("mine", ("/opt/bin/claude-agent-acp",)).title == "Claude Code"
-    assert found("mine", ("other-acp",)).title == "mine"
-    assert "[acp.mine]" in login_words("mine", Path("/data/acp/mine"), ("other-acp",))
-    assert len({agent.name for agent in KNOWN}) == len(KNOWN)
+    assert describe_agent("mine", ("/opt/bin/claude-agent-acp",)).title == "Claude Code"
+    assert describe_agent("mine", ("other-acp",)).title == "mine"
+    assert "[acp.mine]" in login_hint("mine", Path("/data/acp/mine"), ("other-acp",))
+    assert len({agent.name for agent in KNOWN_AGENTS}) == len(KNOWN_AGENTS)
 
 
 def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     path = os.pathsep.join(str(user / one) for one in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
-    own = confined(session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    own = agent_confinement(session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
     shown = readable_places(own, "claude-agent-acp", environment)
     assert {one for one in shown if one.is_relative_to(user)} == {
         user / ".cargo/bin",
@@ -251,7 +251,7 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     }
     assert own.writable == (place,)
     assert own.hosts == ("api.anthropic.com",)
-    commands = of_commands(own, session, place=place)
+    commands = command_confinement(own, session, place=place)
     assert (commands.writable, commands.hosts) == ((), ())
     added = agent_environment(place=place, names=["KEY", "GONE"], environment=environment)
     assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import CannotRun
-from engine.execution.runners.toolchains.table import TESTERS
+from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 from tests.truth.conftest import without
@@ -166,7 +166,7 @@ CASES = [
 
 
 def test_every_row_has_a_case() -> None:
-    assert [case.tool for case in CASES] == [row.name for row in TESTERS]
+    assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
 
 
 def environment(folder: Path, *, with_pytest: bool) -> Path:
@@ -227,7 +227,7 @@ def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, se
     red = run_flow("run_tests").result.check
     assert red is not None
     assert (red.passed, red.failed, red.failing) == (1, 1, (case.failing,))
-    row = next(row for row in TESTERS if row.name == case.tool)
+    row = next(row for row in TEST_RUNNERS if row.name == case.tool)
     if row.single:
         alone = run_flow("run_tests", tests=[case.failing]).result.check
         assert alone is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flows.causes import MOST_SIGNATURES, Cause, cause_of, normal, signatures
+from engine.execution.runners.flows.failure_causes import MAX_SIGNATURES, Cause, cause_of, normalise_message, signatures
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,10 @@ def test_causes(text: str, expected: Cause) -> None:
 
 
 def test_messages_that_differ_by_chance_alone() -> None:
-    assert normal("<A at 0x7f1> in /tmp/a/b took 3.5 s") == normal("<A at 0x9> in /tmp/c/d took 12 s")
-    assert normal("utf8 of v2") == "utf8 of v2"
+    assert normalise_message("<A at 0x7f1> in /tmp/a/b took 3.5 s") == normalise_message(
+        "<A at 0x9> in /tmp/c/d took 12 s"
+    )
+    assert normalise_message("utf8 of v2") == "utf8 of v2"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,6 @@ def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None
 
 
 def test_a_run_keeps_so_many_signatures() -> None:
-    failing = [f"t.py::test_{number}" for number in range(MOST_SIGNATURES + 1)]
+    failing = [f"t.py::test_{number}" for number in range(MAX_SIGNATURES + 1)]
     texts = dict.fromkeys(failing[1:], "src/b.py:7: in f\nE   ValueError: no\n")
-    assert list(signatures(texts, failing, Path("/repo"))) == failing[1:MOST_SIGNATURES]
+    assert list(signatures(texts, failing, Path("/repo"))) == failing[1:MAX_SIGNATURES]

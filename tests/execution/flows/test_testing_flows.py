@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows.common import mending
-from engine.execution.runners.flows.testing import tally
+from engine.execution.runners.flows.test_runs import how_to_run_tests
+from engine.execution.runners.flows.testing import tally_runs
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.runners.toolchains.python import environment_command
 from engine.model import CheckResult
@@ -308,7 +308,7 @@ def test_tally_of_runs() -> None:
         CheckResult("pytest", 2, 0, durations=(("a", 2.0), ("b", 1.0))),
         CheckResult("pytest", 1, 1, failing=("b",), durations=(("a", 4.0), ("b", 1.0))),
     ]
-    assert [(one.test, one.failed, one.mean_seconds, one.verdict) for one in tally(runs)] == [
+    assert [(one.test, one.failed, one.mean_seconds, one.verdict) for one in tally_runs(runs)] == [
         ("b", 1, 1.0, "flaky"),
         ("a", 0, 3.0, "steady"),
     ]
@@ -356,4 +356,6 @@ def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
     assert environment_command(folder) == "uv add --dev pytest"
     (folder / "pyproject.toml").unlink()
     repository.write("tests/test_tax.py", "")
-    assert mending(projects(folder)[0], folder) == "uv add --dev pytest", "also where no Python file lies at the top"
+    assert how_to_run_tests(projects(folder)[0], folder) == "uv add --dev pytest", (
+        "also where no Python file lies at the top"
+    )

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows.quarantine import skipped_until
+from engine.execution.runners.flows.quarantine import add_skip_mark
 from engine.git.quarantine import Quarantined, in_file
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
@@ -26,13 +26,13 @@ FILES = [
 
 @pytest.mark.parametrize(("text", "names"), FILES)
 def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) -> None:
-    after = skipped_until(text, names, DAY, "flaky: failed 3 of 20")
+    after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
     assert after is not None
     assert in_file("t.py", after.split("\n")) == [Quarantined("::".join(["t.py", *names]), DAY)]
     lines = ast.parse(after).body
     assert ast.unparse(ast.parse(text).body[-1]).splitlines()[-1] in ast.unparse(lines[-1])
-    assert skipped_until(after, names, DAY, "again") is None
-    later = skipped_until(after, names, date(2027, 1, 1), "again")
+    assert add_skip_mark(after, names, DAY, "again") is None
+    later = add_skip_mark(after, names, date(2027, 1, 1), "again")
     assert later is not None
     assert "2026-12-07" not in later
     assert later.count("import pytest") == 1
@@ -40,7 +40,7 @@ def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) 
 
 def test_a_test_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="there is no test test_b"):
-        skipped_until("def test_a():\n    pass\n", ["test_b"], DAY, "")
+        add_skip_mark("def test_a():\n    pass\n", ["test_b"], DAY, "")
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.changelog_text import classify, extended, mentioned
-from engine.execution.runners.flows.common import count, in_words, listed
+from engine.execution.runners.flows.changelog_text import add_entries, classify, is_mentioned
+from engine.execution.runners.flows.wording import count, describe_check, join_names
 from engine.git.leftovers import is_secret_file, scan_line
 from engine.model import CheckResult
 
@@ -140,11 +140,11 @@ def test_times_have_bounds(times: int, fits: bool) -> None:
 
 def test_counts_and_lists() -> None:
     assert [count(number, "file") for number in (0, 1, 2)] == ["no files", "1 file", "2 files"]
-    assert listed([]) == ""
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
-    assert listed(["evil\x1b[31m\nname"]) == "evil name"
+    assert join_names([]) == ""
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert join_names(["evil\x1b[31m\nname"]) == "evil name"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_counts_and_lists() -> None:
     ],
 )
 def test_results_in_words(check: CheckResult, words: str) -> None:
-    assert in_words(check) == words
+    assert describe_check(check) == words
 
 
 # -- change logs ----------------------------------------------------------------------------------------------------
@@ -209,12 +209,12 @@ def test_commits_that_no_user_notices(subject: str) -> None:
 
 
 def test_mentioned_by_id_or_in_the_same_words() -> None:
-    assert mentioned("- things (0123456)", SHA, "Other")
-    assert mentioned("* **Add** gifts, at last", SHA, "Add gifts")
-    assert not mentioned("- Add gifts", SHA, "Add gift")
-    assert not mentioned("- The tax of gifts\n\nSome note on things.", SHA, "Note")
-    assert mentioned("- At last:\n  the tax of\n  gifts is right", SHA, "The tax of gifts")
-    assert not mentioned("- 0123450 is another", SHA, "x")
+    assert is_mentioned("- things (0123456)", SHA, "Other")
+    assert is_mentioned("* **Add** gifts, at last", SHA, "Add gifts")
+    assert not is_mentioned("- Add gifts", SHA, "Add gift")
+    assert not is_mentioned("- The tax of gifts\n\nSome note on things.", SHA, "Note")
+    assert is_mentioned("- At last:\n  the tax of\n  gifts is right", SHA, "The tax of gifts")
+    assert not is_mentioned("- 0123450 is another", SHA, "x")
 
 
 KEEP = """# Changelog
@@ -237,7 +237,7 @@ KEEP = """# Changelog
 
 
 def test_an_unreleased_section_is_extended_in_place() -> None:
-    after = extended(KEEP, {"Added": ["Gardens"], "Removed": ["Old cart"]})
+    after = add_entries(KEEP, {"Added": ["Gardens"], "Removed": ["Old cart"]})
     assert after == KEEP.replace("- Gifts\n", "- Gifts\n- Gardens\n").replace(
         "- Tax\n", "- Tax\n\n### Removed\n\n- Old cart\n"
     )
@@ -272,7 +272,7 @@ def test_an_unreleased_section_is_extended_in_place() -> None:
     ids=["flat", "keep-a-changelog", "underlined", "crlf-bold", "title-like-a-section", "empty"],
 )
 def test_the_files_own_style_is_kept(before: str, after: str) -> None:
-    assert extended(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after
+    assert add_entries(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after
 
 
 @pytest.mark.long
@@ -286,10 +286,10 @@ def test_the_files_own_style_is_kept(before: str, after: str) -> None:
     ),
 )
 def test_what_was_there_stays_and_everything_new_is_mentioned(before: str, entries: dict[str, list[str]]) -> None:
-    after = extended(before, entries)
+    after = add_entries(before, entries)
     left = iter(after.splitlines())
     assert all(any(line == other for other in left) for line in before.splitlines() if line.strip())
-    assert all(mentioned(after, "f" * 40, entry) for each in entries.values() for entry in each)
+    assert all(is_mentioned(after, "f" * 40, entry) for each in entries.values() for entry in each)
 
 
 # -- leftovers ------------------------------------------------------------------------------------------------------

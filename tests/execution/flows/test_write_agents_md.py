@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from engine.execution.prompt import Project
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows.common import clean
 from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, lessons_in, section
+from engine.execution.runners.flows.wording import one_line
 from engine.model import PromptRequest
 from engine.model.sections import INHERITED, LEARNT, find_section, write_section
 from tests.conftest import Repository
@@ -25,7 +25,7 @@ HOSTILE = [
 ]  # fmt: skip
 LESSONS = (
     st.lists(st.one_of(st.text(min_size=1, max_size=60), st.sampled_from(HOSTILE)), min_size=1, max_size=6)
-    .map(lambda said: [one for one in map(clean, said) if one])
+    .map(lambda said: [one for one in map(one_line, said) if one])
     .filter(bool)
 )
 FOREIGN = st.lists(

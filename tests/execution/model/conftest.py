@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
-from engine.execution.runners.model.talk import REQUESTS_MOST
+from engine.execution.runners.model.agent_loop import MAX_REQUESTS
+from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, SessionView, Status
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
@@ -215,7 +215,7 @@ SCENARIOS = [
     Scenario(
         "more calls than one can do", (Reply(calls=(LOOK.calls[0],) * 40), "Done."), requests=2, also=all_answered
     ),
-    Scenario("calls without end", (LOOK,) * REQUESTS_MOST, "did not finish", requests=REQUESTS_MOST),
+    Scenario("calls without end", (LOOK,) * MAX_REQUESTS, "did not finish", requests=MAX_REQUESTS),
     Scenario("stopped by its filter", (Reply(text="I", finish="content_filter"),), "content filter", requests=1),
     Scenario("cut off by its limit", (Reply(text="I beg", finish="length"), "Done."), requests=2),
     Scenario(

@@ -15,10 +15,10 @@ import pytest
 
 import engine
 from engine.execution.channels import Channels, Limits
-from engine.execution.runners.model import client
-from engine.execution.runners.model.client import HostGone, ModelHost
-from engine.execution.runners.model.talk import FIRST_BYTE_SECONDS, IDLE_SECONDS
-from engine.execution.runners.model.wire import Model
+from engine.execution.runners.model import host_client
+from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_SECONDS
+from engine.execution.runners.model.host_client import HostGone, ModelHost
+from engine.execution.runners.model.host_protocol import Model
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
 from tests.support.model_server import ModelServer, Reply, calls
@@ -144,11 +144,11 @@ def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
 def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     program = (
         "import sys, os, signal\n"
-        "from engine.execution.runners.model.client import ModelHost\n"
+        "from engine.execution.runners.model.host_client import ModelHost\n"
         "host = ModelHost()\nhost.warm()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     told = subprocess.run(
-        [client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
     pid = int(told.stdout)
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
@@ -159,7 +159,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
 )
 def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(host_client, "WRITE_SECONDS", 0.3)
     host = ModelHost(command)
     big = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
     try:

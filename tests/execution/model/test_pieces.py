@@ -9,53 +9,68 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.model import failures, wire
-from engine.execution.runners.model.failures import LONGEST_PAUSE, PATIENCE, TRIES
-from engine.execution.runners.model.history import Histories
-from engine.execution.runners.model.wire import Failure, Kind, Model
-from engine.execution.runners.model.words import LINE_MOST, Speaking, assistant_part, operator_part, result_part
+from engine.execution.runners.model import failures, host_protocol
+from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model.failures import MAX_DELAY, MAX_RETRY_AFTER, MAX_TRIES
+from engine.execution.runners.model.host_protocol import Failure, Kind, Model
+from engine.execution.runners.model.prompt_parts import (
+    MAX_LINE,
+    StreamedText,
+    assistant_part,
+    operator_part,
+    result_part,
+)
 from engine.model import Refusal, SourceKind
 from engine.model.secrets import CUT, redact
 
-AGAIN = {Kind.RATE: TRIES, Kind.SERVER: TRIES, Kind.CONNECTION: TRIES, Kind.GONE: 2, Kind.SILENT: 1, Kind.RUBBISH: 1}
+AGAIN = {
+    Kind.RATE: MAX_TRIES,
+    Kind.SERVER: MAX_TRIES,
+    Kind.CONNECTION: MAX_TRIES,
+    Kind.GONE: 2,
+    Kind.SILENT: 1,
+    Kind.RUBBISH: 1,
+}
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_each_failure_has_words_a_way_out_and_a_number_of_tries(kind: Kind) -> None:
-    what, fix = failures.told(Failure(kind, "so they say", 418), provider="openai", model="m", address="http://a")
+    what, fix = failures.describe_failure(
+        Failure(kind, "so they say", 418), provider="openai", model="m", address="http://a"
+    )
     assert "so they say" in what
     assert "(418)" in what
     assert fix
     assert "{" not in what + fix
     tries = AGAIN.get(kind, 0)
-    assert all(failures.pause_before(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
-    assert failures.pause_before(Failure(kind), tries + 1, 0.5) is None
+    assert all(failures.retry_delay(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
+    assert failures.retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
 def test_pauses_double_and_are_spread() -> None:
-    pauses = [failures.pause_before(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
+    pauses = [failures.retry_delay(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert pauses == [0.5, 1.0, 2.0, 4.0]
-    assert failures.pause_before(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
+    assert failures.retry_delay(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
-@given(st.floats(0, 10_000), st.integers(1, TRIES), st.floats(0, 0.999))
+@given(st.floats(0, 10_000), st.integers(1, MAX_TRIES), st.floats(0, 0.999))
 def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, tried: int, chance: float) -> None:
-    pause = failures.pause_before(Failure(Kind.RATE, retry_after=asked), tried, chance)
-    assert (pause is None) == (asked > PATIENCE)
+    pause = failures.retry_delay(Failure(Kind.RATE, retry_after=asked), tried, chance)
+    assert (pause is None) == (asked > MAX_RETRY_AFTER)
     if pause is not None:
-        assert asked <= pause <= max(asked, LONGEST_PAUSE)
+        assert asked <= pause <= max(asked, MAX_DELAY)
 
 
 @pytest.mark.parametrize(("kind", "is_so"), [(Kind.SERVER, True), (Kind.AUTH, True), (Kind.CONTEXT, False)])
 def test_who_is_at_fault(kind: Kind, is_so: bool) -> None:
-    assert failures.unavailable(Failure(kind)) is is_so
+    assert failures.is_provider_fault(Failure(kind)) is is_so
 
 
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
 def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
-    speaking = Speaking(lambda kind, text: lines.append((kind, text)), redact)
+    speaking = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
         speaking.take(kind, text)
         speaking.pause()
@@ -68,7 +83,7 @@ def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
 
 def test_lines_are_whole_and_at_a_pause_sentences_are() -> None:
     lines: list[str] = []
-    speaking = Speaking(lambda kind, text: lines.append(text), redact)
+    speaking = StreamedText(lambda kind, text: lines.append(text), redact)
     for piece in ("one li", "ne\ntwo", " lines\nthen a sentence. And one that is not comple"):
         speaking.take("say", piece)
     assert lines == ["one line", "two lines"]
@@ -76,13 +91,13 @@ def test_lines_are_whole_and_at_a_pause_sentences_are() -> None:
     assert lines[2:] == ["then a sentence. "]
     speaking.end()
     assert lines[3:] == ["And one that is not comple"]
-    speaking.take("say", "word " * LINE_MOST)
+    speaking.take("say", "word " * MAX_LINE)
     assert len(lines) > 5
 
 
 def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
     lines: list[str] = []
-    speaking = Speaking(lambda kind, text: lines.append(text), redact)
+    speaking = StreamedText(lambda kind, text: lines.append(text), redact)
     said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
     for word in said.split():
         speaking.take("say", f"{word} ")
@@ -94,7 +109,7 @@ def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
 
 
 def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
-    histories = Histories(tmp_path / "transcripts")
+    histories = ConversationStore(tmp_path / "transcripts")
     file = histories.begin("sess_1")
     assert file.stat().st_mode & 0o777 == 0o600
     assert not histories.has("sess_1")
@@ -109,7 +124,7 @@ def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
 
 
 def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path: Path) -> None:
-    histories = Histories(tmp_path)
+    histories = ConversationStore(tmp_path)
     histories.begin("sess_1")
     histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
     copy = histories.begin("sess_2", continues="sess_1")
@@ -119,11 +134,11 @@ def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path:
 @pytest.mark.long
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
 def test_messages_survive_the_pipe(message: dict[str, object]) -> None:
-    line = wire.encode(message)
+    line = host_protocol.encode(message)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
     if all(_plain(text) for pair in message.items() for text in pair if isinstance(text, str)):
-        assert wire.decode(line) == message
+        assert host_protocol.decode(line) == message
 
 
 def _plain(text: str) -> bool:
@@ -136,7 +151,7 @@ def _plain(text: str) -> bool:
 
 def test_a_message_is_an_object() -> None:
     with pytest.raises(ValueError, match="no object"):
-        wire.decode(b"[1]\n")
+        host_protocol.decode(b"[1]\n")
 
 
 def test_a_model_never_shows_its_key() -> None:

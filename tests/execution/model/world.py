@@ -16,7 +16,7 @@ import psutil
 
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import NoSandbox, Sandbox
 from engine.model import Card, ModelCall, SessionState, SessionView
 from engine.overrides import Overrides
@@ -173,7 +173,7 @@ def hosts() -> list[psutil.Process]:
 def _is_host(process: psutil.Process) -> bool:
     try:
         alive = process.status() != psutil.STATUS_ZOMBIE
-        return alive and "engine.execution.runners.model.host" in process.cmdline()
+        return alive and "engine.execution.runners.model.host_main" in process.cmdline()
     except psutil.Error:
         return False
 

@@ -16,9 +16,9 @@ from engine.execution.live_session import LiveSession, Stop
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
-from engine.execution.tools.belt import Toolbelt
-from engine.execution.tools.gate import ToolServices
-from engine.execution.tools.policy import NAMES, Policy
+from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.tool_gate import ToolServices
+from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
@@ -82,7 +82,7 @@ class BeltWorld:
             self.live,
             self.view,
             self.folder,
-            policy or Policy(allow=NAMES),
+            policy or Policy(allow=TOOL_NAMES),
             ToolServices(
                 self.settings,
                 self.permissions,

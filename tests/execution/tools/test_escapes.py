@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.tools.jail import Jail
+from engine.execution.tools.folder_jail import Jail
 from engine.model import Refusal
 from tests.execution.tools.belt_world import SECRET, BeltWorld
 

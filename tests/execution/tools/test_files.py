@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from engine.execution.tools import text
-from engine.execution.tools.jail import LARGEST_FILE
+from engine.execution.tools import text_edits
+from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
 
@@ -40,7 +40,7 @@ def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld)
     got, first = "", 1
     while True:
         told = world.ok("read", path="long.txt", first_line=first)
-        assert len(told) <= text.LONGEST_RESULT + 200
+        assert len(told) <= text_edits.MAX_RESULT + 200
         body, _, note = told.rpartition("[lines ")
         got += body
         if "go on with" not in note:
@@ -52,7 +52,7 @@ def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld)
 def test_a_line_without_end_is_cut_and_said(world: BeltWorld) -> None:
     world.file("min.js", "y" * 200_000)
     told = world.ok("read", path="min.js")
-    assert len(told) < text.LONGEST_RESULT + 200
+    assert len(told) < text_edits.MAX_RESULT + 200
     assert "200,000 characters, cut here" in told
 
 
@@ -90,9 +90,9 @@ def test_mistakes_are_answered_with_what_to_do(world: BeltWorld) -> None:
 
 def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld) -> None:
     with (world.folder / "huge.bin").open("wb") as file:
-        file.truncate(LARGEST_FILE + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     assert "more than 10,485,760" in world.no("read", path="huge.bin")
-    assert "more than 10,485,760" in world.no("write", path="new.txt", content="x" * (LARGEST_FILE + 1))
+    assert "more than 10,485,760" in world.no("write", path="new.txt", content="x" * (MAX_FILE_BYTES + 1))
     assert not (world.folder / "new.txt").exists()
 
 
@@ -148,20 +148,20 @@ def test_edit_replaces_what_is_there_once(world: BeltWorld) -> None:
     ],
 )
 def test_edit_keeps_line_endings_and_what_it_does_not_touch(before: bytes, old: str, new: str, after: bytes) -> None:
-    assert text.replace_once(before, old, new)[0] == after
+    assert text_edits.replace_once(before, old, new)[0] == after
 
 
 def test_an_edit_of_a_file_that_changed_meanwhile_is_not_done(
     world: BeltWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = world.file("a.txt", "one two")
-    replace = text.replace_once
+    replace = text_edits.replace_once
 
     def slow(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         file.write_text("one two, and what somebody else wrote")
         return replace(data, old, new)
 
-    monkeypatch.setattr(text, "replace_once", slow)
+    monkeypatch.setattr(text_edits, "replace_once", slow)
     assert "changed meanwhile" in world.no("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
 

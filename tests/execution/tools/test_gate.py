@@ -15,8 +15,8 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import best_sandbox
-from engine.execution.tools.belt import Toolbelts
-from engine.execution.tools.policy import NAMES, Policy
+from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.toolbelt import Toolbelts
 from engine.hierarchy.agents import Agents, Tools
 from engine.model import PermissionAnswer, Refusal, ToolResult
 from engine.storage.database import Database
@@ -256,7 +256,7 @@ def test_parallel_calls_each_with_their_own_answer(make: MakeWorld) -> None:
 def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
     if not best_sandbox().confines:
         pytest.skip("no sandbox")
-    world = make(sandbox=best_sandbox(), policy=Policy(allow=NAMES, deny=("exec:make *",)))
+    world = make(sandbox=best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
     may = world.belt.may
     assert may("think", "think", "", {})
     assert may("execute", "run tests", "", {"command": "pytest -q"})

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.tools.jail import Jail, is_git, split
+from engine.execution.tools.folder_jail import Jail, is_git_name, split_path
 from engine.model import Refusal
 
 NAMES = ("a", "b", "c", ".git", "\u00fc")
@@ -59,7 +59,7 @@ def build(root: Path, entries: Entries) -> None:
 def reference(folder: Path, path: str) -> Path | None:
     """Where the operating system would end, None when it leaves the folder on its way, or cannot go it."""
     here = folder
-    pending = split(path)
+    pending = split_path(path)
     for _ in range(400):
         if not pending:
             return here
@@ -70,17 +70,17 @@ def reference(folder: Path, path: str) -> Path | None:
             here = here.parent
             continue
         here = here / step
-        if is_git(step):
+        if is_git_name(step):
             return None
         if here.is_symlink():
             target = str(here.readlink())
             if target.startswith("/"):
-                if split(target)[: len(folder.parts) - 1] != list(folder.parts[1:]):
+                if split_path(target)[: len(folder.parts) - 1] != list(folder.parts[1:]):
                     return None
-                pending = split(target)[len(folder.parts) - 1 :] + pending
+                pending = split_path(target)[len(folder.parts) - 1 :] + pending
                 here = folder
             else:
-                pending = split(target) + pending
+                pending = split_path(target) + pending
                 here = here.parent
         elif pending and not here.is_dir():
             return None
@@ -145,7 +145,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     for at, folders, files in os.walk(folder):
         for one in (*folders, *files):
             path = Path(at) / one
-            if any(is_git(part) for part in path.relative_to(folder).parts):
+            if any(is_git_name(part) for part in path.relative_to(folder).parts):
                 plain = path.is_file() and not path.is_symlink()
                 found[str(path)] = path.read_bytes() if plain else None
     return found

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.config import Production
 from engine.execution.tools import policy
-from engine.execution.tools.policy import NAMES, Policy
+from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.model import Verdict
 from engine.safety.content import programs_of
 
@@ -23,7 +23,7 @@ def test_what_is_in_no_list_is_not_allowed() -> None:
     assert Policy().decide("read", ("a",)).verdict is BLOCK
     assert Policy(allow=("read",)).decide("write", ("a",)).verdict is BLOCK
     assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
-    assert not any(Policy(allow=("read",)).offers(name) for name in NAMES if name != "read")
+    assert not any(Policy(allow=("read",)).offers(name) for name in TOOL_NAMES if name != "read")
 
 
 def test_deny_wins_over_ask_over_allow() -> None:
@@ -34,8 +34,8 @@ def test_deny_wins_over_ask_over_allow() -> None:
 
 
 def test_a_broken_agent_may_do_nothing() -> None:
-    policy = Policy(allow=NAMES, problem="tools.json is broken")
-    assert not any(policy.offers(name) or policy.decide(name, ("x",)).verdict is not BLOCK for name in NAMES)
+    policy = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
+    assert not any(policy.offers(name) or policy.decide(name, ("x",)).verdict is not BLOCK for name in TOOL_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_patterns_of_paths_and_hosts() -> None:
     assert not policy.decide("web_fetch", ("example.org", "example.org", "https://example.org/")).pattern
 
 
-@given(st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(NAMES)))
+@given(st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)))
 def test_what_is_offered_may_be_allowed_and_nothing_else(allow: set[str], ask: set[str], deny: set[str]) -> None:
     policy = Policy(tuple(allow), tuple(ask), tuple(deny))
-    for name in NAMES:
+    for name in TOOL_NAMES:
         verdict = policy.decide(name, ("x",)).verdict
         assert verdict is (BLOCK if name in deny else ASK if name in ask else ALLOW if name in allow else BLOCK)
         assert policy.offers(name) is (verdict is not BLOCK)
@@ -102,19 +102,19 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
     ],
 )  # fmt: skip
 def test_production_in_commands(command: str, found: str) -> None:
-    targets = policy.of_command(command, PRODUCTION)
+    targets = policy.production_targets(command, PRODUCTION)
     assert found in targets if found else targets == ()
 
 
 def test_production_in_paths_and_hosts() -> None:
-    assert policy.of_path("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
-    assert policy.of_path("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
-    assert policy.of_path("products.py", "/srv/shop", PRODUCTION) == ()
-    assert policy.of_host("api.prod.example.org", PRODUCTION)
-    assert not policy.of_host("docs.python.org", PRODUCTION)
+    assert policy.production_paths("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert policy.production_paths("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert policy.production_paths("products.py", "/srv/shop", PRODUCTION) == ()
+    assert policy.production_hosts("api.prod.example.org", PRODUCTION)
+    assert not policy.production_hosts("docs.python.org", PRODUCTION)
 
 
 @given(st.text(max_size=200))
 def test_any_command_has_an_answer(command: str) -> None:
-    policy.of_command(command, PRODUCTION)
+    policy.production_targets(command, PRODUCTION)
     decide(Policy(allow=("exec",), deny=("exec:rm *",)), command)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import Stopped
-from engine.execution.tools.html_text import text_of
-from engine.execution.tools.policy import NAMES, Policy
-from engine.execution.tools.web import LARGEST_PAGE, is_public, target_of
+from engine.execution.tools.html_text import html_to_text
+from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.web import MAX_PAGE_BYTES, is_public, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
@@ -143,8 +143,8 @@ def test_an_error_of_the_server_is_told(web: BeltWorld, server: Server) -> None:
 
 def test_size_is_bounded_also_when_it_is_packed(web: BeltWorld, server: Server) -> None:
     server.page("/bomb", gzip.compress(b"x" * 50_000_000), "text/plain", Content_Encoding="gzip")
-    told = web.ok("web_fetch", url=url(server, "/bomb"), first_character=LARGEST_PAGE - 10)
-    assert f"only the first {LARGEST_PAGE:,} bytes were read" in told
+    told = web.ok("web_fetch", url=url(server, "/bomb"), first_character=MAX_PAGE_BYTES - 10)
+    assert f"only the first {MAX_PAGE_BYTES:,} bytes were read" in told
 
 
 @pytest.mark.long
@@ -210,7 +210,7 @@ def test_addresses_that_are_not_the_internets(address: str) -> None:
 
 def test_a_name_that_leads_to_one(make: MakeWorld, server: Server) -> None:
     addresses = iter(PRIVATE)
-    world = make(policy=Policy(allow=(*NAMES, "web_fetch:*")), resolve=lambda host, port: [next(addresses)])
+    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: [next(addresses)])
     for _ in PRIVATE:
         told = world.no("web_fetch", url=url(server, host="innocent.test"))
         assert "an address of this machine or its network" in told
@@ -226,7 +226,7 @@ def test_addresses_that_are(address: str) -> None:
 
 
 def test_this_machine_in_any_spelling(make: MakeWorld, server: Server) -> None:
-    world = make(policy=Policy(allow=(*NAMES, "web_fetch:*")))
+    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")))
     spellings = "127.0.0.1 localhost 2130706433 0x7f000001 0177.0.0.1 127.1 [::1] LOCALHOST. 0 [::ffff:7f00:1]"
     for host in spellings.split():
         told = world.no("web_fetch", url=url(server, host=host))
@@ -235,7 +235,7 @@ def test_this_machine_in_any_spelling(make: MakeWorld, server: Server) -> None:
 
 
 def test_one_bad_address_among_good_ones_is_one_too_many(make: MakeWorld) -> None:
-    world = make(policy=Policy(allow=(*NAMES, "web_fetch:*")), resolve=lambda host, port: ["8.8.8.8", "127.0.0.1"])
+    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: ["8.8.8.8", "127.0.0.1"])
     assert "an address of this machine" in world.no("web_fetch", url="http://innocent.test/")
 
 
@@ -243,7 +243,7 @@ def test_a_name_that_changes_its_mind_is_resolved_once(make: MakeWorld, server: 
     """The second answer, that of this machine, is never asked for."""
     answers = iter([["203.0.113.7"], ["127.0.0.1"], ["127.0.0.1"]])
     world = make(
-        policy=Policy(allow=(*NAMES, "web_fetch:*")), resolve=lambda host, port: next(answers), web_seconds=0.5
+        policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: next(answers), web_seconds=0.5
     )
     world.no("web_fetch", url=url(server, host="rebind.test"))
     assert server.asked == []
@@ -253,7 +253,7 @@ def test_a_name_that_changes_its_mind_is_resolved_once(make: MakeWorld, server: 
 def test_a_redirect_to_this_machine(make: MakeWorld, server: Server) -> None:
     """Allowed by name, so that the fetch begins; where it leads to is judged anew."""
     world = make(
-        policy=Policy(allow=(*NAMES, "web_fetch:*")),
+        policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")),
         settings={"web": {"allow": [f"here.test:{server.port}"]}},
         resolve=lambda host, port: ["127.0.0.1"],
     )
@@ -297,7 +297,7 @@ def test_redirects_within_a_host_are_followed_but_not_for_ever(web: BeltWorld, s
 )  # fmt: skip
 def test_what_is_no_address_of_a_page(bad: str) -> None:
     with pytest.raises(Refusal, match="full URL"):
-        target_of(bad)
+        parse_url(bad)
 
 
 def test_a_query_cannot_smuggle_a_header(web: BeltWorld, server: Server) -> None:
@@ -370,8 +370,8 @@ def test_rubbish_of_a_search_is_words_not_a_crash(server: Server, make: MakeWorl
 def test_rubbish_in_html_takes_no_time(rubbish: str) -> None:
     long = rubbish * (250_000 // len(rubbish))
     began = time.thread_time()
-    text_of(long)
-    text_of(long + ">" + long)
+    html_to_text(long)
+    html_to_text(long + ">" + long)
     assert time.thread_time() - began < 1.5
 
 
@@ -394,7 +394,7 @@ PIECES = (
 
 @given(st.text(max_size=300) | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_html_becomes_some_text(html: str) -> None:
-    text_of(html)
+    html_to_text(html)
 
 
 @pytest.mark.parametrize(
@@ -408,16 +408,16 @@ def test_any_html_becomes_some_text(html: str) -> None:
     ],
 )  # fmt: skip
 def test_html_as_text(html: str, text: str) -> None:
-    assert text_of(html) == text
+    assert html_to_text(html) == text
 
 
 @given(st.sampled_from(["", "http://", "http://a.test/", "http://a.test:8080"]), st.text(max_size=60))
 def test_any_url_is_a_target_or_refused(beginning: str, rest: str) -> None:
     try:
-        target = target_of(beginning + rest)
+        target = parse_url(beginning + rest)
     except Refusal:
         return
     assert target.path.isascii()
     assert not any(one.isspace() for one in target.url)
-    again = target_of(target.url)
+    again = parse_url(target.url)
     assert (again.host, again.port) == (target.host, target.port)

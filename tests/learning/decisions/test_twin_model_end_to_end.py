@@ -14,7 +14,7 @@ from clawpy_console.cli.printing.render import render
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Source
 from engine.overrides import Overrides

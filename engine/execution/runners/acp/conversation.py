@@ -23,9 +23,9 @@ from pydantic import BaseModel, ValidationError
 
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import has_ended
-from engine.execution.runners.acp.requests import Requests
-from engine.execution.runners.acp.telling import Telling
-from engine.execution.runners.acp.wire import Wire
+from engine.execution.runners.acp.agent_transcript import AgentTranscript
+from engine.execution.runners.acp.json_rpc_pipe import JsonRpcPipe
+from engine.execution.runners.acp.requests import ClientRequests
 from engine.execution.runners.flow import FlowUnable, NotBegun
 from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 CANCEL_SECONDS = 0.25
 """An agent that is told to cancel has so long to answer, then its processes are ended."""
 
-LAST_SECONDS = 0.5
+EXIT_SECONDS = 0.5
 """An agent that closed its output may take so long to be gone."""
 
 AUTH_REQUIRED = -32000
-_LOGIN_WORDS = ("auth", "log in", "login", "logged in", "api key", "api_key", "apikey", "credential", "401")
+_LOGIN_HINTS = ("auth", "log in", "login", "logged in", "api key", "api_key", "apikey", "credential", "401")
 
 A = TypeVar("A", bound=BaseModel)
 
@@ -64,8 +64,8 @@ class Conversation:
         self,
         live: LiveSession,
         process: subprocess.Popen[bytes],
-        requests: Requests,
-        telling: Telling,
+        requests: ClientRequests,
+        telling: AgentTranscript,
         *,
         title: str,
         login: str,
@@ -80,7 +80,7 @@ class Conversation:
         self._login = login
         self._version = version
         self._start_seconds = start_seconds
-        self._wire: Wire | None = None
+        self._wire: JsonRpcPipe | None = None
         self._runner = asyncio.Runner()
         self._connection: Connection | None = None
         self._listening: asyncio.BaseTransport | None = None
@@ -96,8 +96,8 @@ class Conversation:
         """
         with self._runner:
             loop = self._runner.get_loop()
-            loop.set_exception_handler(_quietly)
-            self._live.on_stop(lambda: _soon(loop, self._halt))
+            loop.set_exception_handler(_log_quietly)
+            self._live.on_stop(lambda: _call_soon(loop, self._halt))
             try:
                 try:
                     self._runner.run(self._begin(folder))
@@ -117,7 +117,7 @@ class Conversation:
         return self._runner.run(self._turn(blocks))
 
     async def _begin(self, folder: Path) -> None:
-        self._wire = await Wire.open(self._process, self._rubbish)
+        self._wire = await JsonRpcPipe.open(self._process, self._rubbish)
         await self._hear_complaints()
         self._connection = Connection(self._requests, self._wire)
         capabilities = schema.ClientCapabilities(
@@ -188,7 +188,7 @@ class Conversation:
     def _said_no(self, error: RequestError) -> FlowUnable:
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         words = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
-        shut = error.code == AUTH_REQUIRED or any(word in words.lower() for word in _LOGIN_WORDS)
+        shut = error.code == AUTH_REQUIRED or any(word in words.lower() for word in _LOGIN_HINTS)
         if shut:
             return (FlowUnable if self._telling.told else NotBegun)(
                 f"{self._title} is not logged in: {words}", self._login
@@ -200,7 +200,7 @@ class Conversation:
         self._live.check_running()
         if self._wire is not None and self._wire.fault:
             return FlowUnable(f"{self._title} was ended: {self._wire.fault}")
-        until = asyncio.get_running_loop().time() + LAST_SECONDS
+        until = asyncio.get_running_loop().time() + EXIT_SECONDS
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         self._live.check_running()
@@ -218,7 +218,7 @@ class Conversation:
                 self._live.write("output", "\n".join(lines))
 
         loop = asyncio.get_running_loop()
-        self._listening, _ = await loop.connect_read_pipe(lambda: _Lines(tell), self._process.stderr)
+        self._listening, _ = await loop.connect_read_pipe(lambda: _LineProtocol(tell), self._process.stderr)
 
     def _rubbish(self, line: str) -> None:
         self._requests.odd("the agent writes lines that are not messages")
@@ -230,7 +230,7 @@ class Conversation:
         if self._connection is not None and self._requests.session_id is not None:
             note = schema.CancelNotification(session_id=self._requests.session_id)
             told = self._connection.send_notification("session/cancel", serialize_params(note))
-            asyncio.ensure_future(_unless_gone(told))  # noqa: RUF006 (the loop ends moments later, with it or without)
+            asyncio.ensure_future(_ignore_closed(told))  # noqa: RUF006 (the loop ends moments later, with it or without)
 
     async def _end(self) -> None:
         if self._connection is not None:
@@ -239,7 +239,7 @@ class Conversation:
             self._listening.close()
 
 
-class _Lines(asyncio.Protocol):
+class _LineProtocol(asyncio.Protocol):
     def __init__(self, tell: Any) -> None:
         self._tell = tell
         self._splitter = LineSplitter()
@@ -251,16 +251,16 @@ class _Lines(asyncio.Protocol):
         self._tell(self._splitter.end())
 
 
-async def _unless_gone(sending: Any) -> None:
+async def _ignore_closed(sending: Any) -> None:
     with contextlib.suppress(ConnectionError):
         await sending
 
 
-def _soon(loop: asyncio.AbstractEventLoop, act: Any) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, act: Any) -> None:
     with contextlib.suppress(RuntimeError):  # the conversation is over
         loop.call_soon_threadsafe(act)
 
 
-def _quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """asyncio's own complaints, which it would log to the terminal."""
     log.debug("%s", context.get("message"), exc_info=context.get("exception"))

@@ -19,28 +19,28 @@ from acp import RequestError, schema
 from pydantic import BaseModel, ValidationError
 
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
-from engine.execution.runners.acp.terminals import Terminals, argv_of
+from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of, diff_lines
+from engine.execution.runners.acp.terminals import Terminals, terminal_argv
 from engine.execution.runners.flow import Stopped
-from engine.execution.tools.belt import Toolbelt
+from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import LONGEST
 
 log = logging.getLogger(__name__)
 
-OPEN_MOST = 64
+MAX_OPEN_REQUESTS = 64
 """Requests of one agent that may wait at once."""
 
-DETAIL_MOST = 20_000
+MAX_DETAIL = 20_000
 """Characters of what a permission is asked for that are judged and shown."""
 
 T = TypeVar("T")
 
 
-Usage = Callable[[int, "schema.Cost | None"], None]
+UsageCallback = Callable[[int, "schema.Cost | None"], None]
 
 
-class Requests:
+class ClientRequests:
     """The client's side of one conversation: the handler of its connection."""
 
     def __init__(
@@ -48,9 +48,9 @@ class Requests:
         live: LiveSession,
         belt: Toolbelt,
         terminals: Terminals,
-        telling: Telling,
+        telling: AgentTranscript,
         *,
-        on_usage: Usage,
+        on_usage: UsageCallback,
     ) -> None:
         self.session_id: str | None = None
         self.stopping = asyncio.Event()
@@ -81,8 +81,8 @@ class Requests:
             return None
         if method not in self._served:
             raise RequestError.method_not_found(sanitise(method)[:80])
-        if self._open >= OPEN_MOST:
-            raise _error(f"{OPEN_MOST} requests are already waiting for an answer")
+        if self._open >= MAX_OPEN_REQUESTS:
+            raise _request_error(f"{MAX_OPEN_REQUESTS} requests are already waiting for an answer")
         self._open += 1
         try:
             form, serve = self._served[method]
@@ -90,15 +90,15 @@ class Requests:
         except ValidationError as error:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
-            raise _refused(refusal) from None
+            raise _refusal_error(refusal) from None
         except Stopped:
-            raise _error("the session is ending") from None
+            raise _request_error("the session is ending") from None
         except RequestError:
             raise
         except Exception as error:
             # Never into the library, which would log it to the terminal.
             log.exception("%s of session %s", method, self._live.id)
-            raise _error(f"it failed: {type(error).__name__}") from None
+            raise _request_error(f"it failed: {type(error).__name__}") from None
         finally:
             self._open -= 1
 
@@ -137,19 +137,19 @@ class Requests:
 
     async def _permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         if self.stopping.is_set():
-            return _outcome(None)
+            return _permission_response(None)
         kind, title, detail, arguments = self._asked(request.tool_call)
         try:
             allowed = await self._aside(lambda: self._belt.may(kind, title, detail, arguments))
         except Stopped:
-            return _outcome(None)
+            return _permission_response(None)
         command = arguments.get("command")
         if allowed and isinstance(command, str):
             self._granted[command] += 1
-        option = choose(request.options, allowed)
+        option = choose_option(request.options, allowed)
         if option is None:
             self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
-        return _outcome(option)
+        return _permission_response(option)
 
     async def _read(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
         text = await self._aside(lambda: self._belt.read_text(request.path, request.line, request.limit))
@@ -160,12 +160,12 @@ class Requests:
         return schema.WriteTextFileResponse()
 
     async def _create(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
-        argv = argv_of(request.command, request.args)
+        argv = terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
         if self._granted[command] > 0:  # it asked for this very command, and may
             self._granted[command] -= 1
         elif not await self._aside(lambda: self._belt.may("execute", command, command, {"command": command})):
-            raise _error("it is not allowed to run this; do the task without it, or say why it is needed")
+            raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
         created = self._terminals.create(argv, cwd=request.cwd, env=env, kept=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=created)
@@ -198,7 +198,7 @@ class Requests:
         if self.session_id is None or getattr(request, "session_id", None) != self.session_id:
             raise RequestError.invalid_params({"details": "there is no such session"})
         if self.stopping.is_set() and form is not schema.RequestPermissionRequest:
-            raise _error("the session is ending")
+            raise _request_error("the session is ending")
         return request
 
     def _asked(self, call: schema.ToolCallUpdate) -> tuple[str, str, str, dict[str, Any]]:
@@ -223,7 +223,7 @@ class Requests:
         detail = "\n".join(line for diff in diffs for line in diff_lines(diff.path, diff.old_text or "", diff.new_text))
         if not detail:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
-        return kind, title, _bounded(sanitise(detail)), arguments
+        return kind, title, _truncate_detail(sanitise(detail)), arguments
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Have `work` done in a thread of its own; raises `Stopped` as soon as the session ends.
@@ -263,7 +263,7 @@ class Requests:
         return future.result()
 
 
-def choose(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
+def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
     """The option that says what was decided, by its kind, never by its order or name; None when none does.
 
     What is allowed is allowed once: "always" is the agent's to remember, beyond this session, and what it remembers is
@@ -276,26 +276,26 @@ def choose(options: Sequence[schema.PermissionOption], allowed: bool) -> str | N
     return None
 
 
-def _outcome(option_id: str | None) -> schema.RequestPermissionResponse:
+def _permission_response(option_id: str | None) -> schema.RequestPermissionResponse:
     if option_id is None:
         return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
     return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option_id))
 
 
-def _error(words: str) -> RequestError:
+def _request_error(words: str) -> RequestError:
     return RequestError.internal_error({"details": words})
 
 
-def _refused(refusal: Refusal) -> RequestError:
+def _refusal_error(refusal: Refusal) -> RequestError:
     if refusal.code in ("not_there", "unknown_terminal"):
         return RequestError(-32002, refusal.message, {"details": str(refusal)})
     return RequestError(-32603, refusal.message, {"details": str(refusal)})
 
 
-def _bounded(detail: str) -> str:
+def _truncate_detail(detail: str) -> str:
     """The beginning of what a request says, as it is: rails judge it. A key that the end tears would be recognised by
     nobody who shows it; the word that it would be in goes too."""
-    if len(detail) <= DETAIL_MOST:
+    if len(detail) <= MAX_DETAIL:
         return detail
-    begun = detail[:DETAIL_MOST]
-    return begun[: max(begun.rfind(" ") + 1, begun.rfind("\n") + 1, DETAIL_MOST - LONGEST)]
+    begun = detail[:MAX_DETAIL]
+    return begun[: max(begun.rfind(" ") + 1, begun.rfind("\n") + 1, MAX_DETAIL - LONGEST)]

@@ -10,10 +10,17 @@ from pathlib import Path
 
 from engine.config.agents import ACP, AcpSettings
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.acp.known import agent_environment, confined, known, login_words, of_commands, place_of
-from engine.execution.runners.agent import AgentRunner, AgentServices
-from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.acp.agents import (
+    agent_confinement,
+    agent_environment,
+    agent_home,
+    command_confinement,
+    find_known_agent,
+    login_hint,
+)
+from engine.execution.runners.agent_runner import AgentRunner, AgentServices
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_workspace import UNDO_NOTES
 from engine.frozen import frozen
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
@@ -23,7 +30,7 @@ START_SECONDS = 90.0
 
 
 @frozen
-class Guest:
+class ConfiguredAgent:
     """A coding agent as the settings name it. `place` is its home here."""
 
     name: str
@@ -69,7 +76,7 @@ class AcpRunner(AgentRunner):
             by=guest.title,
         )
 
-    def guest(self, runner: str) -> Guest:
+    def guest(self, runner: str) -> ConfiguredAgent:
         """The agent behind `acp:NAME`. Raises `Refusal` `no_runner`: not configured, or not on the PATH."""
         name = runner.removeprefix(ACP)
         section = self._services.settings.current.acp.get(name)
@@ -78,17 +85,17 @@ class AcpRunner(AgentRunner):
             raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {told}")
         if shutil.which(section.command[0], path=self._environment.get("PATH")) is None:
             raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
-        agent = known(name, section.command)
-        return Guest(name, agent.title if agent else name, section, place_of(self._data, name))
+        agent = find_known_agent(name, section.command)
+        return ConfiguredAgent(name, agent.title if agent else name, section, agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Have the agent do it. Raises `FlowUnable` when it cannot (`NotBegun` when it did nothing at all), `Stopped`
         when the session ends."""
+        from engine.execution.runners.acp.agent_transcript import AgentTranscript
         from engine.execution.runners.acp.conversation import Conversation
-        from engine.execution.runners.acp.requests import Requests
-        from engine.execution.runners.acp.telling import Telling
+        from engine.execution.runners.acp.requests import ClientRequests
         from engine.execution.runners.acp.terminals import Terminals
-        from engine.execution.runners.acp.turns import Counting, Work
+        from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
         guest = self.guest(live.assignment.runner)
         guest.place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -96,23 +103,25 @@ class AcpRunner(AgentRunner):
             kind = "reply" if workspace.continues else "task"
             prompt = self._prompt(live, view, workspace, kind)
             command = guest.settings.command
-            confinement = confined(
+            confinement = agent_confinement(
                 live.confinement,
                 place=guest.place,
                 command=command,
                 hosts=guest.settings.hosts,
             )
-            telling = Telling(live.write, live.journal.erred, live.without_secrets)
-            terminals = Terminals(live, workspace.folder, of_commands(confinement, live.confinement, place=guest.place))
-            counting = Counting(live, microusd(self._services.settings.current.cost_per_trigger))
+            telling = AgentTranscript(live.write, live.journal.erred, live.without_secrets)
+            terminals = Terminals(
+                live, workspace.folder, command_confinement(confinement, live.confinement, place=guest.place)
+            )
+            counting = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
             belt = self._services.belts.open(live, view, workspace.folder)
-            requests = Requests(live, belt, terminals, telling, on_usage=counting.update)
+            requests = ClientRequests(live, belt, terminals, telling, on_usage=counting.update)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             if guest.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
                 fix = "install bubblewrap, or set network = true for this workspace"
                 raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
-            live.say(f"{guest.title} · {_where(live, guest)}")
+            live.say(f"{guest.title} · {_describe_start(live, guest)}")
             environment = agent_environment(place=guest.place, names=guest.settings.env, environment=self._environment)
             with live.spawn(command, cwd=workspace.folder, env=environment, confinement=confinement) as process:
                 talk = Conversation(
@@ -121,11 +130,11 @@ class AcpRunner(AgentRunner):
                     requests,
                     telling,
                     title=guest.title,
-                    login=login_words(guest.name, guest.place, command),
+                    login=login_hint(guest.name, guest.place, command),
                     version=self._version,
                     start_seconds=self._start_seconds,
                 )
-                work = Work(live, view, talk, counting, self._services.calls, name=guest.name, title=guest.title)
+                work = AgentTurns(live, view, talk, counting, self._services.calls, name=guest.name, title=guest.title)
                 try:
                     with talk.opened(workspace.folder):
                         live.converses = True
@@ -153,7 +162,7 @@ class AcpRunner(AgentRunner):
             )
 
 
-def _where(live: LiveSession, guest: Guest) -> str:
+def _describe_start(live: LiveSession, guest: ConfiguredAgent) -> str:
     """What was started, under which sandbox, and what it reaches."""
     words = live.sandbox.describe(network=live.confinement.network, hosts=guest.settings.hosts)
     return f"{shlex.join(guest.settings.command)} · sandbox: {words}"

@@ -14,13 +14,13 @@ from engine.execution.runners.flow import FlowUnable, Stopped
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.model import Refusal, sanitise
 
-KEPT = 1024 * 1024
+MAX_OUTPUT_BYTES = 1024 * 1024
 """Bytes of the end of a terminal's output that are kept, unless the agent asks for fewer."""
 
-TERMINALS = 32
+MAX_TERMINALS = 32
 """So many terminals one session has at a time; an agent may forget to release them."""
 
-_OURS = ("LD_", "DYLD_", SESSION_MARK)
+_RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
 """Variables that an agent does not set for commands."""
 
 
@@ -71,13 +71,13 @@ class Terminals:
         where = Path(cwd).resolve() if cwd else self._folder
         if not where.is_relative_to(self._folder.resolve()) or not where.is_dir():
             raise Refusal("outside", f"{sanitise(str(cwd))} is not a folder of this session", f"work in {self._folder}")
-        terminal = Terminal(KEPT if kept is None else max(0, min(kept, KEPT)))
+        terminal = Terminal(MAX_OUTPUT_BYTES if kept is None else max(0, min(kept, MAX_OUTPUT_BYTES)))
         with self._lock:
-            if len(self._terminals) >= TERMINALS:
-                raise Refusal("too_many_terminals", f"{TERMINALS} terminals are open", "release some")
+            if len(self._terminals) >= MAX_TERMINALS:
+                raise Refusal("too_many_terminals", f"{MAX_TERMINALS} terminals are open", "release some")
             terminal_id = f"term_{next(self._numbers)}"
             self._terminals[terminal_id] = terminal
-        clean = {name: value for name, value in env.items() if not name.startswith(_OURS)}
+        clean = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
         threading.Thread(
             target=self._run,
             args=(terminal, list(argv), where, clean),
@@ -135,7 +135,7 @@ class Terminals:
             terminal.over.set()
 
 
-def argv_of(command: str, arguments: Sequence[str] | None) -> list[str]:
+def terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
     """What to run: agents give a program and its arguments, or a whole line for a shell."""
     if arguments:
         return [command, *arguments]

@@ -29,11 +29,11 @@ from engine.model import (
     sanitise,
 )
 
-INCREDIBLE = 1_000_000
+MAX_PLAUSIBLE = 1_000_000
 """Dollars or billions of tokens that no session uses; a report beyond is no report."""
 
 
-class Meter:
+class UsageMeter:
     """What one conversation used and what of it was counted: tokens, and micro-dollars."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Meter:
 
     def tokens_said(self, total: int) -> int:
         """Tokens to count more, when `total` were used so far; less than is known says nothing new."""
-        if not 0 <= total <= INCREDIBLE * 10**9:
+        if not 0 <= total <= MAX_PLAUSIBLE * 10**9:
             return 0
         more = max(0, total - self.tokens)
         self.tokens += more
@@ -55,7 +55,7 @@ class Meter:
         if currency.upper() != "USD":
             self.other_currency = currency
             return 0
-        if not math.isfinite(amount) or not 0 <= amount <= INCREDIBLE:
+        if not math.isfinite(amount) or not 0 <= amount <= MAX_PLAUSIBLE:
             return 0
         self.price_known = True
         more = max(0, microusd(amount) - self.cost)
@@ -73,15 +73,15 @@ class Meter:
 OWN_PROMPT = "what the agent adds itself is not visible here"
 """Every prompt that goes to an agent says so in the X-ray."""
 
-CUT_SHORT = {
+STOP_REASONS = {
     "max_tokens": "it reached its own token limit; the work may be incomplete",
     "max_turn_requests": "it reached its own request limit; the work may be incomplete",
 }
-SUMMARY = 600
+MAX_SUMMARY = 600
 """Characters of its last words that stand as a session's summary."""
 
 
-class Work:
+class AgentTurns:
     """The turns of one conversation, each on record, each paid for."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Work:
         live: LiveSession,
         view: SessionView,
         talk: Conversation,
-        counting: Counting,
+        counting: UsageCounter,
         calls: ModelCalls,
         *,
         name: str,
@@ -114,18 +114,18 @@ class Work:
 
     def heal(self, text: str) -> None:
         """A turn about what the checks found."""
-        self._turn([text], "heal", messages=(_part("checks", text, SourceKind.RUNNER),))
+        self._turn([text], "heal", messages=(_user_part("checks", text, SourceKind.RUNNER),))
 
     def replies(self) -> None:
         """What the operator said meanwhile, a turn each."""
         while not self.live.replies.empty():
             text = self.live.replies.get()
-            self._turn([text], "reply", messages=(_part("reply", text, SourceKind.OPERATOR),))
+            self._turn([text], "reply", messages=(_user_part("reply", text, SourceKind.OPERATOR),))
 
     def summary(self) -> str:
         """The end of what it said last, and how the turn ended when that was not by itself."""
         said = self._said.strip()
-        last = said if len(said) <= SUMMARY else "…" + said[-SUMMARY:]
+        last = said if len(said) <= MAX_SUMMARY else "…" + said[-MAX_SUMMARY:]
         return "\n".join(word for word in (sanitise(last), self.cut_short) if word)
 
     @property
@@ -177,7 +177,7 @@ class Work:
             )
         self.live.check_running()
         self._said = said or self._said
-        self._cut = CUT_SHORT.get(turn.reason, "")
+        self._cut = STOP_REASONS.get(turn.reason, "")
         if turn.reason == "refusal":
             raise FlowUnable(f"{self._title} refused to do this", "rephrase it, or try another way")
         if turn.reason == "cancelled":
@@ -185,17 +185,17 @@ class Work:
 
 
 @frozen
-class _Spent:
+class _TurnUsage:
     cost: int
     input_tokens: int
     output_tokens: int
 
 
-class Counting:
+class UsageCounter:
     """Counts what the agent says it used against the session's limits and the caps (SPEC 3.4)."""
 
     def __init__(self, live: LiveSession, estimate: int) -> None:
-        self.meter = Meter()
+        self.meter = UsageMeter()
         self._live = live
         self._estimate = estimate
         self._at_begin = (0, 0)
@@ -210,7 +210,7 @@ class Counting:
         """While it works: tokens in its context, money so far. Past a limit the session is told to end."""
         self._count(used, cost)
 
-    def end(self, usage: schema.Usage | None) -> _Spent:
+    def end(self, usage: schema.Usage | None) -> _TurnUsage:
         """After a turn, however it ended. Never raises: a session that is past its limit is ending already."""
         input_tokens = output_tokens = 0
         if usage is not None:
@@ -224,7 +224,7 @@ class Counting:
         if self.meter.other_currency:
             currency = sanitise(self.meter.other_currency)[:10]
             self._live.note(f"it counts in {currency}; its cost is estimated")
-        return _Spent(self.meter.cost - self._at_begin[0], max(0, input_tokens), max(0, output_tokens))
+        return _TurnUsage(self.meter.cost - self._at_begin[0], max(0, input_tokens), max(0, output_tokens))
 
     def _count(self, tokens: int, cost: schema.Cost | None) -> None:
         money = 0 if cost is None else self.meter.cost_said(cost.amount, cost.currency)
@@ -241,6 +241,6 @@ class Counting:
             pass  # it is told already, and ends as fast as it can
 
 
-def _part(name: str, text: str, kind: SourceKind) -> PromptPart:
+def _user_part(name: str, text: str, kind: SourceKind) -> PromptPart:
     source = PromptSource(kind, trust=Trust.OPERATOR if kind is SourceKind.OPERATOR else None)
     return PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role="user")

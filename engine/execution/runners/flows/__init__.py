@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
-from engine.execution.runners.flows.at_commits import Bisect, TimeTests
-from engine.execution.runners.flows.changes import LookAtChanges, ReviewUnpushed
+from engine.execution.runners.flows.bisection import Bisect, TimeTests
 from engine.execution.runners.flows.documents import DraftChangelog, WriteAgentsMd
 from engine.execution.runners.flows.history import (
     LookAtPullRequest,
@@ -22,9 +21,10 @@ from engine.execution.runners.flows.history import (
 )
 from engine.execution.runners.flows.leftovers import LookAtMentions, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.maintenance import PrepareEnvironment, ReclaimSpace, UndoLanding, UpdateLock
 from engine.execution.runners.flows.merges import ForecastConflicts, RehearseMerge
 from engine.execution.runners.flows.quarantine import Quarantine
-from engine.execution.runners.flows.rehearsals import (
+from engine.execution.runners.flows.rehearsed_changes import (
     ApplyFix,
     KeepCommits,
     LookAtStash,
@@ -34,7 +34,7 @@ from engine.execution.runners.flows.rehearsals import (
 from engine.execution.runners.flows.testing import CheckCleanHead, HuntFlakes, NarrowFailures, RunTests
 from engine.execution.runners.flows.uncovered_lines import UncoveredLines
 from engine.execution.runners.flows.unfinished_operation import UnfinishedOperation
-from engine.execution.runners.flows.upkeep import PrepareEnvironment, ReclaimSpace, UndoLanding, UpdateLock
+from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
 
 _EVERY: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,

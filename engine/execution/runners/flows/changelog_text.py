@@ -96,7 +96,7 @@ def _entry(text: str) -> str:
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
-def mentioned(text: str, sha: str, entry: str) -> bool:
+def is_mentioned(text: str, sha: str, entry: str) -> bool:
     """Whether a change log already speaks of a commit: by its id (7 digits or more), by an entry that begins with
     the same words, or, when these are at least four and so no coincidence, anywhere."""
     if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
@@ -111,13 +111,13 @@ def _words(text: str) -> str:
     return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
 
 
-def style_of(lines: Sequence[str]) -> Style:
+def detect_style(lines: Sequence[str]) -> Style:
     """The style of an existing file, from its newest version; what it does not show is Keep a Changelog's."""
-    heads = headings(lines)
+    heads = version_headings(lines)
     bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
     below = lines[heads[0][0] :] if heads else lines[1:]  # the title of a file may be "Changes", too
     group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, below) if m), None)
-    names = _own_names(below)
+    names = _section_names(below)
     if not heads:
         return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=names)
     at, text, marks = heads[0]
@@ -133,7 +133,7 @@ def style_of(lines: Sequence[str]) -> Style:
     )
 
 
-def _own_names(lines: Sequence[str]) -> dict[str, str]:
+def _section_names(lines: Sequence[str]) -> dict[str, str]:
     """What the file calls each section: the name that it uses most, else Keep a Changelog's."""
     used = Counter(match["name"] for match in map(_GROUP.match, lines) if match)
     found = {}
@@ -143,7 +143,7 @@ def _own_names(lines: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
+def version_headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
     """Where versions begin: line number from 0, text, and the `#` marks ("" for an underlined heading)."""
     found: list[tuple[int, str, str]] = []
     fenced = False
@@ -158,7 +158,7 @@ def headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
     return found
 
 
-def extended(text: str, entries: Mapping[str, Sequence[str]]) -> str:
+def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     """`text` with `entries` (by section) in its unreleased section, which is made when it is missing, above the newest
     version. A section of a released version is never written into.
 
@@ -166,26 +166,26 @@ def extended(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
-    style = style_of(lines) if text else KEEP_A_CHANGELOG
-    heads = headings(lines)
+    style = detect_style(lines) if text else KEEP_A_CHANGELOG
+    heads = version_headings(lines)
     found = next((index for index, head in enumerate(heads) if _UNRELEASED.search(head[1])), None)
     if found is not None:
         at, _, marks = heads[found]
         start = at + (1 if marks else 2)
-        end = heads[found + 1][0] if found + 1 < len(heads) else _tail(lines, start)
-        body = _merged(lines[start:end], entries, style)
+        end = heads[found + 1][0] if found + 1 < len(heads) else _end_of_text(lines, start)
+        body = _merge_entries(lines[start:end], entries, style)
         gap = [""] if lines[end:] else []
         lines = [*lines[:start], "", *body, *gap, *lines[end:]]
     else:
-        at = heads[0][0] if heads else _tail(lines, 0)
+        at = heads[0][0] if heads else _end_of_text(lines, 0)
         above = [""] if at and lines[at - 1].strip() else []
         below = [""] if lines[at:] else []
-        body = _merged([], entries, style)
+        body = _merge_entries([], entries, style)
         lines = [*lines[:at], *above, *style.heading(), "", *body, *below, *lines[at:]]
     return newline.join(lines) + newline
 
 
-def _tail(lines: Sequence[str], start: int) -> int:
+def _end_of_text(lines: Sequence[str], start: int) -> int:
     """Where the link definitions at the end of a file begin, or its end."""
     end = len(lines)
     while end > start and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
@@ -195,7 +195,7 @@ def _tail(lines: Sequence[str], start: int) -> int:
     return end
 
 
-def _merged(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:
+def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:
     """An unreleased body with the new entries, each at the end of its section; new sections after the old ones."""
     lines = list(body)
     while lines and not lines[0].strip():
@@ -206,7 +206,7 @@ def _merged(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: St
         bullets = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
         if not bullets:
             continue
-        at = _end_of(lines, style.names[section]) if style.group else len(lines)
+        at = _end_of_section(lines, style.names[section]) if style.group else len(lines)
         if at is not None:
             lines[at:at] = bullets
         else:
@@ -216,7 +216,7 @@ def _merged(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: St
     return lines
 
 
-def _end_of(lines: Sequence[str], section: str) -> int | None:
+def _end_of_section(lines: Sequence[str], section: str) -> int | None:
     """The line after a section's last entry, or None when the body has no such section."""
     names = [(number, match["name"].lower()) for number, line in enumerate(lines) if (match := _GROUP.match(line))]
     for position, (number, name) in enumerate(names):

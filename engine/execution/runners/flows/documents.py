@@ -10,35 +10,37 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
-from engine.execution.runners.flows.common import clean, count, plain, resolve
+from engine.execution.runners.flows.changelog_text import SECTIONS, add_entries, classify, is_mentioned
+from engine.execution.runners.flows.git_state import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
+from engine.execution.runners.flows.parameter_types import check_argument
+from engine.execution.runners.flows.wording import count, one_line
 from engine.frozen import frozen
 from engine.model.sections import LEARNT, read_section, write_section
 from engine.plain_files import read_plain
 
 # -- Draft the change log of the commits since a release ----------------------------------------------------------
 
-FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
+CHANGELOG_FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
          "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
 
 MAX_COMMITS = 500
 
-LARGEST = 20_000_000
+MAX_CHANGELOG_BYTES = 20_000_000
 """Bytes of a change log."""
 
 
 def changelog_of(folder: Path) -> str:
     """The file in which a project keeps its change log, "" when it keeps none."""
-    return next((name for name in FILES if os.path.lexists(folder / name)), "")
+    return next((name for name in CHANGELOG_FILES if os.path.lexists(folder / name)), "")
 
 
-def _from(text: str) -> str:
-    return plain(text) if text else ""
+def _check_since(text: str) -> str:
+    return check_argument(text) if text else ""
 
 
 @frozen
-class _Sorted:
+class _SortedCommits:
     """Commits by what becomes of them; subjects are sanitised."""
 
     entries: dict[str, list[str]]
@@ -56,11 +58,13 @@ class DraftChangelog(Flow):
     name = "draft_changelog"
     label = "Draft the change log"
     place = Place.CHANGE_SET
-    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the last tag')
+    since: Annotated[str, AfterValidator(_check_since)] = Field(
+        default="", description='a tag or commit; "" = the last tag'
+    )
     create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
 
     def describe(self) -> str:
-        since = clean(self.since) or "the last tag"
+        since = one_line(self.since) or "the last tag"
         return f"Draft the change log of the commits since {since}"
 
     def run(self, job: Job) -> FlowResult:
@@ -73,14 +77,14 @@ class DraftChangelog(Flow):
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
             raise FlowUnable(f"{name} is not a regular file of this repository", "replace it with a regular file")
         try:
-            text = read_plain(file, LARGEST).decode() if file.exists() else ""
+            text = read_plain(file, MAX_CHANGELOG_BYTES).decode() if file.exists() else ""
         except UnicodeDecodeError as error:
             raise FlowUnable(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
         except ValueError as error:
             raise FlowUnable(f"{name} {error}", "make it smaller") from error
-        sorted_ = _sort(commits, text)
+        sorted_ = _sort_commits(commits, text)
         facts: dict[str, object] = {
             "file": name,
             "commits": len(commits),
@@ -96,20 +100,20 @@ class DraftChangelog(Flow):
             if subjects:
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
         if not sorted_.number:
-            return FlowResult(f"Nothing to add to {name}: {_why(sorted_, commits)}", facts=facts)
-        file.write_bytes(extended(text, sorted_.entries).encode())
+            return FlowResult(f"Nothing to add to {name}: {_nothing_to_add(sorted_, commits)}", facts=facts)
+        file.write_bytes(add_entries(text, sorted_.entries).encode())
         return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under Unreleased", facts=facts)
 
     def _commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
-        until = resolve(job, "HEAD")
-        since = resolve(job, self.since) if self.since else self._tag_before(job, until)
+        until = resolve_commit(job, "HEAD")
+        since = resolve_commit(job, self.since) if self.since else self._tag_before(job, until)
         span = f"{since}..{until}" if since else until
         out = job.git.text(
             "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", span, "--"
         )
         pairs = [line.partition("\0") for line in out.split("\n") if line]
-        return [(sha, clean(subject)) for sha, _, subject in pairs]
+        return [(sha, one_line(subject)) for sha, _, subject in pairs]
 
     def _tag_before(self, job: Job, until: str) -> str:
         """The newest tag in the history of `until`; "" when there is none: from the beginning."""
@@ -117,7 +121,7 @@ class DraftChangelog(Flow):
         return done.stdout.decode(errors="surrogateescape").strip() if done.returncode == 0 else ""
 
 
-def _sort(commits: list[tuple[str, str]], text: str) -> _Sorted:
+def _sort_commits(commits: list[tuple[str, str]], text: str) -> _SortedCommits:
     entries: dict[str, list[str]] = {}
     known: list[str] = []
     silent: list[str] = []
@@ -125,14 +129,14 @@ def _sort(commits: list[tuple[str, str]], text: str) -> _Sorted:
         found = classify(subject)
         if found is None:
             silent.append(subject)
-        elif mentioned(text, sha, found[1]) or found[1] in entries.get(found[0], ()):
+        elif is_mentioned(text, sha, found[1]) or found[1] in entries.get(found[0], ()):
             known.append(subject)
         else:
             entries.setdefault(found[0], []).append(found[1])
-    return _Sorted({section: entries[section] for section in SECTIONS if section in entries}, known, silent)
+    return _SortedCommits({section: entries[section] for section in SECTIONS if section in entries}, known, silent)
 
 
-def _why(sorted_: _Sorted, commits: list[tuple[str, str]]) -> str:
+def _nothing_to_add(sorted_: _SortedCommits, commits: list[tuple[str, str]]) -> str:
     if not commits:
         return "no commits"
     if sorted_.known:
@@ -144,29 +148,29 @@ def _why(sorted_: _Sorted, commits: list[tuple[str, str]]) -> str:
 
 FILE = "AGENTS.md"
 
-MOST = 60
+MAX_LESSONS = 60
 
-LARGEST_FILE = 1024 * 1024
+MAX_AGENTS_MD_BYTES = 1024 * 1024
 
-HEAD = (
+SECTION_HEAD = (
     "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
 )
 
-_HIDES = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
+_NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
 
-_HIDDEN = re.compile(r"&(lt|amp);")
+_ESCAPED = re.compile(r"&(lt|amp);")
 
-_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
+_MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
 
 
-def _lesson(text: str) -> str:
-    said = clean(text)
+def _check_lesson(text: str) -> str:
+    said = one_line(text)
     if not said:
         raise ValueError("must not be empty")
     return said
 
 
-Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_lesson)]
+Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check_lesson)]
 
 
 class WriteAgentsMd(Flow):
@@ -175,7 +179,7 @@ class WriteAgentsMd(Flow):
     name = "write_agents_md"
     label = f"Write what was learned into {FILE}"
     place = Place.CHANGE_SET
-    lessons: list[Lesson] = Field(min_length=1, max_length=MOST, description="what was learned, one entry each")
+    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
 
     def describe(self) -> str:
         said = "\n".join(f"- {lesson}" for lesson in self.lessons)
@@ -186,7 +190,7 @@ class WriteAgentsMd(Flow):
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, FILE):
             raise FlowUnable(f"{FILE} is not a regular file of this repository", "replace it with a regular file")
         try:
-            before = read_plain(file, LARGEST_FILE) if file.exists() else b""
+            before = read_plain(file, MAX_AGENTS_MD_BYTES) if file.exists() else b""
         except ValueError as error:
             raise FlowUnable(f"{FILE} {error}", "make it smaller") from error
         lessons = list(dict.fromkeys(self.lessons))
@@ -208,21 +212,21 @@ class WriteAgentsMd(Flow):
 
 def section(lessons: list[str]) -> str:
     """The lessons as the section's Markdown: a list of which no item can be anything else. Pure."""
-    return HEAD + "\n".join(f"- {_item(lesson)}" for lesson in lessons)
+    return SECTION_HEAD + "\n".join(f"- {_to_markdown(lesson)}" for lesson in lessons)
 
 
 def lessons_in(data: bytes) -> list[str]:
     """The lessons that a file's section has. Pure."""
     said = read_section(data, LEARNT).split("\n")
-    return [_text(line.removeprefix("- ")) for line in said if line.startswith("- ")]
+    return [_from_markdown(line.removeprefix("- ")) for line in said if line.startswith("- ")]
 
 
-def _item(text: str) -> str:
+def _to_markdown(text: str) -> str:
     """One line of Markdown that shows `text`: no comment begins in it, and no sign at its beginning means anything."""
-    shown = _HIDES.sub(lambda found: "&amp;" if found[0] == "&" else "&lt;", text)
-    return f"\\{shown}" if _SIGN.match(shown) else shown
+    shown = _NEEDS_ESCAPE.sub(lambda found: "&amp;" if found[0] == "&" else "&lt;", text)
+    return f"\\{shown}" if _MARKDOWN_SIGN.match(shown) else shown
 
 
-def _text(item: str) -> str:
+def _from_markdown(item: str) -> str:
     shown = item.removeprefix("\\")
-    return _HIDDEN.sub(lambda found: "<" if found[1] == "lt" else "&", shown)
+    return _ESCAPED.sub(lambda found: "<" if found[1] == "lt" else "&", shown)

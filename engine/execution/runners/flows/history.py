@@ -10,17 +10,9 @@ from pydantic import AwareDatetime, Field
 
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify
-from engine.execution.runners.flows.common import (
-    Line,
-    RepoPath,
-    Revision,
-    clean,
-    count,
-    home_git,
-    listed,
-    main_branch,
-    resolve,
-)
+from engine.execution.runners.flows.git_state import main_branch, operator_git, resolve_commit
+from engine.execution.runners.flows.parameter_types import Line, RepoPath, Revision
+from engine.execution.runners.flows.wording import count, join_names, one_line
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.co_changes import is_group
@@ -71,12 +63,12 @@ class ReportBranches(Flow):
         base = main_branch(job)
         if base is None:
             raise FlowUnable("no branch to compare with", "create main, or check out a branch")
-        job.say(f"Compared with {clean(base)}")
+        job.say(f"Compared with {one_line(base)}")
         branches = self._branches(job, base)
         width = max((len(branch.name) for branch in branches), default=0)
         for state, title in (
-            ("merged", f"Merged into {clean(base)}"),
-            ("applied", f"Their changes are in {clean(base)} as other commits (rebased or squashed)"),
+            ("merged", f"Merged into {one_line(base)}"),
+            ("applied", f"Their changes are in {one_line(base)} as other commits (rebased or squashed)"),
             ("stale", f"No commit for {self.days} days"),
         ):
             group = [branch for branch in branches if branch.state == state]
@@ -85,8 +77,8 @@ class ReportBranches(Flow):
             for branch in group:
                 note = "checked out" if branch.here else branch.command
                 numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
-                job.say(f"  {clean(branch.name):<{width}}  {numbers:<16}  {note}")
-        return _told(branches, base)
+                job.say(f"  {one_line(branch.name):<{width}}  {numbers:<16}  {note}")
+        return _result(branches, base)
 
     def _branches(self, job: Job, base: str) -> list[Branch]:
         form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
@@ -104,13 +96,13 @@ class ReportBranches(Flow):
         state = "stale" if days >= self.days else "active"
         if ahead == 0:
             state = "merged"
-        elif ahead <= 100 and _applied(job, base, sha):
+        elif ahead <= 100 and _is_applied(job, base, sha):
             state = "applied"
         name = reference.removeprefix("refs/heads/")
         return Branch(name, sha, days, ahead, behind, here=bool(worktree), state=state)
 
 
-def _applied(job: Job, base: str, sha: str) -> bool:
+def _is_applied(job: Job, base: str, sha: str) -> bool:
     """Whether the base has every change of a branch, commit for commit or squashed into one."""
     upstream = f"refs/heads/{base}"
     lines = job.git.text("cherry", upstream, sha).splitlines()
@@ -125,12 +117,12 @@ def _applied(job: Job, base: str, sha: str) -> bool:
     return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
 
 
-def _told(branches: list[Branch], base: str) -> FlowResult:
+def _result(branches: list[Branch], base: str) -> FlowResult:
     facts = {
-        "base": clean(base),
+        "base": one_line(base),
         "branches": [
             {
-                "name": clean(branch.name),
+                "name": one_line(branch.name),
                 "state": branch.state,
                 "days": branch.days,
                 "ahead": branch.ahead,
@@ -154,12 +146,12 @@ def _told(branches: list[Branch], base: str) -> FlowResult:
 
 MAX_COMMITS = 500
 
-NIGHT = timedelta(hours=5)
+DAY_STARTS_AT = timedelta(hours=5)
 """Work before five in the morning belongs to the day before."""
 
 
 @frozen
-class Done:
+class CommitSummary:
     """One commit: its working day in the operator's time, its branch, what it touched."""
 
     day: str
@@ -189,9 +181,9 @@ class SummariseDay(Flow):
 
     def run(self, job: Job) -> FlowResult:
         since: datetime = self.since
-        commits = _commits(job, since, self.until)
-        waiting = _uncommitted(job)
-        text = worded(commits, self.sessions, self.checks, waiting)
+        commits = _read_commits(job, since, self.until)
+        waiting = _uncommitted_files(job)
+        text = format_day_summary(commits, self.sessions, self.checks, waiting)
         for line in text.splitlines():
             job.say(line)
         files = {file for commit in commits for file in commit.files}
@@ -202,7 +194,9 @@ class SummariseDay(Flow):
         return FlowResult(", ".join(parts), facts={"text": text, "commits": len(commits), "uncommitted": waiting})
 
 
-def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[str], waiting: Sequence[str]) -> str:
+def format_day_summary(
+    commits: Sequence[CommitSummary], sessions: Sequence[str], checks: Sequence[str], waiting: Sequence[str]
+) -> str:
     """The summary as plain text, the newest day first."""
     lines: list[str] = []
     for day in sorted({commit.day for commit in commits}, reverse=True):
@@ -211,7 +205,7 @@ def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[st
         lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(mine), 'commit')}, {size} lines")
         for branch in dict.fromkeys(commit.branch for commit in mine):
             there = [commit for commit in mine if commit.branch == branch]
-            authors = listed(dict.fromkeys(commit.author for commit in there), 3)
+            authors = join_names(dict.fromkeys(commit.author for commit in there), 3)
             lines.append(f"  {branch} ({authors})")
             lines += [f"    - {commit.subject}" for commit in there]
     if not commits:
@@ -219,11 +213,11 @@ def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[st
     for title, items in (("Sessions", sessions), ("Checks", checks)):
         if items:
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
-    lines.append(f"Not committed yet: {listed(waiting, 10)}." if waiting else "Everything is committed.")
+    lines.append(f"Not committed yet: {join_names(waiting, 10)}." if waiting else "Everything is committed.")
     return "\n".join(lines)
 
 
-def _commits(job: Job, since: datetime, until: datetime | None) -> list[Done]:
+def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[CommitSummary]:
     """The commits of all local branches, newest first; one that the main branch has too counts as the main branch's."""
     span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
     span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
@@ -238,28 +232,28 @@ def _commits(job: Job, since: datetime, until: datetime | None) -> list[Done]:
         return []
     main = main_branch(job)
     shared = set(job.git.text("rev-list", *span, f"refs/heads/{main}").split()) if main else set()
-    return [_commit(record, main, shared, since.tzinfo) for record in records]
+    return [_parse_commit(record, main, shared, since.tzinfo) for record in records]
 
 
-def _commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> Done:
+def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> CommitSummary:
     sha, date, source, author, subject, numbers = record.split("\x02", 5)
     files: set[str] = set()
     added = removed = 0
     for entry in numbers.split("\0"):
         parts = entry.strip("\n").split("\t", 2)
         if len(parts) == 3:
-            files.add(clean(parts[2]))
+            files.add(one_line(parts[2]))
             added += int(parts[0]) if parts[0].isdigit() else 0
             removed += int(parts[1]) if parts[1].isdigit() else 0
-    branch = clean(main if main and sha in shared else source.removeprefix("refs/heads/"))
-    day = (datetime.fromisoformat(date).astimezone(zone) - NIGHT).date().isoformat()
-    return Done(day, branch, clean(author), clean(subject), frozenset(files), added, removed)
+    branch = one_line(main if main and sha in shared else source.removeprefix("refs/heads/"))
+    day = (datetime.fromisoformat(date).astimezone(zone) - DAY_STARTS_AT).date().isoformat()
+    return CommitSummary(day, branch, one_line(author), one_line(subject), frozenset(files), added, removed)
 
 
-def _uncommitted(job: Job) -> list[str]:
+def _uncommitted_files(job: Job) -> list[str]:
     """Files that differ from HEAD and untracked ones, as `git status` names them."""
     out = job.git.text("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
-    return [clean(entry[3:]) for entry in out.split("\0") if len(entry) > 3]
+    return [one_line(entry[3:]) for entry in out.split("\0") if len(entry) > 3]
 
 
 # -- When two files last changed together, and what the second looked like after it -------------------------------
@@ -270,12 +264,12 @@ SHOWN_COMMITS = 3
 SHOWN_LINES = 12
 """Of the newest of them at most so many changed lines of the partner are shown."""
 
-LOOKED_AT = 2_000
+MAX_SEARCHED_COMMITS = 2_000
 """So many commits that changed the first file are looked through."""
 
 
 @frozen
-class Together:
+class JointChange:
     """A commit in which both changed, and how many lines of the partner."""
 
     sha: str
@@ -298,25 +292,26 @@ class LookTogether(Flow):
     partner: RepoPath = Field(description="the file that usually changes with it")
 
     def describe(self) -> str:
-        return f"Show how {clean(self.partner)} changed with {clean(self.path)}"
+        return f"Show how {one_line(self.partner)} changed with {one_line(self.path)}"
 
     def run(self, job: Job) -> FlowResult:
-        git = home_git(job)
+        git = operator_git(job)
         path, partner = self.path, self.partner
-        found = _together(git, path, partner)
+        found = _joint_commits(git, path, partner)
         if not found:
-            raise FlowUnable(f"no commit changed both {clean(path)} and {clean(partner)}")
-        shown = [_of(git, sha, partner) for sha in found[:SHOWN_COMMITS]]
+            raise FlowUnable(f"no commit changed both {one_line(path)} and {one_line(partner)}")
+        shown = [_read_joint_change(git, sha, partner) for sha in found[:SHOWN_COMMITS]]
         for change in shown:
             job.say(str(change))
         newest = shown[0]
-        job.say(f"\n{clean(partner)} in {newest.sha[:10]}:")
-        for line in _lines(git, newest.sha, partner):
+        job.say(f"\n{one_line(partner)} in {newest.sha[:10]}:")
+        for line in _changed_lines(git, newest.sha, partner):
             job.say(line)
+        lines = _line_count(newest.added) + _line_count(newest.deleted)
         times = "commit changed" if len(found) == 1 else "commits changed"
         return FlowResult(
-            f"{len(found)} {times} both {clean(path)} and {clean(partner)}, the last on {newest.date}: "
-            f"“{newest.subject}”, {count(_number(newest.added) + _number(newest.deleted), 'line')} of {clean(partner)}",
+            f"{len(found)} {times} both {one_line(path)} and {one_line(partner)}, the last on {newest.date}: "
+            f"“{newest.subject}”, {count(lines, 'line')} of {one_line(partner)}",
             facts={
                 "path": path,
                 "partner": partner,
@@ -326,44 +321,46 @@ class LookTogether(Flow):
         )
 
 
-def _together(git: Git, path: str, partner: str) -> list[str]:
-    """The commits in which both changed, newest first, among the last `LOOKED_AT` of each; merges left out."""
+def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
+    """The commits in which both changed, newest first, without merges, of the last `MAX_SEARCHED_COMMITS` of each."""
     first, second = (
-        git.text("log", "--no-merges", f"-n{LOOKED_AT}", "--format=%H", "HEAD", "--", _spec(name)).splitlines()
+        git.text(
+            "log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _pathspec(name)
+        ).splitlines()
         for name in (path, partner)
     )
     known = set(second)
     return [sha for sha in first if sha in known]
 
 
-def _spec(path: str) -> str:
+def _pathspec(path: str) -> str:
     return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
 
 
-def _of(git: Git, sha: str, partner: str) -> Together:
+def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
     fields = git.text(
-        "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _spec(partner)
+        "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _pathspec(partner)
     ).split("\0")
-    commit, date, subject = (clean(field) for field in fields[:3])
+    commit, date, subject = (one_line(field) for field in fields[:3])
     added, deleted = "".join(fields[3:]).split("\t")[:2]
-    return Together(commit, date, subject, clean(added), clean(deleted))
+    return JointChange(commit, date, subject, one_line(added), one_line(deleted))
 
 
-def _number(lines: str) -> int:
+def _line_count(lines: str) -> int:
     """git counts the lines of a binary file as `-`."""
     return int(lines) if lines.isdigit() else 0
 
 
-def _lines(git: Git, sha: str, partner: str) -> list[str]:
+def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
     """What that commit did to the partner: its changed lines, without a patch's heads."""
-    patch = git.text("show", "--no-renames", "--unified=0", "--format=", sha, "--", _spec(partner)).splitlines()
+    patch = git.text("show", "--no-renames", "--unified=0", "--format=", sha, "--", _pathspec(partner)).splitlines()
     start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
-    lines = [_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
+    lines = [_printable_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
     rest = len(lines) - SHOWN_LINES
     return [*lines[:SHOWN_LINES], *([f"and {count(rest, 'more line')}"] if rest > 0 else [])]
 
 
-def _line(line: str, partner: str) -> str:
+def _printable_line(line: str, partner: str) -> str:
     """A line of a patch as it may be shown, its white space kept; one with a likely secret is not shown."""
     if any(found.secret for found in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
@@ -389,10 +386,10 @@ class LookAtPullRequest(Flow):
     mine: bool = Field(default=False, description="whether it is your own")
 
     def describe(self) -> str:
-        return f"Look at pull request #{self.number} “{clean(self.title)}”"
+        return f"Look at pull request #{self.number} “{one_line(self.title)}”"
 
     def run(self, job: Job) -> FlowResult:
-        for line in (f"#{self.number} {clean(self.title)}", clean(self.url), clean(self.waits)):
+        for line in (f"#{self.number} {one_line(self.title)}", one_line(self.url), one_line(self.waits)):
             if line.strip():
                 job.say(line)
         changed, ref = self._changes(job, self.branch)
@@ -402,13 +399,13 @@ class LookAtPullRequest(Flow):
         if not self.mine or not ref:
             job.say(f"      gh pr checkout {number}")
         here = f"; {changed}" if changed else "; its branch is not here"
-        words = clean(self.waits).rstrip(".") or f"Pull request #{number}"
+        words = one_line(self.waits).rstrip(".") or f"Pull request #{number}"
         return FlowResult(f"{words}{here}", facts={"number": number, "ref": ref})
 
     def _changes(self, job: Job, branch: str) -> tuple[str, str]:
         """What the branch changes against the main one, in words, and the ref it was read from; "" where it is not
         here."""
-        git, base = home_git(job), main_branch(job)
+        git, base = operator_git(job), main_branch(job)
         refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
         wanted = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
         ref = next((name for name in wanted if branch and name in refs), "")
@@ -423,9 +420,12 @@ class LookAtPullRequest(Flow):
         ).splitlines()
         files = git.text("diff", "--stat", "--no-color", start, ref).splitlines()
         for line in [*commits, *files[:SHOWN]]:
-            job.say(clean(line))
+            job.say(one_line(line))
         number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
-        return f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed against {clean(base)}", ref
+        return (
+            f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed against {one_line(base)}",
+            ref,
+        )
 
 
 # -- What a release would hold: the commits since the last one, in the sections of a change log -------------------
@@ -443,12 +443,12 @@ class LookAtRelease(Flow):
     since: Revision = Field(description="the tag of the last release")
 
     def describe(self) -> str:
-        return f"List what a release would hold since {clean(self.since)}"
+        return f"List what a release would hold since {one_line(self.since)}"
 
     def run(self, job: Job) -> FlowResult:
-        git, since = home_git(job), clean(self.since)
-        span = f"{resolve(job, self.since)}..HEAD"
-        subjects = [clean(line) for line in git.text("log", "--no-merges", "--format=%s", span).splitlines()]
+        git, since = operator_git(job), one_line(self.since)
+        span = f"{resolve_commit(job, self.since)}..HEAD"
+        subjects = [one_line(line) for line in git.text("log", "--no-merges", "--format=%s", span).splitlines()]
         entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
         for found in filter(None, map(classify, subjects)):
             entries[found[0]].append(found[1])

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import count, last_line
+from engine.execution.runners.flows.wording import count, last_line
 from engine.execution.runners.parameters import named_flow
 from engine.model import FlowForm
 
 
 class LearnedFlow(Flow):
     """Commands, each a program with its arguments, and no parameters. `workspace` is the only one it is for, "" for
-    all. Each that is in force is a class of its own, see `learned`."""
+    all. Each that is in force is a class of its own, see `learned_flow`."""
 
     place = Place.CHANGE_SET
     commands: ClassVar[tuple[tuple[str, ...], ...]]
@@ -46,7 +46,7 @@ class LearnedFlow(Flow):
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 
 
-def learned(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
+def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
     """The flow of one overlay."""
     told = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
     return type("LearnedFlow", (LearnedFlow,), {**told, "__module__": __name__})

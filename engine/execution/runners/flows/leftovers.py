@@ -10,18 +10,11 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Place
-from engine.execution.runners.flows.common import (
-    Line,
-    RepoPath,
-    clean,
-    combined,
-    count,
-    home_git,
-    in_words,
-    listed,
-    run_plan,
-)
-from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.flows.git_state import operator_git
+from engine.execution.runners.flows.parameter_types import Line, RepoPath
+from engine.execution.runners.flows.test_runs import combine_checks, run_test_plan
+from engine.execution.runners.flows.wording import count, describe_check, join_names, one_line
+from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.execution.runners.toolchains.projects import project_of, projects
 from engine.git.leftovers import scan_line
 from engine.git.own_changes import (
@@ -40,23 +33,23 @@ from engine.plain_files import read_plain
 
 # -- Debugging, conflict markers and fresh TODOs: shown, and taken out where that is safe --------------------------
 
-AROUND = 2
+CONTEXT_LINES = 2
 """So many lines before and after are shown."""
 
-LARGEST = 5_000_000
+MAX_FILE_BYTES = 5_000_000
 
 
-def instant(text: str) -> str:
+def check_instant(text: str) -> str:
     """A time as ISO 8601 writes it, with its zone. Raises `ValueError`."""
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("needs a time zone")
     return text
 
 
-def seen(job: Job, today: str = "") -> OwnChanges:
+def read_own_changes(job: Job, today: str = "") -> OwnChanges:
     """The present state of the operator's own work."""
     since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
-    return own_changes(home_git(job), GitReader().read(job.workspace), since)
+    return own_changes(operator_git(job), GitReader().read(job.workspace), since)
 
 
 class LookForLeftovers(Flow):
@@ -65,7 +58,7 @@ class LookForLeftovers(Flow):
     name = "look_for_leftovers"
     label = "Look for leftovers"
     place = Place.OPERATOR_TREE
-    today: Annotated[Line, AfterValidator(instant)] = Field(
+    today: Annotated[Line, AfterValidator(check_instant)] = Field(
         default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
     )
 
@@ -73,7 +66,7 @@ class LookForLeftovers(Flow):
         return "Show the debugging and conflict markers that your changes left in"
 
     def run(self, job: Job) -> FlowResult:
-        found = seen(job, self.today).leftovers
+        found = read_own_changes(job, self.today).leftovers
         if not found:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         removable = 0
@@ -81,24 +74,28 @@ class LookForLeftovers(Flow):
             text = read(job.git, path)
             mine = [finding for finding in found if finding.path == path]
             for finding in mine:
-                job.say(f"{clean(finding.path)}:{finding.line}  {finding.kind}")
-                for row in _around(path, text, finding.line):
+                job.say(f"{one_line(finding.path)}:{finding.line}  {finding.kind}")
+                for row in _surrounding_lines(path, text, finding.line):
                     job.say(row)
             lines = [finding.line for finding in mine if finding.kind != MARKER and finding.kind not in TODOS]
             removable += len(statement_lines(path, text, lines))
         marked = [finding for finding in found if finding.kind == MARKER]
         if marked:
-            job.say(f"Next: resolve {clean(marked[0].place)} in your editor; it contains both sides.")
+            job.say(f"Next: resolve {one_line(marked[0].place)} in your editor; it contains both sides.")
         facts = {
-            "findings": [{"kind": finding.kind, "path": clean(finding.path), "line": finding.line} for finding in found]
+            "findings": [
+                {"kind": finding.kind, "path": one_line(finding.path), "line": finding.line} for finding in found
+            ]
         }
-        return FlowResult(_told(found), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {}))
+        return FlowResult(
+            _summary(found), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {})
+        )
 
 
-def _around(path: str, text: str, line: int) -> list[str]:
+def _surrounding_lines(path: str, text: str, line: int) -> list[str]:
     rows = text.split("\n")
     shown = []
-    for number in range(max(1, line - AROUND), min(len(rows), line + AROUND) + 1):
+    for number in range(max(1, line - CONTEXT_LINES), min(len(rows), line + CONTEXT_LINES) + 1):
         row = rows[number - 1]
         hidden = any(hit.secret for hit in scan_line(path, row))
         words = "(not shown: it may hold a secret)" if hidden else row[:200].rstrip()
@@ -106,10 +103,10 @@ def _around(path: str, text: str, line: int) -> list[str]:
     return shown
 
 
-def _told(found: tuple[LocatedLeftover, ...]) -> str:
+def _summary(found: tuple[LocatedLeftover, ...]) -> str:
     kinds = Counter(finding.kind for finding in found)
     words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
-    return f"{count(len(found), 'leftover')} ({words}): {listed([finding.place for finding in found], 3)}"
+    return f"{count(len(found), 'leftover')} ({words}): {join_names([finding.place for finding in found], 3)}"
 
 
 class RemoveLeftovers(Flow):
@@ -121,10 +118,10 @@ class RemoveLeftovers(Flow):
     paths: list[RepoPath] = Field(min_length=1, max_length=200, description="files with debugging left in")
 
     def describe(self) -> str:
-        return f"Remove the debugging from {listed(self.paths, 3)}"
+        return f"Remove the debugging from {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        found = [finding for finding in seen(job).leftovers if finding.kind != MARKER]
+        found = [finding for finding in read_own_changes(job).leftovers if finding.kind != MARKER]
         changed: dict[str, int] = {}
         kept = [finding for finding in found if finding.path in self.paths]
         for path in self.paths:
@@ -133,27 +130,27 @@ class RemoveLeftovers(Flow):
                 changed[path] = len(taken)
                 kept = [finding for finding in kept if finding.path != path or finding.line not in taken]
         for finding in kept:
-            job.say(f"left: {clean(finding.place)}  {finding.kind}, not a statement on a line of its own")
+            job.say(f"left: {one_line(finding.place)}  {finding.kind}, not a statement on a line of its own")
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
-        words = f"{count(sum(changed.values()), 'line')} removed from {listed(changed, 3)}"
+        words = f"{count(sum(changed.values()), 'line')} removed from {join_names(changed, 3)}"
         words += f", {len(kept)} left for you" if kept else ""
         check = self._tested(job, list(changed))
-        told = f"{words}; {in_words(check)}" if check else words
+        told = f"{words}; {describe_check(check)}" if check else words
         return FlowResult(told, check=check, facts={"changed": list(changed)})
 
     def _file(self, job: Job, path: str, lines: list[int]) -> list[int]:
         """The lines taken out of one file of the worktree."""
         try:
-            before = read_plain(job.folder / path, LARGEST, follow=False).decode()
+            before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
             taken = statement_lines(path, before, lines)
             after = without_lines(path, before, taken)
         except (OSError, ValueError, SyntaxError) as error:
-            job.say(f"{clean(path)} was not changed: {clean(str(error))}")
+            job.say(f"{one_line(path)} was not changed: {one_line(str(error))}")
             return []
         if taken:
             (job.folder / path).write_bytes(after.encode())
-            job.say(f"{clean(path)}: removed line {', '.join(map(str, taken))}")
+            job.say(f"{one_line(path)}: removed line {', '.join(map(str, taken))}")
         return taken
 
     def _tested(self, job: Job, paths: list[str]) -> CheckResult | None:
@@ -170,8 +167,8 @@ class RemoveLeftovers(Flow):
         if not plan:
             return None
         try:
-            with borrowed([tool for tool, _ in plan], job.folder, job.workspace):
-                return combined([check for _, check in run_plan(job, plan)])
+            with linked_packages([tool for tool, _ in plan], job.folder, job.workspace):
+                return combine_checks([check for _, check in run_test_plan(job, plan)])
         except CannotRun as error:
             job.say(str(error))
             return None
@@ -179,7 +176,7 @@ class RemoveLeftovers(Flow):
 
 # -- Documentation of what your changes renamed or removed: shown, and brought up to date where a rename is evident ---
 
-LARGEST_DOCUMENT = 5_000_000
+MAX_DOCUMENT_BYTES = 5_000_000
 
 
 class LookAtMentions(Flow):
@@ -193,16 +190,18 @@ class LookAtMentions(Flow):
         return "Show the documentation that names what your changes renamed or removed"
 
     def run(self, job: Job) -> FlowResult:
-        found = seen(job).mentions
+        found = read_own_changes(job).mentions
         if not found:
             return FlowResult("The documentation names nothing that your changes renamed or removed")
         for finding in found:
-            now = f" (now {clean(finding.new)})" if finding.new else " (gone)"
-            job.say(f"{clean(finding.path)}:{finding.line}  {clean(finding.old)}{now}\n      {clean(finding.text)}")
+            now = f" (now {one_line(finding.new)})" if finding.new else " (gone)"
+            job.say(
+                f"{one_line(finding.path)}:{finding.line}  {one_line(finding.old)}{now}\n      {one_line(finding.text)}"
+            )
         renamed = [finding for finding in found if finding.new]
         if len(renamed) < len(found):
             job.say("Reword what is gone and has no new name.")
-        names = listed(dict.fromkeys(finding.old for finding in found), 3)
+        names = join_names(dict.fromkeys(finding.old for finding in found), 3)
         files, verb = count(len({finding.path for finding in found}), "file"), "name" if len(found) > 1 else "names"
         return FlowResult(
             f"{count(len(found), 'line')} in {files} of documentation still {verb} {names}",
@@ -210,10 +209,10 @@ class LookAtMentions(Flow):
             facts={
                 "mentions": [
                     {
-                        "path": clean(finding.path),
+                        "path": one_line(finding.path),
                         "line": finding.line,
-                        "old": clean(finding.old),
-                        "new": clean(finding.new),
+                        "old": one_line(finding.old),
+                        "new": one_line(finding.new),
                     }
                     for finding in found
                 ]
@@ -231,26 +230,26 @@ class UpdateDocs(Flow):
     paths: list[RepoPath] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
 
     def describe(self) -> str:
-        return f"Put the new names into {listed(self.paths, 3)}"
+        return f"Put the new names into {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        found = seen(job).mentions
+        found = read_own_changes(job).mentions
         changed: dict[str, int] = {}
         for path in self.paths:
             wanted = [finding for finding in found if finding.path == path and finding.new]
             if not wanted:
                 continue
             try:
-                rows = read_plain(job.folder / path, LARGEST_DOCUMENT, follow=False).decode().split("\n")
+                rows = read_plain(job.folder / path, MAX_DOCUMENT_BYTES, follow=False).decode().split("\n")
             except (OSError, ValueError) as error:
-                job.say(f"{clean(path)} was not changed: {clean(str(error))}")
+                job.say(f"{one_line(path)} was not changed: {one_line(str(error))}")
                 continue
             for mention in sorted(wanted, key=lambda mention: -len(mention.old)):
                 new = mention.new.replace("\\", "\\\\")
                 rows[mention.line - 1] = re.sub(
                     rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])", new, rows[mention.line - 1]
                 )
-                job.say(f"{clean(path)}:{mention.line}  {clean(mention.old)} → {clean(mention.new)}")
+                job.say(f"{one_line(path)}:{mention.line}  {one_line(mention.old)} → {one_line(mention.new)}")
             (job.folder / path).write_bytes("\n".join(rows).encode())
             changed[path] = len(wanted)
         if not changed:
@@ -261,5 +260,5 @@ class UpdateDocs(Flow):
             if left
             else ""
         )
-        words = f"{count(sum(changed.values()), 'name')} updated in {listed(changed, 3)}{rest}"
+        words = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}{rest}"
         return FlowResult(words, facts={"changed": list(changed)})

@@ -11,26 +11,14 @@ from pathlib import Path
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, Job, Place
-from engine.execution.runners.flows.common import (
-    ProjectFlow,
-    RepoPath,
-    Revision,
-    clean,
-    count,
-    find_project,
-    in_project,
-    last_line,
-    listed,
-    resolve,
-    run_command,
-    show_tree,
-    staged,
-    stored,
-)
-from engine.execution.runners.toolchains.bound import Linter, borrowed
-from engine.execution.runners.toolchains.missing import first_missing
-from engine.execution.runners.toolchains.python import adding_command, is_python_project
-from engine.execution.runners.toolchains.table import CHECKERS, Finding, read
+from engine.execution.runners.flows.git_state import resolve_commit, restore_tree, stage_all_files, store_tree
+from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, Revision
+from engine.execution.runners.flows.test_runs import find_project, run_command
+from engine.execution.runners.flows.wording import count, in_project, join_names, last_line, one_line
+from engine.execution.runners.toolchains.missing_tools import first_missing
+from engine.execution.runners.toolchains.project_tools import Linter, linked_packages
+from engine.execution.runners.toolchains.python import add_package_command, is_python_project
+from engine.execution.runners.toolchains.tool_table import LINTERS, Finding, read_text
 from engine.frozen import frozen
 
 SHOWN_FINDINGS = 100
@@ -45,7 +33,7 @@ def is_own_file(folder: Path, path: str) -> bool:
     return file.is_file() and real.is_relative_to(folder.resolve())
 
 
-def _broken(linter: Linter, done: CommandResult) -> CannotRun:
+def _linter_failure(linter: Linter, done: CommandResult) -> CannotRun:
     """Why a linter could not do its work, and what mends that where it is known."""
     if (missing := first_missing(done.output, linter.believes)) is not None:
         return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix(missing))
@@ -55,23 +43,23 @@ def _broken(linter: Linter, done: CommandResult) -> CannotRun:
     )
 
 
-def _look(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
+def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
     """What a linter says of `targets`, by paths relative to its folder. Raises `CannotRun`."""
     command = linter.lint(targets, job.scratch)
     done = run_command(job, command, linter.folder)
     found = linter.parse(done.output, done.exit_code)
     if done.exit_code not in command.codes or (done.exit_code != 0 and not found):
-        raise _broken(linter, done)
+        raise _linter_failure(linter, done)
     return found
 
 
-def _keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
+def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
     """What makes each finding the same one in two states of the files: not its line's number, but what stands there.
     `names` gives the present name of a file that was renamed since."""
     texts: dict[str, list[str]] = {}
     keys: list[tuple[str, ...]] = []
     for finding in findings:
-        lines = texts.setdefault(finding.path, read(folder / finding.path).splitlines())
+        lines = texts.setdefault(finding.path, read_text(folder / finding.path).splitlines())
         text = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
         message = _PLACE_IN_MESSAGE.sub("line", finding.message)
         keys.append((names.get(finding.path, finding.path), finding.rule, message, text))
@@ -79,7 +67,7 @@ def _keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[
 
 
 @frozen
-class _Looked:
+class _LintRun:
     """What one linter said, with what it had said at the base already. `compared` is False when the base could not be
     looked at."""
 
@@ -104,10 +92,10 @@ class _Linting(ProjectFlow):
         folder = job.folder / self.project
         python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
-        known = ", ".join(row.name for row in CHECKERS)
+        known = ", ".join(row.name for row in LINTERS)
         raise CannotRun(
             f"no linter{in_project(self.project)}: looked for {known}",
-            adding_command(job.workspace / self.project, "ruff") if python else fix,
+            add_package_command(job.workspace / self.project, "ruff") if python else fix,
         )
 
     def _targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
@@ -130,7 +118,7 @@ class _Linting(ProjectFlow):
         where = in_project(self.project)
         if not self.paths:
             return everything.format(where=where)
-        return f"{files} {count(len(self.paths), 'changed file')}{where}: {listed(self.paths, 3)}"
+        return f"{files} {count(len(self.paths), 'changed file')}{where}: {join_names(self.paths, 3)}"
 
 
 class Lint(_Linting):
@@ -148,16 +136,16 @@ class Lint(_Linting):
 
     def run(self, job: Job) -> FlowResult:
         every = self._linters(job)
-        looked: list[_Looked] = []
+        looked: list[_LintRun] = []
         trouble: list[CannotRun] = []
-        with borrowed(every, job.folder, job.workspace):
+        with linked_packages(every, job.folder, job.workspace):
             for linter, targets in self._targets(every):
                 try:
-                    findings = _look(job, linter, targets)
+                    findings = _run_linter(job, linter, targets)
                 except CannotRun as error:
                     trouble.append(error)
                     continue
-                looked.append(_Looked(linter, targets, findings, _keys(linter.folder, findings, {})))
+                looked.append(_LintRun(linter, targets, findings, _finding_keys(linter.folder, findings, {})))
             if trouble and not looked:
                 raise trouble[0]
             for lacking in trouble:
@@ -168,19 +156,19 @@ class Lint(_Linting):
                 looked = self._against_base(job, looked)
         return self._told(job, looked, [lacking.message for lacking in trouble])
 
-    def _against_base(self, job: Job, looked: list[_Looked]) -> list[_Looked]:
+    def _against_base(self, job: Job, looked: list[_LintRun]) -> list[_LintRun]:
         """The same without what the files of the base have as well."""
-        base = resolve(job, self.base)
-        now = stored(job)
-        renamed = _renamed(job, base, now)
+        base = resolve_commit(job, self.base)
+        now = store_tree(job)
+        renamed = _renamed_files(job, base, now)
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
-            show_tree(job, base)
+            restore_tree(job, base)
             return [self._new(job, result, renamed) if result.findings else result for result in looked]
         finally:
-            show_tree(job, now)
+            restore_tree(job, now)
 
-    def _new(self, job: Job, looked: _Looked, renamed: dict[str, str]) -> _Looked:
+    def _new(self, job: Job, looked: _LintRun, renamed: dict[str, str]) -> _LintRun:
         top = self._top
         names = {  # of files in this project: as they were called, as they are called
             before.removeprefix(top): after.removeprefix(top)
@@ -195,13 +183,13 @@ class Lint(_Linting):
         if not before:
             return looked
         try:
-            findings = _look(job, looked.linter, before)
+            findings = _run_linter(job, looked.linter, before)
         except CannotRun as error:
             job.say(f"{error.message}: old findings cannot be told apart from new ones")
             mine = [index for index, found in enumerate(looked.findings) if found.path in looked.targets]
             kept = [looked.findings[index] for index in mine]
             return replace(looked, findings=kept, keys=[looked.keys[index] for index in mine], compared=False)
-        known = Counter(_keys(looked.linter.folder, findings, names))
+        known = Counter(_finding_keys(looked.linter.folder, findings, names))
         new: list[Finding] = []
         for finding, key in zip(looked.findings, looked.keys, strict=True):
             if known[key]:
@@ -210,21 +198,21 @@ class Lint(_Linting):
                 new.append(finding)
         return replace(looked, findings=new, known=len(looked.findings) - len(new))
 
-    def _told(self, job: Job, looked: list[_Looked], trouble: list[str]) -> FlowResult:
+    def _told(self, job: Job, looked: list[_LintRun], trouble: list[str]) -> FlowResult:
         top = self._top
         findings = [replace(found, path=f"{top}{found.path}") for result in looked for found in result.findings]
         rules = Counter(found.rule for found in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
         for rule, number in ordered:
-            job.say(f"{number:>5}  {clean(rule)}")
-        tools = listed(result.linter.name for result in looked)
+            job.say(f"{number:>5}  {one_line(rule)}")
+        tools = join_names(result.linter.name for result in looked)
         looked_at = len({path for result in looked for path in result.targets})
         scope = count(looked_at, "file") if looked_at else "the project"
         compared = bool(self.paths) and all(result.compared for result in looked)
         files = len({finding.path for finding in findings})
         known = sum(result.known for result in looked)
         if findings:
-            top_rules = ", ".join(f"{clean(rule)} {number}" for rule, number in ordered[:3])
+            top_rules = ", ".join(f"{one_line(rule)} {number}" for rule, number in ordered[:3])
             new = "" if not compared else " is new" if len(findings) == 1 else " are new"
             summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
         else:
@@ -236,10 +224,10 @@ class Lint(_Linting):
             "rules": dict(ordered),
             "findings": [
                 {
-                    "path": clean(finding.path),
+                    "path": one_line(finding.path),
                     "line": finding.line,
-                    "rule": clean(finding.rule),
-                    "message": clean(finding.message),
+                    "rule": one_line(finding.rule),
+                    "message": one_line(finding.message),
                 }
                 for finding in findings[:SHOWN_FINDINGS]
             ],
@@ -249,7 +237,7 @@ class Lint(_Linting):
         return FlowResult(summary, sound=not findings, facts=facts)
 
 
-def _renamed(job: Job, base: str, tree: str) -> dict[str, str]:
+def _renamed_files(job: Job, base: str, tree: str) -> dict[str, str]:
     """Files that the base has under another name: the present one, and that of then."""
     output = job.git.text("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, tree).split("\0")
     return {after: before for _, before, after in zip(output[::3], output[1::3], output[2::3], strict=False)}
@@ -266,28 +254,28 @@ class FixLint(_Linting):
         return self._scope("Format the project{where} and apply its linter's safe fixes", "Format and fix")
 
     def run(self, job: Job) -> FlowResult:
-        before = _state(job)
+        before = _file_states(job)
         used: list[str] = []
         every = self._linters(job)
-        with borrowed(every, job.folder, job.workspace):
+        with linked_packages(every, job.folder, job.workspace):
             for linter, targets in self._targets(every):
                 for command in linter.fixes(targets, job.scratch):
                     done = run_command(job, command, linter.folder)
                     if done.exit_code not in command.codes:
-                        raise _broken(linter, done)
+                        raise _linter_failure(linter, done)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
-        changed = sorted(path for path, state in _state(job).items() if before.get(path) != state)
-        tools = listed(dict.fromkeys(used))
+        changed = sorted(path for path, state in _file_states(job).items() if before.get(path) != state)
+        tools = join_names(dict.fromkeys(used))
         if not used:
             return FlowResult("Nothing to fix: the project's linters fix none of these files")
         if not changed:
             return FlowResult(f"Nothing to fix: {tools} changed nothing", facts={"changed": []})
         return FlowResult(
-            f"{tools} changed {count(len(changed), 'file')}: {listed(changed, 4)}", facts={"changed": changed}
+            f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
 
 
-def _state(job: Job) -> dict[str, str]:
+def _file_states(job: Job) -> dict[str, str]:
     """Mode and blob id of every file as it is now."""
-    entries = job.git.text("ls-files", "--stage", "-z", environment=staged(job)).split("\0")
-    return {clean(path): state for state, _, path in (entry.partition("\t") for entry in entries if entry)}
+    entries = job.git.text("ls-files", "--stage", "-z", environment=stage_all_files(job)).split("\0")
+    return {one_line(path): state for state, _, path in (entry.partition("\t") for entry in entries if entry)}

@@ -10,28 +10,24 @@ from itertools import combinations, permutations
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import (
-    IDENTITY,
-    ProjectFlow,
-    Revision,
-    clean,
-    combined,
-    commit,
-    count,
-    in_project,
-    in_words,
-    listed,
-    reddest,
-    resolve,
-    run_plan,
-    run_tests,
-    sentence,
-    show_tree,
-    tidy,
-    toolchains,
-    touched,
+from engine.execution.runners.flows.git_state import (
+    REHEARSAL_AUTHOR,
+    read_commit,
+    recent_commits,
+    reset_worktree,
+    resolve_commit,
+    restore_tree,
 )
-from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision
+from engine.execution.runners.flows.test_runs import (
+    combine_checks,
+    find_toolchains,
+    first_failing,
+    run_test_plan,
+    run_tests,
+)
+from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.merges import MAX_COLLIDING, merge_trees, objects_aside
@@ -40,13 +36,13 @@ from engine.plain_files import read_plain
 
 # -- Merge one branch into another where nobody sees it, and run the tests on what comes out ----------------------
 
-LARGEST = 50_000_000
+MAX_CONFLICT_FILE_BYTES = 50_000_000
 """Bytes of a file in conflict; nobody counts the places in a larger one."""
 
-MOST_REBASED = 200
+MAX_REBASED_COMMITS = 200
 """A rebase of more commits than this is not tried."""
 
-BLAME_LIMIT = 50
+MAX_BLAMED_TESTS = 50
 """With more failing tests than this nobody asks each side on its own."""
 
 
@@ -61,32 +57,34 @@ class RehearseMerge(ProjectFlow):
     rebase: bool = Field(default=False, description="also check whether a rebase of the target would be clean")
 
     def describe(self) -> str:
-        into = f"{clean(self.source)} into {clean(self.target)}"
+        into = f"{one_line(self.source)} into {one_line(self.target)}"
         where = in_project(self.project)
         return f"Rehearse merging {into}{f', with the tests{where}' if where else ''}"
 
     def run(self, job: Job) -> FlowResult:
-        names = clean(self.source), clean(self.target)
-        source, target = resolve(job, self.source), resolve(job, self.target)
+        names = one_line(self.source), one_line(self.target)
+        source, target = resolve_commit(job, self.source), resolve_commit(job, self.target)
         facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", source, target, allowed=(0, 1)).returncode == 0:
             return FlowResult(f"Nothing to merge: {names[1]} already has all of {names[0]}", facts=facts)
-        tidy(job, target)
-        job.say(f"{names[1]} is at {commit(job.git, target)}")
-        job.say(f"{names[0]} is at {commit(job.git, source)}")
-        done = job.git.run(*IDENTITY, "merge", "--no-commit", "--no-ff", "--no-verify", source, allowed=(0, 1, 2, 128))
-        conflicts = unmerged(job.git)
+        reset_worktree(job, target)
+        job.say(f"{names[1]} is at {read_commit(job.git, target)}")
+        job.say(f"{names[0]} is at {read_commit(job.git, source)}")
+        done = job.git.run(
+            *REHEARSAL_AUTHOR, "merge", "--no-commit", "--no-ff", "--no-verify", source, allowed=(0, 1, 2, 128)
+        )
+        conflicts = unmerged_files(job.git)
         if conflicts:
             result = self._conflicted(job, names, conflicts, facts)
             return self._with_rebase(job, names, source, target, result)
         if done.returncode:
-            raise FlowUnable(f"git cannot merge them: {clean(done.stderr.decode(errors='replace'))[-300:]}")
+            raise FlowUnable(f"git cannot merge them: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
         changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
         job.say(f"The merge is clean: {count(changed, 'file')} changed")
         merged = job.git.text("write-tree")
         result = self._with_rebase(job, names, source, target, self._tested(job, names, source, target, facts))
-        tidy(job, target)
-        show_tree(job, merged)  # the result is the merged tree's: that is the state it is recorded with
+        reset_worktree(job, target)
+        restore_tree(job, merged)  # the result is the merged tree's: that is the state it is recorded with
         return result
 
     def _conflicted(
@@ -95,33 +93,33 @@ class RehearseMerge(ProjectFlow):
         tips = str(facts["source"]), str(facts["target"])
         base = job.git.text("merge-base", *tips, allowed=(0, 1)).partition("\n")[0]
         for path, places in conflicts:
-            job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
+            job.say(f"conflict  {one_line(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
             for name, tip in zip(names, tips, strict=True):
-                for line in touched(job.git, path, f"{base}..{tip}" if base else tip):
+                for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
                     job.say(f"          {name}: {line}")
-        summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + listed(
+        summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + join_names(
             [path for path, _ in conflicts], 4
         )
-        return FlowResult(summary, facts=facts | {"conflicts": [clean(path) for path, _ in conflicts]})
+        return FlowResult(summary, facts=facts | {"conflicts": [one_line(path) for path, _ in conflicts]})
 
     def _tested(
         self, job: Job, names: tuple[str, str], source: str, target: str, facts: dict[str, object]
     ) -> FlowResult:
         try:
-            tools = toolchains(job, self.project)
-            with borrowed(tools, job.folder, job.workspace):
-                done = run_plan(job, [(tool, []) for tool in tools])
+            tools = find_toolchains(job, self.project)
+            with linked_packages(tools, job.folder, job.workspace):
+                done = run_test_plan(job, [(tool, []) for tool in tools])
         except CannotRun as error:  # a merge that is clean is worth knowing even where nothing can be tested
             job.say(str(error))
             summary = f"{names[0]} merges cleanly into {names[1]}; its tests could not be run: {error.message}"
             return FlowResult(summary, facts=facts)
-        with borrowed(tools, job.folder, job.workspace):
-            check = combined([check for _, check in done])
+        with linked_packages(tools, job.folder, job.workspace):
+            check = combine_checks([check for _, check in done])
             if check.green:
-                summary = f"{names[0]} merges cleanly into {names[1]}, {in_words(check)}"
+                summary = f"{names[0]} merges cleanly into {names[1]}, {describe_check(check)}"
                 return FlowResult(summary, check=check, facts=facts, full=True)
-            blame = self._blame(job, *reddest(done), {names[0]: source, names[1]: target})
-        summary = f"{names[0]} merges cleanly into {names[1]}, but {in_words(check)}"
+            blame = self._blame(job, *first_failing(done), {names[0]: source, names[1]: target})
+        summary = f"{names[0]} merges cleanly into {names[1]}, but {describe_check(check)}"
         only = [test for test, sides in blame.items() if not sides]
         if only:
             summary += f"; {len(only)} of them fail only when merged"
@@ -135,7 +133,7 @@ class RehearseMerge(ProjectFlow):
         if not self.rebase:
             return merged
         told, clear = self._rebased(job, source, target)
-        job.say(sentence(told))
+        job.say(capitalised(told))
         commands = [f"git {verb} {shlex.quote(names[0])}" for verb in ("merge", "rebase")]
         job.say(f"On {names[1]}: `{commands[0]}`, or `{commands[1]}`")
         summary = merged.summary if clear is None else f"{merged.summary}; {told}"
@@ -144,27 +142,29 @@ class RehearseMerge(ProjectFlow):
     def _rebased(self, job: Job, source: str, target: str) -> tuple[str, bool | None]:
         """What a rebase would say, and whether it is clean; None when it was not tried."""
         own = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
-        if own > MOST_REBASED:
+        if own > MAX_REBASED_COMMITS:
             return f"a rebase of {own} commits was not tried", None
         if job.git.text("rev-list", "--count", "--merges", f"{source}..{target}") != "0":
             return "a rebase was not tried: the commits include merges", None
-        tidy(job, target)
-        done = job.git.run(*IDENTITY, "rebase", "--no-autosquash", source, allowed=(0, 1, 128))
+        reset_worktree(job, target)
+        done = job.git.run(*REHEARSAL_AUTHOR, "rebase", "--no-autosquash", source, allowed=(0, 1, 128))
         if done.returncode == 0:
             return f"a rebase of {count(own, 'commit')} would be clean", True
-        conflicts = [path for path, _ in unmerged(job.git)]
+        conflicts = [path for path, _ in unmerged_files(job.git)]
         stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
-        return f"a rebase stops at {clean(stopped)}" + (f" in {listed(conflicts, 3)}" if conflicts else ""), False
+        return f"a rebase stops at {one_line(stopped)}" + (
+            f" in {join_names(conflicts, 3)}" if conflicts else ""
+        ), False
 
     def _blame(self, job: Job, tool: Toolchain, check: CheckResult, sides: dict[str, str]) -> dict[str, list[str]]:
         """For each failing test the sides on which it fails without the merge; {} when that cannot be asked."""
         failing = [test for test in check.failing if not test.startswith("-")]
-        if not tool.exact or check.errors or not failing or len(failing) > BLAME_LIMIT:
+        if not tool.exact or check.errors or not failing or len(failing) > MAX_BLAMED_TESTS:
             return {}
         red: dict[str, list[str]] = {test: [] for test in failing}
         for name, sha in sides.items():
-            tidy(job, sha)
+            reset_worktree(job, sha)
             there = tool.present(failing)
             if not there:
                 continue
@@ -177,25 +177,25 @@ class RehearseMerge(ProjectFlow):
             for test in failing:
                 if test in alone.failing:
                     red[test].append(name)
-        _tell(job, red)
+        _report_blame(job, red)
         return red
 
 
-def _tell(job: Job, red: dict[str, list[str]]) -> None:
+def _report_blame(job: Job, red: dict[str, list[str]]) -> None:
     for test, sides in red.items():
-        job.say(f"{test}: " + (f"already failing on {listed(sides)}" if sides else "fails only when merged"))
+        job.say(f"{test}: " + (f"already failing on {join_names(sides)}" if sides else "fails only when merged"))
 
 
-def unmerged(git: Git) -> list[tuple[str, int]]:
+def unmerged_files(git: Git) -> list[tuple[str, int]]:
     """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
     entries = git.text("ls-files", "--unmerged", "-z").split("\0")
     paths = {entry.partition("\t")[2] for entry in entries if entry}
-    return [(path, _places(git, path)) for path in sorted(paths)]
+    return [(path, _count_conflict_markers(git, path)) for path in sorted(paths)]
 
 
-def _places(git: Git, path: str) -> int:
+def _count_conflict_markers(git: Git, path: str) -> int:
     try:
-        lines: Sequence[bytes] = read_plain(git.folder / path, LARGEST, follow=False).splitlines()
+        lines: Sequence[bytes] = read_plain(git.folder / path, MAX_CONFLICT_FILE_BYTES, follow=False).splitlines()
     except (OSError, ValueError):
         return 0
     return sum(line.startswith(b"<<<<<<< ") for line in lines)
@@ -203,7 +203,7 @@ def _places(git: Git, path: str) -> int:
 
 # -- Which branches will conflict, asked of git's own merge without touching a file -------------------------------
 
-PAIRWISE = 5
+MAX_PAIRED_BRANCHES = 5
 """The newest so many branches are also tried with each other: at most ten pairs."""
 
 _IDENTITY = {
@@ -214,7 +214,7 @@ _IDENTITY = {
 
 
 @frozen
-class Forecast:
+class TriedMerge:
     """One merge that was tried; no files means that it is clean."""
 
     one: str
@@ -233,21 +233,21 @@ class ForecastConflicts(Flow):
     branches: list[Revision] = Field(min_length=1, max_length=40, description="the branches to try")
 
     def describe(self) -> str:
-        names = listed(self.branches, 3)
-        return f"Find the order of merging {names} into {clean(self.base)} with the least conflict"
+        names = join_names(self.branches, 3)
+        return f"Find the order of merging {names} into {one_line(self.base)} with the least conflict"
 
     def run(self, job: Job) -> FlowResult:
-        base = clean(self.base)
-        tips = {clean(name): resolve(job, name) for name in dict.fromkeys([*self.branches])}
-        target = resolve(job, self.base)
-        tried = [Forecast(name, base, _conflicts(job, target, sha)) for name, sha in tips.items()]
+        base = one_line(self.base)
+        tips = {one_line(name): resolve_commit(job, name) for name in dict.fromkeys([*self.branches])}
+        target = resolve_commit(job, self.base)
+        tried = [TriedMerge(name, base, _conflicting_files(job, target, sha)) for name, sha in tips.items()]
         ages = {name: int(job.git.text("show", "--no-patch", "--format=%ct", sha)) for name, sha in tips.items()}
-        newest = sorted(ages, key=lambda name: -ages[name])[:PAIRWISE]
+        newest = sorted(ages, key=lambda name: -ages[name])[:MAX_PAIRED_BRANCHES]
         for branch, other in combinations(newest, 2):
-            tried.append(Forecast(branch, other, _conflicts(job, tips[other], tips[branch])))
+            tried.append(TriedMerge(branch, other, _conflicting_files(job, tips[other], tips[branch])))
         width = max(len(f"{each.one} → {each.other}") for each in tried)
         for each in tried:
-            words = f"✗ {listed(each.files, 4)}" if each.files else "✓ clean"
+            words = f"✗ {join_names(each.files, 4)}" if each.files else "✓ clean"
             job.say(f"{f'{each.one} → {each.other}':<{width}}  {words}")
         bad = [each for each in tried if each.files]
         facts = {"merges": [{"from": each.one, "into": each.other, "conflicts": list(each.files)} for each in tried]}
@@ -255,14 +255,14 @@ class ForecastConflicts(Flow):
             return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
         colliding = [name for name in newest if any(name in (each.one, each.other) for each in bad)][:MAX_COLLIDING]
         if len(colliding) < 2:
-            words = listed([f"{each.one} with {each.other} ({count(len(each.files), 'file')})" for each in bad], 3)
+            words = join_names([f"{each.one} with {each.other} ({count(len(each.files), 'file')})" for each in bad], 3)
             return FlowResult(f"{len(bad)} of {count(len(tried), 'merge')} would conflict: {words}", facts=facts)
-        order = _best(job, target, {name: tips[name] for name in colliding}, ages)
-        return FlowResult(_advice(job, base, order), facts=facts | {"order": list(order.names)})
+        order = _best_order(job, target, {name: tips[name] for name in colliding}, ages)
+        return FlowResult(_describe_order(job, base, order), facts=facts | {"order": list(order.names)})
 
 
 @frozen
-class Order:
+class MergeOrder:
     """One order of merging: for each branch the files in conflict when its turn comes."""
 
     names: tuple[str, ...]
@@ -275,7 +275,7 @@ class Order:
         return sum(map(len, self.conflicts))
 
 
-def _best(job: Job, target: str, tips: dict[str, str], ages: dict[str, int]) -> Order:
+def _best_order(job: Job, target: str, tips: dict[str, str], ages: dict[str, int]) -> MergeOrder:
     """Of all orders the one with the fewest files in conflict; of equal ones that which merges the oldest first.
 
     A file in conflict is merged on with git's marks in it: who changes the same lines later conflicts again.
@@ -292,14 +292,14 @@ def _best(job: Job, target: str, tips: dict[str, str], ages: dict[str, int]) -> 
             tree, files = merge_trees(job.git, onto, theirs, aside)
             parents = ("-p", onto, "-p", theirs)
             merged[done] = job.git.text("commit-tree", tree, *parents, "-m", "tried", environment=aside), files
-        orders.append(Order(names, tuple(merged[names[:end]][1] for end in range(1, len(names) + 1))))
+        orders.append(MergeOrder(names, tuple(merged[names[:end]][1] for end in range(1, len(names) + 1))))
     best = min(orders, key=lambda order: order.cost)  # the first of equal ones
     return replace(best, others=max(order.cost for order in orders))
 
 
-def _advice(job: Job, base: str, order: Order) -> str:
+def _describe_order(job: Job, base: str, order: MergeOrder) -> str:
     for place, (name, files) in enumerate(zip(order.names, order.conflicts, strict=True), 1):
-        words = f"conflicts in {listed(files, 4)}" if files else "clean"
+        words = f"conflicts in {join_names(files, 4)}" if files else "clean"
         job.say(f"{place}. {name} into {base}: {words}")
     told = f"Merge {', then '.join(order.names)}"
     left = f"{count(order.cost, 'file')} in conflict"
@@ -310,9 +310,11 @@ def _advice(job: Job, base: str, order: Order) -> str:
     return f"{told}: {left} in any order, so the oldest goes first"
 
 
-def _conflicts(job: Job, target: str, source: str) -> tuple[str, ...]:
+def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
     try:
         names = merge_trees(job.git, target, source, objects_aside(job.git, job.scratch))[1]
     except GitError as error:
-        raise FlowUnable(f"git cannot merge {source[:10]} into {target[:10]}: {clean(error.stderr)[-300:]}") from error
-    return tuple(dict.fromkeys(map(clean, names)))
+        raise FlowUnable(
+            f"git cannot merge {source[:10]} into {target[:10]}: {one_line(error.stderr)[-300:]}"
+        ) from error
+    return tuple(dict.fromkeys(map(one_line, names)))

@@ -11,27 +11,17 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import (
-    Line,
-    ProjectFlow,
-    TestId,
-    clean,
-    count,
-    in_project,
-    in_words,
-    listed,
-    run_tests,
-    toolchain_of,
-    toolchains,
-)
-from engine.execution.runners.toolchains.table import inside
+from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, TestId
+from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
+from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.git.quarantine import UNTIL
 from engine.plain_files import read_plain
 
-LARGEST = 5_000_000
+MAX_TEST_FILE_BYTES = 5_000_000
 
 
-def _day(text: str) -> str:
+def _check_day(text: str) -> str:
     return date.fromisoformat(text).isoformat()
 
 
@@ -42,34 +32,36 @@ class Quarantine(ProjectFlow):
     label = "Quarantine unreliable tests"
     place = Place.CHANGE_SET
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
-    until: Annotated[Line, AfterValidator(_day)] = Field(
+    until: Annotated[Line, AfterValidator(_check_day)] = Field(
         description="the day on which they run again, such as 2026-12-07"
     )
     why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
 
     def describe(self) -> str:
-        return f"Skip {listed(self.tests, 2)}{in_project(self.project)} until {self.until}"
+        return f"Skip {join_names(self.tests, 2)}{in_project(self.project)} until {self.until}"
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = self.tests
-        tool = toolchain_of(toolchains(job, self.project), tests)
-        if tool.name != "pytest" or any(".py::" not in test or not inside(test.partition("::")[0]) for test in tests):
+        tool = toolchain_for(find_toolchains(job, self.project), tests)
+        if tool.name != "pytest" or any(
+            ".py::" not in test or not is_inside(test.partition("::")[0]) for test in tests
+        ):
             raise FlowUnable("only pytest tests can be skipped until a date")
         until, marked = date.fromisoformat(self.until), []
         for test in tests:
             path, _, rest = test.partition("::")
             file = tool.folder / path
             try:
-                text = read_plain(file, LARGEST, follow=False).decode()
-                after = skipped_until(text, rest.partition("[")[0].split("::"), until, self.why)
+                text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
+                after = add_skip_mark(text, rest.partition("[")[0].split("::"), until, self.why)
             except (OSError, ValueError, SyntaxError) as error:
-                raise FlowUnable(f"{clean(path)} cannot be changed: {clean(str(error))}") from error
+                raise FlowUnable(f"{one_line(path)} cannot be changed: {one_line(str(error))}") from error
             if after is None:
-                job.say(f"{clean(test)}: already has its own skip mark")
+                job.say(f"{one_line(test)}: already has its own skip mark")
                 continue
             _write(file, after)
             marked.append(test)
-            job.say(f"{clean(test)} is skipped until {until.isoformat()}")
+            job.say(f"{one_line(test)} is skipped until {until.isoformat()}")
         if not marked:
             return FlowResult("Nothing changed: these tests are already in quarantine")
         try:
@@ -79,7 +71,7 @@ class Quarantine(ProjectFlow):
             return FlowResult(
                 f"{count(len(marked), 'test')} skipped until {until.isoformat()}; not tested: {error.message}"
             )
-        told = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {in_words(check)}"
+        told = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {describe_check(check)}"
         return FlowResult(told, check=check, facts={"tests": marked, "until": until.isoformat()})
 
 
@@ -87,21 +79,21 @@ def _write(file: Path, text: str) -> None:
     file.write_bytes(text.encode())
 
 
-def skipped_until(text: str, names: list[str], until: date, why: str) -> str | None:
+def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
     """A file of tests with a skip above the test that `names` leads to (classes, then the function), and the imports
     that it needs; None when that test has such a skip already. An old one whose day is over is replaced.
 
     Raises `ValueError` when there is no such test, `SyntaxError` when the file does not parse.
     """
     tree = ast.parse(text)
-    node = _find(tree, names)
+    node = _find_test(tree, names)
     rows = text.split("\n")
     newline = "\r" if rows[0].endswith("\r") else ""
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     old = [decorator for decorator in node.decorator_list if UNTIL in ast.unparse(decorator)]
     if any(until.isoformat() in ast.unparse(decorator) for decorator in old):
         return None
-    imports, day = _imports(tree)
+    imports, day = _missing_imports(tree)
     quote = "'" if text.count("'") > text.count('"') else '"'
     reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
     indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip())]
@@ -113,12 +105,12 @@ def skipped_until(text: str, names: list[str], until: date, why: str) -> str | N
     for decorator in reversed(old):
         del rows[decorator.lineno - 1 : decorator.end_lineno]
     rows.insert(first - 1, f"{indent}{mark}{newline}")
-    after = "\n".join(_with_imports(rows, tree, imports, newline))
+    after = "\n".join(_add_imports(rows, tree, imports, newline))
     ast.parse(after)
     return after
 
 
-def _find(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
+def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
     body: list[ast.stmt] = tree.body
     for name in names[:-1]:
         body = next(
@@ -130,7 +122,7 @@ def _find(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunc
     raise ValueError(f"there is no test {'::'.join(names)}")
 
 
-def _imports(tree: ast.Module) -> tuple[list[str], str]:
+def _missing_imports(tree: ast.Module) -> tuple[list[str], str]:
     """The lines to add, and how the file may name the class `date`."""
     has_pytest, day, taken = False, "", False
     for statement in tree.body:
@@ -149,14 +141,14 @@ def _imports(tree: ast.Module) -> tuple[list[str], str]:
     return lines, day
 
 
-def _with_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: str) -> list[str]:
+def _add_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: str) -> list[str]:
     """The imports where the file has its own: the standard library's before others, pytest's after it."""
     present = [statement for statement in tree.body if isinstance(statement, (ast.Import, ast.ImportFrom))]
     future = [
         statement for statement in present if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
     ]
     others = [statement for statement in present if statement not in future]
-    begins = others[0].lineno - 1 if others else _after(tree, future)
+    begins = others[0].lineno - 1 if others else _row_after_docstring(tree, future)
     standard = [statement for statement in others if _is_standard(statement)]
     rows = list(rows)
     for line in reversed(lines):
@@ -178,7 +170,7 @@ def _with_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: 
     return rows
 
 
-def _after(tree: ast.Module, future: list[ast.ImportFrom]) -> int:
+def _row_after_docstring(tree: ast.Module, future: list[ast.ImportFrom]) -> int:
     """The index of the row after the docstring and the imports from the future."""
     if future:
         return future[-1].end_lineno or 0

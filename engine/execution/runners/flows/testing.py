@@ -9,37 +9,32 @@ from dataclasses import asdict
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.causes import Cause, cause_of, messages, signatures
-from engine.execution.runners.flows.common import (
-    ProjectFlow,
-    RepoPath,
-    TestId,
-    clean,
-    combined,
-    commit,
-    count,
-    exactly,
-    in_project,
-    in_words,
-    listed,
-    reddest,
-    resolve,
-    run_plan,
-    run_tests,
-    sentence,
-    show_tree,
-    stored,
-    tidy,
-    toolchain_of,
-    toolchains,
+from engine.execution.runners.flows.failure_causes import Cause, cause_of, messages_by_signature, signatures
+from engine.execution.runners.flows.git_state import (
+    read_commit,
+    reset_worktree,
+    resolve_commit,
+    restore_tree,
+    store_tree,
 )
-from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, TestId
+from engine.execution.runners.flows.test_runs import (
+    combine_checks,
+    find_toolchains,
+    first_failing,
+    require_single_tests,
+    run_test_plan,
+    run_tests,
+    toolchain_for,
+)
+from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
 from engine.model import CheckResult
 
 # -- Run the tests that belong to changed files -------------------------------------------------------------------
 
-TOO_MANY = 400
+MAX_TARGETS = 400
 """With more targets than this the whole suite is run; a command line has its limits."""
 
 
@@ -50,7 +45,7 @@ class RunTests(ProjectFlow):
     label = "Run tests"
     place = Place.CHECK
     paths: list[RepoPath] = Field(default=[], description="changed source files; none = the whole suite")
-    tests: list[TestId] = Field(default=[], max_length=TOO_MANY, description="tests by id, instead of changed files")
+    tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
         return f"{self._what()}{in_project(self.project)}"
@@ -58,26 +53,28 @@ class RunTests(ProjectFlow):
     def _what(self) -> str:
         paths, tests = self.paths, self.tests
         if tests:
-            return f"Run {listed(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
+            return f"Run {join_names(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
         if not paths:
             return "Run the whole test suite"
         if len(paths) == 1:
-            return f"Run the tests of {clean(paths[0])}"
-        return f"Run the tests of {count(len(paths), 'changed module')}: {listed(paths, 3)}"
+            return f"Run the tests of {one_line(paths[0])}"
+        return f"Run the tests of {count(len(paths), 'changed module')}: {join_names(paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        tools = toolchains(job, self.project)
+        tools = find_toolchains(job, self.project)
         paths: list[str] = self.paths
         plan, mapped = self._named(tools, self.tests) or self._plan(job, tools, paths)
         texts: dict[str, str] = {}
-        done = run_plan(job, plan, texts)
+        done = run_test_plan(job, plan, texts)
         alike = [signatures(texts, check.failing, tool.folder) for tool, check in done]
-        said = [messages(texts, signed, tool.folder) for signed, (tool, _) in zip(alike, done, strict=True)]
-        check = combined([check for _, check in done])
+        said = [
+            messages_by_signature(texts, signed, tool.folder) for signed, (tool, _) in zip(alike, done, strict=True)
+        ]
+        check = combine_checks([check for _, check in done])
         full = all(not tests for _, tests in plan)
         scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
         return FlowResult(
-            summary=sentence(f"{in_words(check)}{in_project(self.project)}{scope}"),
+            summary=capitalised(f"{describe_check(check)}{in_project(self.project)}{scope}"),
             check=check,
             facts={
                 "tests_by_path": mapped,
@@ -94,7 +91,7 @@ class RunTests(ProjectFlow):
         """The plan for tests that were named; the whole suite with a tool that cannot run them alone."""
         if not tests:
             return None
-        tool = toolchain_of(tools, tests)
+        tool = toolchain_for(tools, tests)
         return [(tool, tests if tool.exact else [])], {}
 
     def _plan(
@@ -113,21 +110,21 @@ class RunTests(ProjectFlow):
             mapped |= {f"{top}{path}": names for path, names in found.items()}
             tests = sorted({test for names in found.values() for test in names})
             for path, names in found.items():
-                job.say(f"{clean(path)} → {listed(names, 4) if names else 'no tests of its own'}")
-            if not tests or len(tests) > TOO_MANY:
+                job.say(f"{one_line(path)} → {join_names(names, 4) if names else 'no tests of its own'}")
+            if not tests or len(tests) > MAX_TARGETS:
                 job.say(f"Running the whole suite with {tool.title}")
                 tests = []
             plan.append((tool, tests))
         if not plan:
             if paths:
-                job.say(f"No tests found for {listed(paths, 4)}: running the whole suite")
+                job.say(f"No tests found for {join_names(paths, 4)}: running the whole suite")
             plan = [(tool, []) for tool in tools]
         return plan, mapped
 
 
 # -- Group failing tests by their cause, and see which of them fail alone -----------------------------------------
 
-ALONE = 20
+MAX_ALONE = 20
 """So many tests are run alone, the first of each cause before others."""
 
 
@@ -143,49 +140,53 @@ class NarrowFailures(ProjectFlow):
 
     def describe(self) -> str:
         tests = self.tests
-        what = f"`{clean(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
+        what = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
         return f"Run {what} alone and group the failures by cause{in_project(self.project)}"
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = self.tests
-        tool = toolchain_of(toolchains(job, self.project), tests)
-        exactly(tool)
+        tool = toolchain_for(find_toolchains(job, self.project), tests)
+        require_single_tests(tool)
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
             why = "the earlier failures depend on what runs before these tests, are unreliable, or are fixed"
-            return FlowResult(sentence(f"{in_words(check)} now: {why}"), check=check, facts={"causes": []})
+            return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
         causes: dict[Cause, list[str]] = {}
         for test in check.failing:
             causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
         alone = self._alone(job, tool, groups, len(tests))
         for cause, failing in groups:
-            job.say(f"{count(len(failing), 'test')}: {clean(str(cause))}")
+            job.say(f"{count(len(failing), 'test')}: {one_line(str(cause))}")
             for test in failing[:5]:
-                job.say(f"    {clean(test)}{_said_alone(alone.get(test))}")
+                job.say(f"    {one_line(test)}{_describe_alone(alone.get(test))}")
             if len(failing) > 5:
                 job.say(f"    and {len(failing) - 5} more")
         passed = [test for test in tests if test not in check.failing and "::" in test]
         if passed:
-            job.say(f"{listed(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance")
-        command = _command(job, tool, [failing[0] for _, failing in groups])
+            job.say(
+                f"{join_names(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance"
+            )
+        command = _shell_command(job, tool, [failing[0] for _, failing in groups])
         job.say(f"The smallest selection that shows every cause: {command}")
         dependent = [test for test, fails in alone.items() if not fails]
         words = f"{count(len(check.failing), 'failure')}, {count(len(groups), 'cause')}: " + "; ".join(
-            f"{clean(str(cause))} ({len(failing)})" if len(groups) > 1 else clean(str(cause))
+            f"{one_line(str(cause))} ({len(failing)})" if len(groups) > 1 else one_line(str(cause))
             for cause, failing in groups[:3]
         )
-        words += f"; {listed(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone" if dependent else ""
+        words += (
+            f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone" if dependent else ""
+        )
         alike = signatures(texts, check.failing, tool.folder)
         return FlowResult(
             words,
             check=check,
             facts={
-                "causes": [{"cause": clean(str(cause)), "tests": failing} for cause, failing in groups],
+                "causes": [{"cause": one_line(str(cause)), "tests": failing} for cause, failing in groups],
                 "alone": alone,
                 "signatures": alike,
-                "messages": messages(texts, alike, tool.folder),
+                "messages": messages_by_signature(texts, alike, tool.folder),
                 "command": command,
             },
         )
@@ -195,7 +196,7 @@ class NarrowFailures(ProjectFlow):
     ) -> dict[str, bool]:
         """Whether each test fails when nothing runs beside it, the first of each cause first."""
         firsts = [failing[0] for _, failing in groups]
-        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:ALONE]
+        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
         if asked == 1:
             return dict.fromkeys(order, True)
         found: dict[str, bool] = {}
@@ -203,15 +204,15 @@ class NarrowFailures(ProjectFlow):
             try:
                 found[test] = not run_tests(job, tool, [test], quiet=True).green
             except CannotRun as error:
-                job.say(f"{clean(test)} cannot run alone: {error.message}")
+                job.say(f"{one_line(test)} cannot run alone: {error.message}")
         return found
 
 
-def _said_alone(fails: bool | None) -> str:
+def _describe_alone(fails: bool | None) -> str:
     return "" if fails is None else "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
 
 
-def _command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
+def _shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
     """What the operator can copy to run these tests."""
     if tool.name == "pytest":
         return f"pytest {shlex.join(tests)}"
@@ -223,7 +224,7 @@ def _command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
 
 
 @frozen
-class Tally:
+class TestTally:
     """How one test did over all runs."""
 
     test: str
@@ -239,7 +240,7 @@ class Tally:
         return "broken" if self.failed == self.runs else "flaky"
 
 
-def tally(checks: Sequence[CheckResult]) -> list[Tally]:
+def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
     """Each test of a series of runs, the most often failed first, then the slowest."""
     times: dict[str, list[float]] = {}
     failed: dict[str, int] = {}
@@ -248,7 +249,7 @@ def tally(checks: Sequence[CheckResult]) -> list[Tally]:
         for test in {*seconds, *check.failing}:
             times.setdefault(test, []).append(seconds.get(test, 0.0))
             failed[test] = failed.get(test, 0) + (test in check.failing)
-    found = [Tally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()]
+    found = [TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()]
     return sorted(found, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
 
 
@@ -263,26 +264,26 @@ class HuntFlakes(ProjectFlow):
 
     def describe(self) -> str:
         tests = self.tests
-        what = f"`{clean(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({listed(tests, 2)})"
+        what = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
         return f"Rerun {what}{in_project(self.project)} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
-        tool = toolchain_of(toolchains(job, self.project), self.tests)
-        exactly(tool)
+        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
+        require_single_tests(tool)
         checks: list[CheckResult] = []
         for number in range(1, self.times + 1):
             check = run_tests(job, tool, self.tests, quiet=number > 1)
             checks.append(check)
             bad = f"{count(check.failed + check.errors, 'failure')}" if not check.green else "all passed"
             job.say(f"run {number} of {self.times}: {bad} in {check.seconds:.2f} s")
-        tallies = tally(checks) or _without_names(tool.name, self.tests, checks)
+        tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
         for result in tallies:
             ran = f"failed {result.failed} of {result.runs}  mean {result.mean_seconds:.3f} s"
             job.say(f"{result.verdict:>7}  {ran}  {result.test}")
         flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
         return FlowResult(
             summary=_summary(tallies, self.times),
-            check=combined([checks[-1]]),
+            check=combine_checks([checks[-1]]),
             facts={
                 "times": self.times,
                 "tests": [{**asdict(result), "verdict": result.verdict} for result in tallies],
@@ -291,20 +292,20 @@ class HuntFlakes(ProjectFlow):
         )
 
 
-def _without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[Tally]:
+def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
     """Tools that name only failures (cargo) and had none: one line for all that was asked for."""
     if not any(check.passed for check in checks):
         raise FlowUnable(f"{tool} ran none of these tests", "take the ids from the output of a run")
     mean = sum(check.seconds for check in checks) / len(checks)
-    return [Tally(listed(tests, 3), len(checks), 0, round(mean, 4))]
+    return [TestTally(join_names(tests, 3), len(checks), 0, round(mean, 4))]
 
 
-def _summary(tallies: Sequence[Tally], times: int) -> str:
+def _summary(tallies: Sequence[TestTally], times: int) -> str:
     parts = []
     for verdict in ("flaky", "broken"):
         names = [f"{result.test} ({result.failed} of {result.runs})" for result in tallies if result.verdict == verdict]
         if names:
-            parts.append(f"{len(names)} {verdict}: {listed(names, 4)}")
+            parts.append(f"{len(names)} {verdict}: {join_names(names, 4)}")
     steady = sum(result.verdict == "steady" for result in tallies)
     if not parts:
         return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
@@ -313,7 +314,7 @@ def _summary(tallies: Sequence[Tally], times: int) -> str:
 
 # -- Does HEAD pass without the uncommitted files? -----------------------------------------------------------------
 
-COMPARE_LIMIT = 50
+MAX_COMPARED_TESTS = 50
 """With more failing tests than this the files as they were are not tried again."""
 
 
@@ -331,42 +332,44 @@ class CheckCleanHead(ProjectFlow):
         files, where = self.files, in_project(self.project)
         if not files:
             return f"Check that HEAD passes{where} without the uncommitted files"
-        names = listed(files, 3)
+        names = join_names(files, 3)
         return f"Check that HEAD passes{where} without {count(len(files), 'uncommitted file')}: {names}"
 
     def run(self, job: Job) -> FlowResult:
-        snapshot = stored(job)
-        head = resolve(job, "HEAD")
-        tidy(job, head)
-        left_out = _between(job, head, snapshot)
-        job.say(f"HEAD is {commit(job.git, head)}")
-        job.say(f"Left out: {listed(left_out) if left_out else 'nothing, everything is committed'}")
-        tools = toolchains(job, self.project)
+        snapshot = store_tree(job)
+        head = resolve_commit(job, "HEAD")
+        reset_worktree(job, head)
+        left_out = _changed_files(job, head, snapshot)
+        job.say(f"HEAD is {read_commit(job.git, head)}")
+        job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
+        tools = find_toolchains(job, self.project)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
-        with borrowed(tools, job.folder, job.workspace):
-            done = run_plan(job, [(tool, []) for tool in tools])
-            check = combined([check for _, check in done])
+        with linked_packages(tools, job.folder, job.workspace):
+            done = run_test_plan(job, [(tool, []) for tool in tools])
+            check = combine_checks([check for _, check in done])
             if check.green:
-                return FlowResult(f"HEAD is complete: {in_words(check)}", check=check, facts=facts, full=True)
-            needed = self._with_files(job, *reddest(done), snapshot) if left_out else None
-            tidy(job, head)  # the result is HEAD's: that is the state it is recorded with
+                return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
+            needed = self._with_files(job, *first_failing(done), snapshot) if left_out else None
+            reset_worktree(job, head)  # the result is HEAD's: that is the state it is recorded with
         if needed is None:
-            return FlowResult(sentence(f"on HEAD alone {in_words(check)}"), check=check, facts=facts, full=True)
+            return FlowResult(
+                capitalised(f"on HEAD alone {describe_check(check)}"), check=check, facts=facts, full=True
+            )
         facts["passes_with_files"] = needed
         words = (
             f"; {len(needed)} of them pass with the uncommitted files"
             if needed
             else "; they also fail with the uncommitted files"
         )
-        return FlowResult(f"On HEAD alone {in_words(check)}{words}", check=check, facts=facts, full=True)
+        return FlowResult(f"On HEAD alone {describe_check(check)}{words}", check=check, facts=facts, full=True)
 
     def _with_files(self, job: Job, tool: Toolchain, check: CheckResult, snapshot: str) -> list[str] | None:
         """Which of the failing tests pass once the uncommitted files are there; None when that cannot be asked."""
         failing = list(check.failing)
-        if not tool.exact or not failing or len(failing) > COMPARE_LIMIT:
+        if not tool.exact or not failing or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
-        show_tree(job, snapshot)
+        restore_tree(job, snapshot)
         if not tool.present(failing):
             return None
         try:
@@ -377,7 +380,7 @@ class CheckCleanHead(ProjectFlow):
         return [test for test in failing if test not in again.failing]
 
 
-def _between(job: Job, head: str, tree: str) -> list[str]:
+def _changed_files(job: Job, head: str, tree: str) -> list[str]:
     """The files in which the snapshot differs from HEAD."""
     names = job.git.text("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree).split("\0")
-    return [clean(name) for name in names if name]
+    return [one_line(name) for name in names if name]

@@ -11,32 +11,27 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import (
-    ProjectFlow,
-    RepoPath,
-    clean,
-    count,
-    in_words,
-    last_line,
-    run_tests,
-    toolchains,
-)
-from engine.execution.runners.flows.leftovers import seen
-from engine.execution.runners.toolchains.bound import Toolchain
-from engine.execution.runners.toolchains.python import adding_command
-from engine.execution.runners.toolchains.table import Command, read
+from engine.execution.runners.flows.leftovers import read_own_changes
+from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath
+from engine.execution.runners.flows.test_runs import find_toolchains, run_tests
+from engine.execution.runners.flows.wording import count, describe_check, last_line, one_line
+from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.runners.toolchains.python import add_package_command
+from engine.execution.runners.toolchains.tool_table import Command, read_text
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
-SHOWN = 3
+MAX_LISTED_FILES = 3
 
-LARGEST_REPORT = 100_000_000
+MAX_REPORT_BYTES = 100_000_000
 
-_INSTALLED = "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+_LIST_INSTALLED = (
+    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+)
 
-_CONFIGURED = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+_COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
 
-_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
+_SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
 
 
 def measures_coverage(folder: Path, interpreter: str) -> bool:
@@ -46,7 +41,8 @@ def measures_coverage(folder: Path, interpreter: str) -> bool:
         next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")
     )
     return installed and (
-        (folder / ".coveragerc").is_file() or any(_CONFIGURED.search(read(folder / x)) for x in _FILES)
+        (folder / ".coveragerc").is_file()
+        or any(_COVERAGE_SETTING.search(read_text(folder / x)) for x in _SETTINGS_FILES)
     )
 
 
@@ -65,20 +61,20 @@ class UncoveredLines(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         paths: list[str] = self.paths
-        tool = next((tool for tool in toolchains(job, self.project) if tool.name == "pytest"), None)
+        tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)
         if tool is None:
             raise FlowUnable("only pytest can be measured, and this project's tests run with another tool")
         begin = f"{self.project}/" if self.project else ""
         changed = {
             path.removeprefix(begin): lines
-            for path, lines in seen(job).lines
+            for path, lines in read_own_changes(job).lines
             if path in paths and path.startswith(begin)
         }
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
         named = tool.tests_for(list(changed))
         tests = [] if self.whole else sorted({test for each in named.values() for test in each})
-        check, missing = _measured(job, tool, tests, sorted(changed))
+        check, missing = _measure(job, tool, tests, sorted(changed))
         found: dict[str, list[int]] = {}
         unseen = []
         for path, lines in sorted(changed.items()):
@@ -86,30 +82,38 @@ class UncoveredLines(ProjectFlow):
                 unseen.append(path)
             elif hits := sorted(set(lines) & missing[path]):
                 found[path] = hits
-                job.say(f"{clean(path)} {spans(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
+                job.say(
+                    f"{one_line(path)} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}"
+                )
         for path in unseen:
-            job.say(f"{clean(path)}: not measured, coverage is configured to leave it out")
+            job.say(f"{one_line(path)}: not measured, coverage is configured to leave it out")
         scope = "no test runs" if not tests else "none of their tests runs"
         facts = {"uncovered": found, "whole": not tests} | ({"next": "let_agent_fix"} if found and check.green else {})
         if not found:
-            return FlowResult(f"The tests run every measured changed line; {in_words(check)}", check=check, facts=facts)
-        words = "; ".join(f"{clean(path)} {spans(lines)}" for path, lines in list(found.items())[:SHOWN])
-        more = f" and {len(found) - SHOWN} more files" if len(found) > SHOWN else ""
+            return FlowResult(
+                f"The tests run every measured changed line; {describe_check(check)}", check=check, facts=facts
+            )
+        words = "; ".join(
+            f"{one_line(path)} {format_line_ranges(lines)}" for path, lines in list(found.items())[:MAX_LISTED_FILES]
+        )
+        more = f" and {len(found) - MAX_LISTED_FILES} more files" if len(found) > MAX_LISTED_FILES else ""
         number = sum(map(len, found.values()))
-        told = f"{words}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {in_words(check)}"
+        told = (
+            f"{words}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
+        )
         return FlowResult(told, check=check, facts=facts, full=not tests)
 
 
-def _measured(
+def _measure(
     job: Job, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
 ) -> tuple[CheckResult, dict[str, set[int]]]:
     """What the tests said, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
     interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
-    asked = job.run([interpreter, "-c", _INSTALLED], cwd=tool.folder, quiet=True)
+    asked = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
     installed = asked.output.split()
     if not asked.ok or "coverage" not in installed:
         raise CannotRun(
-            "coverage is not installed in the project's environment", adding_command(job.workspace, "coverage")
+            "coverage is not installed in the project's environment", add_package_command(job.workspace, "coverage")
         )
     data, report = job.scratch / "coverage.data", job.scratch / "coverage.json"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
@@ -142,7 +146,7 @@ def _measured(
         quiet=True,
     )
     try:
-        files = json.loads(read_plain(report, LARGEST_REPORT))["files"]
+        files = json.loads(read_plain(report, MAX_REPORT_BYTES))["files"]
     except (OSError, ValueError, KeyError) as error:
         raise CannotRun(
             f"coverage measured nothing: {last_line(done.output)}", "run it in a terminal to see why"
@@ -151,7 +155,7 @@ def _measured(
     return check, missing
 
 
-def spans(lines: Sequence[int]) -> str:
+def format_line_ranges(lines: Sequence[int]) -> str:
     """`3, 5-7` for 3, 5, 6, 7; the numbers rise."""
     found: list[list[int]] = []
     for line in lines:

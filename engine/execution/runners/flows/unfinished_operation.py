@@ -10,26 +10,23 @@ from typing import Literal
 from pydantic import Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.common import (
-    LITERALLY,
-    ProjectFlow,
-    clean,
-    commit,
-    count,
-    home_git,
-    in_words,
-    listed,
-    tidy,
-    touched,
-    try_tests,
+from engine.execution.runners.flows.git_state import (
+    LITERAL_PATHS,
+    operator_git,
+    read_commit,
+    recent_commits,
+    reset_worktree,
 )
+from engine.execution.runners.flows.parameter_types import ProjectFlow
+from engine.execution.runners.flows.test_runs import try_whole_suite
+from engine.execution.runners.flows.wording import count, describe_check, join_names, one_line
 from engine.git import Git
 from engine.git.operation import CONFLICT, Operation, Stage, conflicted, read_operation
 from engine.model import CheckResult
 
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))
 
-MOST_FILES = 50
+MAX_LISTED_FILES = 50
 """So many files in conflict are told one by one."""
 
 _SUBMODULE = "160000"
@@ -50,102 +47,109 @@ class UnfinishedOperation(ProjectFlow):
     def describe(self) -> str:
         if self.operation == "bisect":
             return "Say what is left of the unfinished bisect"
-        return f"Rehearse both sides of the unfinished {called(self.operation)}"
+        return f"Rehearse both sides of the unfinished {operation_name(self.operation)}"
 
     def run(self, job: Job) -> FlowResult:
-        git = home_git(job)
+        git = operator_git(job)
         operation = read_operation(git)
         if operation is None:
             return FlowResult("Nothing is unfinished")
         if operation.name == "bisect":
-            return _bisect(job, operation)
+            return _report_bisect(job, operation)
         stages = conflicted(git)
-        places = {path: _places(job, git, stages[path]) for path in operation.unmerged}
-        _tell_files(job, git, operation, places)
-        checks = _rehearse(job, self.project, operation, stages)
-        go_on, give_up = _commands(operation)
+        places = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
+        _report_files(job, git, operation, places)
+        checks = _test_each_side(job, self.project, operation, stages)
+        go_on, give_up = _next_commands(operation)
         job.say(f"To go on: {go_on}")
         job.say(f"To give up: {give_up}")
         facts = {
             "operation": operation.name,
-            "conflicts": {clean(path): places[path] for path in operation.unmerged},
-            "resolved": [clean(path) for path in operation.resolved],
-            "tests": {side: None if check is None else in_words(check) for side, check in checks.items()},
+            "conflicts": {one_line(path): places[path] for path in operation.unmerged},
+            "resolved": [one_line(path) for path in operation.resolved],
+            "tests": {side: None if check is None else describe_check(check) for side, check in checks.items()},
             "go_on": go_on,
             "give_up": give_up,
         }
         if not operation.unmerged:
             check = checks["present"]
-            tests = f"the tests in the present state: {in_words(check)}" if check else "its tests could not be run"
-            summary = f"No conflict is left in the {called(operation.name)}; {tests}. To go on: {go_on}"
+            tests = (
+                f"the tests in the present state: {describe_check(check)}" if check else "its tests could not be run"
+            )
+            summary = f"No conflict is left in the {operation_name(operation.name)}; {tests}. To go on: {go_on}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
-        told = [f"{_side(operation, side)}: {in_words(check)}" for side, check in checks.items() if check is not None]
+        told = [
+            f"{_side_name(operation, side)}: {describe_check(check)}"
+            for side, check in checks.items()
+            if check is not None
+        ]
         tests = f"; with {'; with '.join(told)}" if told else "; its tests could not be run"
         total = sum(places.values())
         where = f"{count(total, 'place')} of " if total else ""
         return FlowResult(
-            f"The {called(operation.name)} conflicts in {where}{listed(operation.unmerged, 3)}{tests}", facts=facts
+            f"The {operation_name(operation.name)} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}",
+            facts=facts,
         )
 
 
-def called(operation: str) -> str:
+def operation_name(operation: str) -> str:
     """What the operation is called in a sentence."""
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
 
 
-def _tell_files(job: Job, git: Git, operation: Operation, places: dict[str, int]) -> None:
-    ours = clean(f"{operation.ours.name} “{operation.ours.subject}”")
+def _report_files(job: Job, git: Git, operation: Operation, places: dict[str, int]) -> None:
+    ours = one_line(f"{operation.ours.name} “{operation.ours.subject}”")
     job.say(f"Ours: {ours}")
     if operation.theirs is not None:
-        job.say(f"Theirs: {clean(operation.theirs.name)} “{clean(operation.theirs.subject)}”")
-    for path in operation.files[:MOST_FILES]:
+        job.say(f"Theirs: {one_line(operation.theirs.name)} “{one_line(operation.theirs.subject)}”")
+    for path in operation.files[:MAX_LISTED_FILES]:
         if path not in places:
-            job.say(f"resolved  {clean(path)}")
+            job.say(f"resolved  {one_line(path)}")
             continue
-        job.say(f"conflict  {clean(path)}  ({count(places[path], 'place') if places[path] else 'whole file'})")
-        for name, span in _spans(operation):
-            for line in touched(git, path, span):
+        job.say(f"conflict  {one_line(path)}  ({count(places[path], 'place') if places[path] else 'whole file'})")
+        for name, span in _commit_ranges(operation):
+            for line in recent_commits(git, path, span):
                 job.say(f"          {name}: {line}")
-    if len(operation.files) > MOST_FILES:
-        job.say(f"and {len(operation.files) - MOST_FILES} more files")
+    if len(operation.files) > MAX_LISTED_FILES:
+        job.say(f"and {len(operation.files) - MAX_LISTED_FILES} more files")
     if operation.left:
         job.say(f"{count(len(operation.left), 'commit')} to apply after this one")
 
 
-def _spans(operation: Operation) -> list[tuple[str, str]]:
+def _commit_ranges(operation: Operation) -> list[tuple[str, str]]:
     """The commits of each side since they parted, as git takes them."""
     theirs = operation.theirs
     if theirs is None or not operation.base:
         return []
-    ours = (clean(operation.ours.name), f"{operation.base}..{operation.ours.commit}")
+    ours = (one_line(operation.ours.name), f"{operation.base}..{operation.ours.commit}")
     if operation.name == "revert":
         return [ours, (f"undone by the revert of {theirs.name}", f"{theirs.commit}^!")]
     if operation.name == "merge":
-        return [ours, (clean(theirs.name), f"{operation.base}..{theirs.commit}")]
-    return [ours, ((operation.rebased and clean(operation.rebased)) or theirs.name, f"{theirs.commit}^!")]
+        return [ours, (one_line(theirs.name), f"{operation.base}..{theirs.commit}")]
+    return [ours, ((operation.rebased and one_line(operation.rebased)) or theirs.name, f"{theirs.commit}^!")]
 
 
-def _commands(operation: Operation) -> tuple[str, str]:
-    names = " ".join(shlex.quote(clean(path)) for path in operation.unmerged[:5])
+def _next_commands(operation: Operation) -> tuple[str, str]:
+    names = " ".join(shlex.quote(one_line(path)) for path in operation.unmerged[:5])
     more = " …" if len(operation.unmerged) > 5 else ""
-    before = f"fix {listed(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
+    before = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
     return f"{before}`{operation.go_on}`", f"`{operation.give_up}`"
 
 
-def _side(operation: Operation, side: str) -> str:
+def _side_name(operation: Operation, side: str) -> str:
     """How a sentence calls what was kept: by its branch where it has one."""
     if side == "ours":
-        return f"ours ({clean(operation.ours.name)})"
+        return f"ours ({one_line(operation.ours.name)})"
     theirs = operation.theirs
-    return f"theirs ({clean(operation.rebased or theirs.name)})" if theirs else "theirs"
+    return f"theirs ({one_line(operation.rebased or theirs.name)})" if theirs else "theirs"
 
 
-def _bisect(job: Job, operation: Operation) -> FlowResult:
-    git, (bad, good) = home_git(job), operation.terms
-    job.say(f"Checked out: {commit(git, operation.ours.commit)}")
-    job.say(f"Known to be {bad}: {commit(git, operation.bad) if operation.bad else 'none yet'}")
+def _report_bisect(job: Job, operation: Operation) -> FlowResult:
+    git, (bad, good) = operator_git(job), operation.terms
+    job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
+    job.say(f"Known to be {bad}: {read_commit(git, operation.bad) if operation.bad else 'none yet'}")
     for sha in operation.good:
-        job.say(f"Known to be {good}: {commit(git, sha)}")
+        job.say(f"Known to be {good}: {read_commit(git, sha)}")
     if not operation.good:
         job.say(f"Known to be {good}: none yet")
     commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", operation.give_up]
@@ -167,32 +171,32 @@ def _bisect(job: Job, operation: Operation) -> FlowResult:
     return FlowResult(summary, facts=facts | {"commands": commands})
 
 
-def _rehearse(
+def _test_each_side(
     job: Job, project: str, operation: Operation, stages: dict[str, dict[int, Stage]]
 ) -> dict[str, CheckResult | None]:
     """The tests with each side, or, where nothing is in conflict any more, of the files as they are."""
     start = job.git.text("rev-parse", "HEAD")
     if not operation.unmerged:
-        check, why = try_tests(job, project)
+        check, why = try_whole_suite(job, project)
         if why:
             job.say(why)
         return {"present": check}
     checks: dict[str, CheckResult | None] = {}
     for side, stage in SIDES:
-        tidy(job, start)
-        job.say(f"With all conflicts taken from {_side(operation, side)}:")
+        reset_worktree(job, start)
+        job.say(f"With all conflicts taken from {_side_name(operation, side)}:")
         for path, versions in stages.items():
-            _take(job, path, versions, side, stage)
-        _apply_rest(job, operation, side, stage)
-        checks[side], why = try_tests(job, project)
+            _resolve_file(job, path, versions, side, stage)
+        _apply_remaining_commits(job, operation, side, stage)
+        checks[side], why = try_whole_suite(job, project)
         if why:
             job.say(why)
             return dict.fromkeys(("ours", "theirs"))  # what this side lacks the other lacks as well
-    tidy(job, start)
+    reset_worktree(job, start)
     return checks
 
 
-def _apply_rest(job: Job, operation: Operation, side: str, stage: int) -> None:
+def _apply_remaining_commits(job: Job, operation: Operation, side: str, stage: int) -> None:
     """The commits that a rebase, or a cherry-pick of several, would apply next."""
     if not operation.left or operation.name == "am":
         return
@@ -207,41 +211,46 @@ def _apply_rest(job: Job, operation: Operation, side: str, stage: int) -> None:
             job.say(f"{count(len(operation.left) - number, 'commit')} after this one could not be applied")
             return
         for path, versions in left.items():
-            _take(job, path, versions, side, stage)
+            _resolve_file(job, path, versions, side, stage)
 
 
-def _take(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:
+def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:
     """Put a file in conflict into the worktree as one side would have it: its lines where both changed the same, all of
     it where lines cannot be compared, and not at all where that side removed it."""
     if any(mode == _SUBMODULE for mode, _ in versions.values()):
-        job.say(f"{clean(path)} is a submodule and stays as it is")
+        job.say(f"{one_line(path)} is a submodule and stays as it is")
         return
     wanted = versions.get(stage)
     if wanted is None:
-        job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERALLY)
+        job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERAL_PATHS)
         return
     mode, oid = wanted
     if {2, 3} <= versions.keys() and all(kind != _LINK for kind, _ in versions.values()):
         merged = job.git.run(
-            "merge-file", "-p", "--quiet", f"--{side}", *_written(job, job.git, versions), allowed=(*range(128), 255)
+            "merge-file",
+            "-p",
+            "--quiet",
+            f"--{side}",
+            *_write_versions(job, job.git, versions),
+            allowed=(*range(128), 255),
         )
         if merged.returncode == 0:
             oid = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged.stdout)
     job.git.run(
-        "update-index", "--add", "--replace", "-z", "--index-info", stdin=f"{mode} {oid}\t".encode() + _raw(path)
+        "update-index", "--add", "--replace", "-z", "--index-info", stdin=f"{mode} {oid}\t".encode() + _raw_path(path)
     )
-    job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_raw(path))
+    job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_raw_path(path))
 
 
-def _places(job: Job, git: Git, versions: dict[int, Stage]) -> int:
+def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
     """In how many places both sides changed the same lines; 0 when the whole file is in dispute."""
     if not {2, 3} <= versions.keys() or any(mode in (_SUBMODULE, _LINK) for mode, _ in versions.values()):
         return 0
-    done = git.run("merge-file", "-p", "--quiet", *_written(job, git, versions), allowed=(*range(128), 255))
+    done = git.run("merge-file", "-p", "--quiet", *_write_versions(job, git, versions), allowed=(*range(128), 255))
     return done.returncode if done.returncode < 128 else 0
 
 
-def _written(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:
+def _write_versions(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:
     """Our version, the common one (empty where there is none) and theirs as files, in the order of `git merge-file`."""
     files: list[Path] = []
     for stage in (2, 1, 3):
@@ -251,5 +260,5 @@ def _written(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:
     return [str(file) for file in files]
 
 
-def _raw(path: str) -> bytes:
+def _raw_path(path: str) -> bytes:
     return path.encode(errors="surrogateescape") + b"\0"

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 
 from engine.frozen import frozen
 
-MOST_OUTPUT = 16_384
+MAX_OUTPUT_TOKENS = 16_384
 """Tokens of one answer, thinking included; no request asks for more."""
 
-LEAST_OUTPUT = 256
+MIN_OUTPUT_TOKENS = 256
 """A request that may not answer with so many tokens is not worth making."""
 
-A_MESSAGE = 16
+MESSAGE_OVERHEAD = 16
 """Tokens that stand around each message and each tool."""
 
-SLACK = 1_000
+PROVIDER_OVERHEAD = 1_000
 """Tokens that a provider may add to a prompt of its own."""
 
-UNLISTED = (3_000_000, 15_000_000)
+UNLISTED_PRICE = (3_000_000, 15_000_000)
 """What a million tokens of prompt and answer of a model cost whose price nobody knows, in micro-dollars: as the dearer
 half of those whose price is known."""
 
@@ -46,15 +46,15 @@ class Price:
 
 def price_of(told: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
     """The price as the price list told it. Where it did not, the session counts at least `estimate` micro-dollars
-    (`costPerTrigger`), and each token as `UNLISTED`; nothing where the provider takes no key: nobody sends a bill."""
+    (`costPerTrigger`), and each token as `UNLISTED_PRICE`; nothing where the provider takes no key."""
     if told is not None:
         return Price(told["input"], told["output"])
     if keyless:
         return Price(0, 0, known=False)
-    return Price(*UNLISTED, known=False, least=estimate)
+    return Price(*UNLISTED_PRICE, known=False, least=estimate)
 
 
-def tokens_at_most(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Tokens of a text, on the high side."""
     ascii_only = sum(map(str.isascii, text))
     rest = len(text) - ascii_only
@@ -62,7 +62,7 @@ def tokens_at_most(text: str) -> int:
 
 
 @frozen
-class Left:
+class Allowance:
     """What a session may still use: tokens (None for any number), micro-dollars."""
 
     tokens: int | None
@@ -70,7 +70,7 @@ class Left:
 
 
 @frozen
-class Size:
+class PromptSize:
     """Tokens of a prompt: those that the provider counted with the answer before, and those that are estimated."""
 
     told: int = 0
@@ -84,23 +84,23 @@ class Size:
     @property
     def believed(self) -> int:
         """More than this no provider is believed. An estimate counts half a token a character, and twice as many are
-        the most there can be; `SLACK` is for what a provider adds of its own."""
-        return self.told + 2 * self.guessed + SLACK
+        the most there can be; `PROVIDER_OVERHEAD` is for what a provider adds of its own."""
+        return self.told + 2 * self.guessed + PROVIDER_OVERHEAD
 
-    def more(self, guessed: int) -> Size:
+    def more(self, guessed: int) -> PromptSize:
         """With so many estimated ones more."""
-        return Size(self.told, self.guessed + guessed)
+        return PromptSize(self.told, self.guessed + guessed)
 
 
-def most_cost(prompt: Size, most: int, price: Price) -> int:
+def max_cost(prompt: PromptSize, most: int, price: Price) -> int:
     """What a request with an answer of at most `most` tokens can be counted as, in micro-dollars: what is to be
     reserved before it, so that what is settled after it passes no cap."""
     return price.of(prompt.believed, most)
 
 
-def output_allowed(prompt: Size, *, price: Price, left: Left, window: int | None) -> int:
+def max_output_tokens(prompt: PromptSize, *, price: Price, left: Allowance, window: int | None) -> int:
     """How many tokens the next answer may have; 0 or less when there is no room for one."""
-    most = MOST_OUTPUT
+    most = MAX_OUTPUT_TOKENS
     if left.tokens is not None:
         most = min(most, left.tokens - prompt.expected)
     if window is not None:
@@ -120,11 +120,11 @@ class Usage:
     told: bool = True
 
 
-def used(
-    *, given: int | None, made: int | None, cost: int | None, prompt: Size, most: int, received: int, price: Price
+def count_usage(
+    *, given: int | None, made: int | None, cost: int | None, prompt: PromptSize, most: int, received: int, price: Price
 ) -> Usage:
     """What a finished request used, as the provider told it, or estimated where it did not; never more than
-    `most_cost`.
+    `max_cost`.
 
     A provider that claims more than `prompt` can be, or more than `most`, the limit of the answer, is not believed
     beyond that. `received` characters came.
@@ -136,11 +136,11 @@ def used(
     told = believed == (given, made)
     if told and cost is not None and price.known:
         # Parts of a prompt that a provider keeps for the next may cost more than the usual.
-        return Usage(*believed, min(cost, most_cost(prompt, most, price)))
+        return Usage(*believed, min(cost, max_cost(prompt, most, price)))
     return Usage(*believed, price.of(*believed), told)
 
 
-def broken_off(*, prompt: Size, most: int, received: int, price: Price) -> Usage:
+def count_cancelled(*, prompt: PromptSize, most: int, received: int, price: Price) -> Usage:
     """What a request that was broken off is counted as: providers charge what they read and wrote until then."""
     made = min(most, -(-received // 2))
     return Usage(prompt.expected, made, price.of(prompt.expected, made), told=False)

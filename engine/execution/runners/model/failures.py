@@ -2,57 +2,57 @@
 
 from __future__ import annotations
 
-from engine.execution.runners.model.wire import Failure, Kind
+from engine.execution.runners.model.host_protocol import Failure, Kind
 
-TRIES = 4
+MAX_TRIES = 4
 """A request is tried again so often at most."""
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
+FIRST_DELAY = 1.0
+MAX_DELAY = 60.0
 """Seconds before the first try again, twice as many before each further one, up to this."""
 
-PATIENCE = 120.0
+MAX_RETRY_AFTER = 120.0
 """A provider that asks for a longer pause is not waited for: the card is given back instead."""
 
-_AGAIN = {
-    Kind.RATE: TRIES,
-    Kind.SERVER: TRIES,
-    Kind.CONNECTION: TRIES,
+_RETRIES = {
+    Kind.RATE: MAX_TRIES,
+    Kind.SERVER: MAX_TRIES,
+    Kind.CONNECTION: MAX_TRIES,
     Kind.GONE: 2,
     Kind.SILENT: 1,
     Kind.RUBBISH: 1,
 }
 
-_OF_THE_WORK = {Kind.CONTEXT, Kind.REFUSED, Kind.HISTORY}
+_WORK_FAULTS = {Kind.CONTEXT, Kind.REFUSED, Kind.HISTORY}
 
 
-def pause_before(failure: Failure, tried: int, chance: float) -> float | None:
+def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
     """Seconds to wait before trying again what failed `tried` times (1 for the first); None when it is given up.
 
     `chance` in [0, 1) spreads tries of many sessions: a pause is between a half and the whole of what it could be. What
     the provider asked for is never cut short.
     """
-    if tried > _AGAIN.get(failure.kind, 0):
+    if tried > _RETRIES.get(failure.kind, 0):
         return None
     asked = failure.retry_after or 0.0
-    if asked > PATIENCE:
+    if asked > MAX_RETRY_AFTER:
         return None
-    whole: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tried - 1))
+    whole: float = min(MAX_DELAY, FIRST_DELAY * 2 ** (tried - 1))
     return max(asked, whole * (0.5 + chance / 2))
 
 
-def unavailable(failure: Failure) -> bool:
+def is_provider_fault(failure: Failure) -> bool:
     """Whether the fault lies with the provider or the way there and not with the work: done later, the same may
     succeed."""
-    return failure.kind not in _OF_THE_WORK
+    return failure.kind not in _WORK_FAULTS
 
 
-def paid(failure: Failure) -> bool:
+def may_be_billed(failure: Failure) -> bool:
     """Whether a provider may ask money for a request that failed."""
     return failure.received > 0 or failure.kind in (Kind.SILENT, Kind.GONE, Kind.TOO_BIG)
 
 
-def told(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
+def describe_failure(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
     """What happened and how to mend it, in words."""
     status = f" ({failure.status})" if failure.status else ""
     said = f": {failure.message}" if failure.message else ""

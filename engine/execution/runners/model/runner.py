@@ -8,13 +8,13 @@ from dataclasses import replace
 from engine.execution.channels import Channels
 from engine.execution.live_session import LiveSession
 from engine.execution.routing import ModelChoice
-from engine.execution.runners.agent import AgentRunner, AgentServices
-from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.agent_runner import AgentRunner, AgentServices
 from engine.execution.runners.flow import Place
-from engine.execution.runners.model.client import HostGone
-from engine.execution.runners.model.talk import Providers, Talk
-from engine.execution.runners.model.wire import Model
-from engine.execution.runners.model.words import assistant_part, operator_part
+from engine.execution.runners.model.agent_loop import AgentLoop, Providers
+from engine.execution.runners.model.host_client import HostGone
+from engine.execution.runners.model.host_protocol import Model
+from engine.execution.runners.model.prompt_parts import assistant_part, operator_part
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_store import continued
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
@@ -68,7 +68,7 @@ class ModelRunner(AgentRunner):
             self._providers.host.warm()  # it starts while the worktree is made
         with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
-            talk = Talk(
+            talk = AgentLoop(
                 live,
                 view,
                 self._services,
@@ -96,7 +96,7 @@ class ModelRunner(AgentRunner):
             summary = "\n\n".join(filter(None, told))
             return self._kept(live, view, workspace, judged, summary=summary, closing=judged.words, facts={})
 
-    def _begin(self, talk: Talk, prompt: Prompt, former: str, said: list[str]) -> None:
+    def _begin(self, talk: AgentLoop, prompt: Prompt, former: str, said: list[str]) -> None:
         """The first turn, after what was said in the session that this one continues."""
         follows = self._last_call(former) if former else ""
         talk.begin(continues=former, follows=follows)

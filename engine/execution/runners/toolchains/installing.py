@@ -14,17 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
-from engine.execution.runners.toolchains.looking import Packages
-from engine.execution.runners.toolchains.table import KEEPERS, LANGUAGES, Language
+from engine.execution.runners.toolchains.detection import Packages
+from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, language_of
 from engine.execution.sandbox import CACHED_PACKAGES
 from engine.frozen import frozen
 from engine.model import sanitise
 
-_EACH_ITS_OWN = frozenset({"pnpm"})
+_PER_PACKAGE_FOLDERS = frozenset({"pnpm"})
 """Tools that give each package of a workspace a folder of its own."""
 
-_KEEPERS = {row.name: row for row in KEEPERS}
-_YARN_2 = "yarn install --mode=update-lockfile --no-immutable"
+_YARN_2_LOCK = "yarn install --mode=update-lockfile --no-immutable"
 
 _NETWORK = re.compile(
     r"^network: (\S+?)(?::443)? (is not one of the allowed hosts|resolves to|cannot be reached)([^\n]*)", re.MULTILINE
@@ -60,8 +59,8 @@ class Installation:
     @property
     def places(self) -> str:
         """What becomes of the operator's tree, in words."""
-        words = [f"creates {_listed(self.made)} in your tree"] if self.made else []
-        words += [f"updates your {_listed(self.updated)}"] if self.updated else []
+        words = [f"creates {_join_names(self.made)} in your tree"] if self.made else []
+        words += [f"updates your {_join_names(self.updated)}"] if self.updated else []
         return ", ".join(words) or "stores the packages in Clawpy's cache; your tree is not touched"
 
     @property
@@ -74,8 +73,8 @@ class Installation:
     @property
     def done(self) -> str:
         """What became of the operator's tree, in words, when all went well."""
-        words = [f"made {_listed(self.made)}"] if self.made else []
-        words += [f"updated {_listed(self.updated)}"] if self.updated else []
+        words = [f"made {_join_names(self.made)}"] if self.made else []
+        words += [f"updated {_join_names(self.updated)}"] if self.updated else []
         return " and ".join(words) or "stored them in Clawpy's cache"
 
     @property
@@ -91,10 +90,10 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """Variables for the commands."""
-        return dict(LANGUAGES.get(self.kind, Language()).install)
+        return dict(language_of(self.kind).install_environment)
 
 
-def _listed(places: Sequence[str]) -> str:
+def _join_names(places: Sequence[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
 
 
@@ -102,11 +101,11 @@ def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str 
     """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
     nothing is known that does. `found` are those of all its projects, by path, as `all_packages` has them. Looks at the
     disk, starts nothing."""
-    return tuple(_of(packages, found, top) for packages in found.get(path, ()) if packages.commands)
+    return tuple(_installation(packages, found, top) for packages in found.get(path, ()) if packages.commands)
 
 
-def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
-    names = LANGUAGES.get(packages.kind, Language()).tree
+def _installation(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
+    names = language_of(packages.kind).package_folders
     if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
         names = (own[1],) if own else names
@@ -116,7 +115,7 @@ def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) 
         folders += [path for path in kept if (top / path / "package.json").is_file()]
     places = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
     made = [place for place in places if not os.path.lexists(top / place)]
-    if packages.keeper not in _EACH_ITS_OWN:
+    if packages.keeper not in _PER_PACKAGE_FOLDERS:
         made = [place for place in made if place == places[0]]  # the tool keeps all packages at the top
     return Installation(
         packages.folder,
@@ -124,13 +123,13 @@ def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) 
         packages.hosts,
         tuple(made),
         tuple(place for place in places if os.path.lexists(top / place)),
-        _cache(packages),
+        _cache_folder(packages),
         packages.kind,
         packages.lock,
     )
 
 
-def _cache(packages: Packages) -> str:
+def _cache_folder(packages: Packages) -> str:
     return CACHED_PACKAGES[packages.keeper][0] if packages.keeper in CACHED_PACKAGES else ""
 
 
@@ -138,25 +137,25 @@ def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str =
     """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
     updates = []
     for packages in found.get(path, ()):
-        if packages.lock and _KEEPERS[packages.keeper].lock:
-            second = packages.keeper == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
-            command = tuple(shlex.split(_YARN_2 if second else _KEEPERS[packages.keeper].lock))
-            made = (
-                packages.folder,
-                (command,),
-                packages.hosts,
-                (),
-                (),
-                _cache(packages),
-                packages.kind,
-                packages.lock,
-                True,
+        update = PACKAGE_MANAGERS[packages.keeper].update_lock_command
+        if packages.lock and update:
+            is_yarn_2 = packages.keeper == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
+            command = tuple(shlex.split(_YARN_2_LOCK if is_yarn_2 else update))
+            updates.append(
+                Installation(
+                    packages.folder,
+                    (command,),
+                    packages.hosts,
+                    cache=_cache_folder(packages),
+                    kind=packages.kind,
+                    lock=packages.lock,
+                    updates_lock=True,
+                )
             )
-            updates.append(Installation(*made))
     return tuple(updates)
 
 
-def chosen(found: Sequence[Installation], command: Sequence[str], what: str) -> Installation:
+def choose_installation(found: Sequence[Installation], command: Sequence[str], what: str) -> Installation:
     """The one of `found` whose commands are exactly `command`, as lines. Raises `FlowUnable` naming what it would have
     to be, and `CannotRun` when there is none at all."""
     for installation in found:
@@ -171,7 +170,7 @@ def chosen(found: Sequence[Installation], command: Sequence[str], what: str) -> 
     raise FlowUnable(f"`{asked}` is not the command that {what}", f"use {ways}")
 
 
-def failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowUnable:
+def installation_failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowUnable:
     """Why an installation did not come to its end: a host that was not reached, or what the tool said last."""
     line = shlex.join(command)
     said = [text for text in done.output.splitlines() if text.strip() and not _NETWORK.match(text)]

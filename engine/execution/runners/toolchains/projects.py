@@ -28,28 +28,34 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.execution.runners.toolchains import python
-from engine.execution.runners.toolchains.bound import Linter, Toolchain
-from engine.execution.runners.toolchains.looking import Packages, Place, linters_of, packages_of, tools_of
-from engine.execution.runners.toolchains.table import KEEPERS, MANIFESTS, TESTERS, read
+from engine.execution.runners.toolchains.detection import (
+    Packages,
+    ProjectFolder,
+    detect_linters,
+    detect_packages,
+    detect_test_tools,
+)
+from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
+from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, read_text
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find
 from engine.model import sanitise
 
-DEEPEST = 4
+MAX_DEPTH = 4
 """Folders below the top of a repository that are looked at."""
 
-MOST = 200
+MAX_PROJECTS = 200
 """Projects of one repository that are looked at."""
 
-NOT_PROJECTS = frozenset(
+IGNORED_FOLDERS = frozenset(
     {"node_modules", "vendor", "third_party", "test", "tests", "testdata", "__tests__", "spec", "specs", "fixtures",
      "__fixtures__", "fixture", "templates", "target", "dist", "build", "site-packages"}
 )  # fmt: skip
 """Folders whose manifests are somebody else's, or what a test works on."""
 
 CHANGELOGS = ("CHANGELOG.md", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGELOG.rst", "CHANGES.rst", "HISTORY.rst")
-_HANDS_ON = re.compile(
+_DELEGATING_SCRIPT = re.compile(
     r"--workspaces\b|(?:^|\s)-ws\b|(?:^|\s)(?:pnpm|bun)\b.*(?:\s-r\b|--recursive|--filter)|\b(?:turbo|nx|lerna|wsrun)\b"
     r"|workspaces (?:foreach|run)"
 )
@@ -128,7 +134,7 @@ def project_at(folder: Path, workspace: Path | None = None) -> Project:
     """The project in `folder` alone, without a look at git or at the folders below. `workspace` is where the tools are
     installed when `folder` is a worktree."""
     installed = workspace or folder
-    return _looked_at(Place(folder, installed, folder, installed), "", lambda kind: True)
+    return _inspect_folder(ProjectFolder(folder, installed, folder, installed), "", lambda kind: True)
 
 
 def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = None) -> tuple[Project, ...]:
@@ -139,27 +145,29 @@ def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = N
     the operator's interpreter is asked whether it has pytest. Where git cannot be asked there is only the top.
     """
     installed = workspace or folder
-    tracked, files = _listed(git or Git(folder))
+    tracked, files = _list_files(git or Git(folder))
     tests = _TestFiles(files)
     asked: dict[Path, bool] = {}
     found: list[Project] = []
-    for path in ["", *_folders(tracked)]:
-        place = Place(folder / path, installed / path, folder, installed, asked)
+    for path in ["", *_manifest_folders(tracked)]:
+        place = ProjectFolder(folder / path, installed / path, folder, installed, asked)
         if not path or place.files(MANIFESTS):
-            found.append(_looked_at(place, path, partial(tests.has, path)))
-    divided = _divided(found)
-    return tuple(_own_share(project, divided, tests) for project in divided)
+            found.append(_inspect_folder(place, path, partial(tests.has, path)))
+    divided = _without_member_tests(found)
+    return tuple(_without_nested_tests(project, divided, tests) for project in divided)
 
 
 def all_packages(folder: Path, *, git: Git | None = None) -> dict[str, tuple[Packages, ...]]:
     """What installs the packages of each folder with a manifest, by its path from the top `folder` of a repository. One
     look at git and at files: quicker than `projects`, for nothing is asked about tests."""
-    tracked, _ = _listed(git or Git(folder))
-    places = {path: Place(folder / path, folder / path, folder, folder) for path in ["", *_folders(tracked)]}
-    return {path: packages_of(place) for path, place in places.items()}
+    tracked, _ = _list_files(git or Git(folder))
+    places = {
+        path: ProjectFolder(folder / path, folder / path, folder, folder) for path in ["", *_manifest_folders(tracked)]
+    }
+    return {path: detect_packages(place) for path, place in places.items()}
 
 
-def _listed(git: Git) -> tuple[list[str], list[str]]:
+def _list_files(git: Git) -> tuple[list[str], list[str]]:
     """The files that git tracks, and those with the ones not yet tracked that no rule ignores; none in a folder
     that is no repository. Raises `Refusal` when git cannot tell: "no project below" would be a guess."""
     if find(git.folder) is None:
@@ -169,7 +177,7 @@ def _listed(git: Git) -> tuple[list[str], list[str]]:
     return [entry[2:] for entry in entries if not entry.startswith("? ")], [entry[2:] for entry in entries]
 
 
-def _folders(tracked: Iterable[str]) -> list[str]:
+def _manifest_folders(tracked: Iterable[str]) -> list[str]:
     """The folders below the top that hold a manifest which git tracks, in order."""
     exact = {name for name in MANIFESTS if "*" not in name}
     endings = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in name)
@@ -178,9 +186,9 @@ def _folders(tracked: Iterable[str]) -> list[str]:
         folder, _, name = path.rpartition("/")
         if folder and (name in exact or name.endswith(endings)) and folder not in found:
             parts = folder.split("/")
-            if len(parts) <= DEEPEST and not NOT_PROJECTS.intersection(parts) and sanitise(folder) == folder:
+            if len(parts) <= MAX_DEPTH and not IGNORED_FOLDERS.intersection(parts) and sanitise(folder) == folder:
                 found.add(folder)
-    return sorted(found)[:MOST]
+    return sorted(found)[:MAX_PROJECTS]
 
 
 class _TestFiles:
@@ -192,12 +200,12 @@ class _TestFiles:
 
     def of(self, kind: str) -> list[str] | None:
         """The test files of a language in order, None when names do not tell."""
-        rows = [row for row in TESTERS if row.kind == kind]
-        if not self._files or not rows or not all(row.tests for row in rows):
+        rows = [row for row in TEST_RUNNERS if row.kind == kind]
+        if not self._files or not rows or not all(row.test_files for row in rows):
             return None
         if kind not in self._matching:
             endings = tuple(suffix for row in rows for suffix in row.suffixes)
-            pattern = re.compile("|".join(dict.fromkeys(row.tests for row in rows)))
+            pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
             self._matching[kind] = sorted(
                 file for file in self._files if file.endswith(endings) and pattern.search(file)
             )
@@ -212,26 +220,28 @@ class _TestFiles:
         return begin < len(files) and files[begin].startswith(f"{path}/")
 
 
-def _looked_at(place: Place, path: str, has_tests: Callable[[str], bool]) -> Project:
+def _inspect_folder(place: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:
     """What one folder has, whatever the others have."""
-    packages = packages_of(place)
-    found = tools_of(place)
+    packages = detect_packages(place)
+    found = detect_test_tools(place)
     tools = [tool for tool in found if has_tests(tool.row.kind)]
     if found and not tools:
         place.looked[:] = [f"files that {found[0].title} treats as tests"]
-    linters = linters_of(place)
+    linters = detect_linters(place)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
         installs["python"] = python.environment_command(place.workspace)
     kinds = {tool.row.kind for tool in tools}
     lacking = [what for kind, what in place.missing if kind not in kinds and has_tests(kind)]
     lacking += [
-        FOLDERS[package.keeper] for package in packages if package.kind in kinds - {"python"} and not package.installed
+        PACKAGE_FOLDERS[package.keeper]
+        for package in packages
+        if package.kind in kinds - {"python"} and not package.installed
     ]
     changelog = next((name for name in CHANGELOGS if name in place.names), "")
     return Project(
         path=path,
-        name=_name(place),
+        name=_project_name(place),
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
@@ -241,17 +251,17 @@ def _looked_at(place: Place, path: str, has_tests: Callable[[str], bool]) -> Pro
     )
 
 
-FOLDERS = {row.name: row.folders[0] for row in KEEPERS if row.folders}
+PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
 """The folder of packages that each keeper makes."""
 
 
-def _name(place: Place) -> str:
+def _project_name(place: ProjectFolder) -> str:
     manifests = [name for name in ("pyproject.toml", "package.json", "Cargo.toml") if name in place.names]
     said = place.says(manifests, r'^\s*"?name"?\s*[=:]\s*"([^"\n]{1,100})"')
     return sanitise(said[1] if said else place.workspace.name)
 
 
-def _divided(found: Sequence[Project]) -> list[Project]:
+def _without_member_tests(found: Sequence[Project]) -> list[Project]:
     """Each project without the tests that one above it runs; `found` has the top first."""
     done: list[Project] = []
     for project in found:
@@ -259,7 +269,7 @@ def _divided(found: Sequence[Project]) -> list[Project]:
         for above in done:
             inside = above.within(project.path)
             if inside and inside != "":
-                runs = {tool.row.kind for tool in above.tools if _collects(tool, inside)}
+                runs = {tool.row.kind for tool in above.tools if _runs_tests_of(tool, inside)}
                 if any(tool.row.kind in runs for tool in tools):
                     tested_by = above.path
                 tools = tuple(tool for tool in tools if tool.row.kind not in runs)
@@ -267,35 +277,35 @@ def _divided(found: Sequence[Project]) -> list[Project]:
     return done
 
 
-def _collects(tool: Toolchain, inside: str) -> bool:
+def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     """Whether a tool runs the tests of the folder `inside` below its own by itself."""
     match tool.row.name:
         case "cargo":
             return bool(tool.words["workspace"])
         case "maven":
-            return "<module>" in read(tool.folder / "pom.xml")
+            return "<module>" in read_text(tool.folder / "pom.xml")
         case "gradle":
             return not any(
                 (tool.folder / inside / name).exists() for name in ("settings.gradle", "settings.gradle.kts")
             )
         case "mix":
-            return "apps_path" in read(tool.folder / "mix.exs")
+            return "apps_path" in read_text(tool.folder / "mix.exs")
         case "dotnet":
             return any(tool.folder.glob("*.sln*"))
         case "jest" | "vitest" | "node:test" | "bun":
             return all(word.startswith("-") or word == "run" for word in tool.words["script"])
         case "pytest":
-            return python.collects(tool.folder, inside)
+            return python.is_collected(tool.folder, inside)
     return False
 
 
-def _own_share(project: Project, every: Sequence[Project], tests: _TestFiles) -> Project:
+def _without_nested_tests(project: Project, every: Sequence[Project], tests: _TestFiles) -> Project:
     """A project without the tests of those below it, which run them themselves."""
     below = [(other, inside) for other in every if (inside := project.within(other.path)) and other is not project]
     tools: list[Toolchain] = []
     for tool in project.tools:
         same = [inside for other, inside in below if any(theirs.row.kind == tool.row.kind for theirs in other.tools)]
-        if tool.row.name == "script" and same and _HANDS_ON.search(" ".join(tool.words["script"])):
+        if tool.row.name == "script" and same and _DELEGATING_SCRIPT.search(" ".join(tool.words["script"])):
             continue
         if tool.row.kind == "python" and same:
             others = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in same)
@@ -310,14 +320,14 @@ def _own_share(project: Project, every: Sequence[Project], tests: _TestFiles) ->
 
 log = logging.getLogger(__name__)
 
-TOOL_FRESH_SECONDS = 60.0
+REFRESH_SECONDS = 60.0
 """A project's tools are looked for again after so long."""
 
-QUICK_SECONDS = 0.25
+QUICK_LOOK_SECONDS = 0.25
 """A look for projects that took less than so long may be repeated while a cycle waits."""
 
 
-class ProjectsFound:
+class ProjectCache:
     """Remembers the projects of workspaces: to look for them means to read many files, and to start an interpreter.
 
     What was found is given at once and, after a minute, looked for again in the background. Where something was lacking
@@ -339,9 +349,9 @@ class ProjectsFound:
             else:
                 asked_at, took, known = self._known[workspace]
                 lacking = not any(project.tools for project in known) or any(project.lacks for project in known)
-                if lacking and took < QUICK_SECONDS:
+                if lacking and took < QUICK_LOOK_SECONDS:
                     known = None
-                elif self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS and workspace not in self._looking:
+                elif self._clock.monotonic() - asked_at >= REFRESH_SECONDS and workspace not in self._looking:
                     thread = threading.Thread(target=self._again, args=(workspace,), name="projects", daemon=True)
                     self._looking[workspace] = thread
                     thread.start()

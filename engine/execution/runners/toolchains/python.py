@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from engine.execution.runners.toolchains.table import read
+from engine.execution.runners.toolchains.tool_table import read_text
 from engine.execution.sandbox.environment import which
 from engine.git import Git, GitError
 
 
-def kept(workspace: Path) -> Iterator[tuple[str, Path]]:
+def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     """The tool and the interpreter of each environment that is kept for the project at `workspace`."""
     for keeper, candidates in (("poetry", _poetry), ("pipenv", _pipenv), ("hatch", _hatch)):
         for home in candidates(workspace):
@@ -35,23 +35,23 @@ def kept(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _poetry(workspace: Path) -> list[Path]:
-    project = _toml(workspace / "pyproject.toml")
+    project = _read_toml(workspace / "pyproject.toml")
     own = project.get("tool", {}).get("poetry")
     name = (own or {}).get("name") or project.get("project", {}).get("name") or workspace.name
     if own is None and not (workspace / "poetry.lock").is_file():
         return []
     mac = sys.platform == "darwin"
     support = Path.home() / "Library"
-    config = _folder("XDG_CONFIG_HOME", ".config") if not mac else support / "Application Support"
-    settings = _toml(config / "pypoetry" / "config.toml")
+    config = _xdg_folder("XDG_CONFIG_HOME", ".config") if not mac else support / "Application Support"
+    settings = _read_toml(config / "pypoetry" / "config.toml")
     cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir")
-    cache = cache or (_folder("XDG_CACHE_HOME", ".cache") if not mac else support / "Caches") / "pypoetry"
+    cache = cache or (_xdg_folder("XDG_CACHE_HOME", ".cache") if not mac else support / "Caches") / "pypoetry"
     place = os.environ.get("POETRY_VIRTUALENVS_PATH") or settings.get("virtualenvs", {}).get("path")
     root = Path(str(place).replace("{cache-dir}", str(cache))) if place else Path(cache) / "virtualenvs"
     plain = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     begin = f"{plain}-{_digest(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen = _toml(root / "envs.toml").get(begin, {}).get("minor", "")
-    found = sorted(_below(root, f"{begin}-py"), key=_version, reverse=True)
+    chosen = _read_toml(root / "envs.toml").get(begin, {}).get("minor", "")
+    found = sorted(_subfolders(root, f"{begin}-py"), key=_version, reverse=True)
     return sorted(found, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
 
@@ -59,23 +59,23 @@ def _pipenv(workspace: Path) -> list[Path]:
     if not (workspace / "Pipfile").is_file():
         return []
     named = os.environ.get("WORKON_HOME")
-    root = Path(named).expanduser() if named else _folder("XDG_DATA_HOME", ".local/share") / "virtualenvs"
+    root = Path(named).expanduser() if named else _xdg_folder("XDG_DATA_HOME", ".local/share") / "virtualenvs"
     plain = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
-    return _below(root, f"{plain}-{_digest(str(workspace / 'Pipfile'))}")
+    return _subfolders(root, f"{plain}-{_digest(str(workspace / 'Pipfile'))}")
 
 
 def _hatch(workspace: Path) -> list[Path]:
-    project = _toml(workspace / "pyproject.toml")
+    project = _read_toml(workspace / "pyproject.toml")
     name = project.get("project", {}).get("name")
     if "hatch" not in project.get("tool", {}) or not name:
         return []
     mac = Path.home() / "Library" / "Application Support"
     data = os.environ.get("HATCH_DATA_DIR") or (
-        mac / "hatch" if sys.platform == "darwin" else _folder("XDG_DATA_HOME", ".local/share") / "hatch"
+        mac / "hatch" if sys.platform == "darwin" else _xdg_folder("XDG_DATA_HOME", ".local/share") / "hatch"
     )
     plain = re.sub(r"[-_.]+", "-", str(name)).lower()
     root = Path(data) / "env" / "virtual" / Path(plain).name / _digest(str(workspace))
-    return sorted(_below(root, ""), key=lambda home: (not home.name.startswith("hatch-test"), home.name != plain))
+    return sorted(_subfolders(root, ""), key=lambda home: (not home.name.startswith("hatch-test"), home.name != plain))
 
 
 def _digest(text: str) -> str:
@@ -86,7 +86,7 @@ def _version(home: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", home.name.rpartition("-py")[2])]
 
 
-def _below(root: Path, begin: str) -> list[Path]:
+def _subfolders(root: Path, begin: str) -> list[Path]:
     """The folders in `root` whose names begin so."""
     try:
         return sorted(place for place in root.iterdir() if place.name.startswith(begin) and place.is_dir())
@@ -94,13 +94,13 @@ def _below(root: Path, begin: str) -> list[Path]:
         return []
 
 
-def _folder(variable: str, below_home: str) -> Path:
+def _xdg_folder(variable: str, below_home: str) -> Path:
     return Path(os.environ.get(variable) or Path.home() / below_home)
 
 
-def _toml(file: Path) -> dict[str, Any]:
+def _read_toml(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read(file))
+        return tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError:
         return {}
 
@@ -111,7 +111,19 @@ TEST_FILES = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
 ENVIRONMENTS = (".venv", "venv", "env")
 """Folders that hold a project's environment by custom; uv makes the first."""
 
-SKIPPED = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox", ".nox", "build", "dist", "target"}
+SKIPPED_FOLDERS = {
+    ".git",
+    ".venv",
+    "venv",
+    "env",
+    "node_modules",
+    "__pycache__",
+    ".tox",
+    ".nox",
+    "build",
+    "dist",
+    "target",
+}
 """Folders in which nobody keeps tests."""
 
 MAX_TEST_FILES = 3000
@@ -141,7 +153,7 @@ def is_test_file(path: str) -> bool:
 def test_files(folder: Path) -> Iterator[Path]:
     """Every file of a project that pytest would collect by its default names, in order."""
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
         yield from (Path(place, name) for name in sorted(files) if is_test_file(name))
 
 
@@ -155,7 +167,7 @@ def module_of(path: str) -> str:
     return ".".join(parts)
 
 
-def imports(text: str, module: str) -> bool:
+def imports_module(text: str, module: str) -> bool:
     """Whether Python source imports a module, by its full dotted name (a quick look, not a parse)."""
     dotted = re.escape(module)
     if re.search(rf"^\s*(?:import\s+(?:[\w., ]+,\s*)?{dotted}(?![\w])|from\s+{dotted}\s+import\b)", text, re.M):
@@ -167,12 +179,14 @@ def imports(text: str, module: str) -> bool:
     return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in taken.finditer(text))
 
 
-def related(paths: Sequence[str], tests: dict[str, str], exported: Collection[str] = ()) -> dict[str, list[str]]:
+def related_tests(
+    paths: Sequence[str], tests: dict[str, str], reexported: Collection[str] = ()
+) -> dict[str, list[str]]:
     """For each changed path the test files that belong to it; `tests` maps test files to their source text.
 
     A test file belongs to itself; `x.py` has `test_x.py`, `x_test.py`, and whatever imports its module or names it in
     full; of several files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder. Of
-    `exported` paths the package hands names on: whatever imports the package may use them.
+    `reexported_modules` paths the package hands names on: whatever imports the package may use them.
     """
     found: dict[str, list[str]] = {}
     for path in paths:
@@ -187,43 +201,43 @@ def related(paths: Sequence[str], tests: dict[str, str], exported: Collection[st
             stem = stem.strip("_") or stem
             named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
             module = module_of(path)
-            package = module.rpartition(".")[0] if path in exported else ""
+            package = module.rpartition(".")[0] if path in reexported else ""
             named_in_full = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w") if "." in module else None
             importing = [
                 test
                 for test, text in tests.items()
                 if module
                 and (
-                    imports(text, module)
-                    or (package and (imports(text, package) or _from(text, package)))
+                    imports_module(text, module)
+                    or (package and (imports_module(text, package) or _imports_package(text, package)))
                     or (named_in_full is not None and named_in_full.search(text))
                 )
             ]
-            found[path] = sorted({*_mirrored(named, pure), *importing})
+            found[path] = sorted({*_closest_folder(named, pure), *importing})
         else:
             found[path] = []
     return found
 
 
-def _from(text: str, package: str) -> bool:
+def _imports_package(text: str, package: str) -> bool:
     """Whether names are taken from the package itself."""
     return re.search(rf"^\s*from\s+{re.escape(package)}\s+import\b", text, re.M) is not None
 
 
-def exported(folder: Path, paths: Sequence[str]) -> set[str]:
+def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
     """Those of `paths` whose package hands on names of theirs: its `__init__.py` imports from them."""
     found = set()
     for path in paths:
         pure = PurePosixPath(path)
         if pure.suffix == ".py" and pure.stem != "__init__":
-            text = read(folder / pure.parent / "__init__.py", 200_000)
+            text = read_text(folder / pure.parent / "__init__.py", 200_000)
             module = re.escape(module_of(path))
             if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
                 found.add(path)
     return found
 
 
-def _mirrored(named: list[str], source: PurePosixPath) -> list[str]:
+def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
     """Of test files with the right name those whose folders share most with the source's (`a/x.py`, `tests/a/…`)."""
     folders = set(source.parent.parts)
     shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in named}
@@ -231,19 +245,19 @@ def _mirrored(named: list[str], source: PurePosixPath) -> list[str]:
     return [test for test in named if shared[test] == best]
 
 
-def test_texts(folder: Path) -> dict[str, str]:
+def read_test_files(folder: Path) -> dict[str, str]:
     """The test files of a project with their text, at most `MAX_TEST_FILES`."""
     found = islice(test_files(folder), MAX_TEST_FILES)
-    return {file.relative_to(folder).as_posix(): read(file, 200_000) for file in found}
+    return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in found}
 
 
-def roots(folder: Path) -> list[str]:
+def import_roots(folder: Path) -> list[str]:
     """Where modules are looked for: the folder under test wins over an editable install of another tree."""
     own = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
     return [*own, *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
-def collects(folder: Path, inside: str) -> bool:
+def is_collected(folder: Path, inside: str) -> bool:
     """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
     paths: list[str] = []
     try:
@@ -252,16 +266,16 @@ def collects(folder: Path, inside: str) -> bool:
     except (KeyError, TypeError):
         pass
     for name in ("pytest.ini", "tox.ini", "setup.cfg"):
-        for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read(folder / name), re.M):
+        for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read_text(folder / name), re.M):
             paths += match[1].split()
-    return any(fnmatch(part, path.strip("/")) for path in paths for part in _above(inside))
+    return any(fnmatch(part, path.strip("/")) for path in paths for part in _path_and_parents(inside))
 
 
-def _above(path: str) -> list[str]:
+def _path_and_parents(path: str) -> list[str]:
     return [path, *(str(parent) for parent in PurePosixPath(path).parents)]
 
 
-def is_foreign(module: str, folder: Path, workspace: Path) -> bool:
+def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
     """Whether a module is no part of the project, nor was until it was renamed: such a one can be installed."""
     places = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
     if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in places):
@@ -273,46 +287,51 @@ def is_foreign(module: str, folder: Path, workspace: Path) -> bool:
         return True
 
 
-ADDS = {"uv": "uv add --dev", "poetry": "poetry add --group dev", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}
+ADD_COMMANDS = {
+    "uv": "uv add --dev",
+    "poetry": "poetry add --group dev",
+    "pdm": "pdm add -d",
+    "pipenv": "pipenv install --dev",
+}
 """How the tools that projects are kept with add one more that is needed to work on them."""
 
 
 def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
-    project, keeper = read(workspace / "pyproject.toml"), kept_with(workspace)
-    if keeper and _REQUIRED.search(read(workspace / "Pipfile") if keeper == "pipenv" else project):
-        sync = f"uv sync{where_listed(workspace)}"
+    project, keeper = read_text(workspace / "pyproject.toml"), package_manager_of(workspace)
+    if keeper and _REQUIRED.search(read_text(workspace / "Pipfile") if keeper == "pipenv" else project):
+        sync = f"uv sync{pytest_group_option(workspace)}"
         return {"uv": sync, "poetry": "poetry install", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}[keeper]
     if keeper:
-        return adding_command(workspace, "pytest")
-    return " ".join([adding_command(workspace, "pytest"), *pip_needs(workspace)])
+        return add_package_command(workspace, "pytest")
+    return " ".join([add_package_command(workspace, "pytest"), *pip_needs(workspace)])
 
 
 def pip_needs(workspace: Path) -> list[str]:
     """What pip is told to install besides pytest, each with its option."""
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
-    own = "[project]" in read(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
+    own = "[project]" in read_text(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
     if not own:
         return needs
-    option, _, name = where_listed(workspace).strip().partition(" ")  # pip knows groups only since 25.1
+    option, _, name = pytest_group_option(workspace).strip().partition(" ")  # pip knows groups only since 25.1
     return [*needs, f"-e '.[{name}]'" if option == "--extra" else "-e ."]
 
 
-def adding_command(workspace: Path, tool: str) -> str:
+def add_package_command(workspace: Path, tool: str) -> str:
     """The command that adds `tool` to a project's environment, by the tool that the project is kept with."""
-    if keeper := kept_with(workspace):
-        return f"{ADDS[keeper]} {tool}"
+    if keeper := package_manager_of(workspace):
+        return f"{ADD_COMMANDS[keeper]} {tool}"
     own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
     make = "" if own else "python3 -m venv .venv && "
     return f"{make}{own or '.venv'}/bin/pip install {tool}"
 
 
-def kept_with(workspace: Path) -> str:
-    """What a project is kept with: one of `ADDS`, "" for pip alone."""
-    project = read(workspace / "pyproject.toml")
+def package_manager_of(workspace: Path) -> str:
+    """What a project is kept with: one of `ADD_COMMANDS`, "" for pip alone."""
+    project = read_text(workspace / "pyproject.toml")
     if (workspace / "uv.lock").is_file() or "[tool.uv" in project:
         return "uv"
-    if "[dependency-groups]" in project and not _made_by_pip(workspace):
+    if "[dependency-groups]" in project and not _has_pip_environment(workspace):
         return "uv"
     if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
         return "poetry"
@@ -321,22 +340,22 @@ def kept_with(workspace: Path) -> str:
     return "pipenv" if (workspace / "Pipfile").is_file() else ""
 
 
-def _made_by_pip(workspace: Path) -> bool:
+def _has_pip_environment(workspace: Path) -> bool:
     """Whether the project has an environment that `python3 -m venv` made."""
     made = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
-    return any("uv = " not in read(home / "pyvenv.cfg") for home in made)
+    return any("uv = " not in read_text(home / "pyvenv.cfg") for home in made)
 
 
-def where_listed(workspace: Path) -> str:
+def pytest_group_option(workspace: Path) -> str:
     """The group or extra that `uv sync` must be told of to bring pytest, "" where it is installed by itself."""
     try:
-        lists = list(_lists(_pyproject(workspace)))
+        lists = list(_dependency_groups(_pyproject(workspace)))
         return next(option for option, needs in lists if any(str(need).startswith("pytest") for need in needs))
     except (AttributeError, TypeError, StopIteration):  # not as it should be, or `[tool.uv]` has it
         return ""
 
 
-def _lists(project: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+def _dependency_groups(project: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """What a project needs, by the option with which `uv sync` installs it."""
     own, groups = project.get("project", {}), project.get("dependency-groups", {})
     yield "", [*own.get("dependencies", []), *groups.get("dev", [])]
@@ -356,14 +375,14 @@ def has_pytest(interpreter: Path, *, operators: bool) -> bool:
     home = interpreter.parent.parent
     if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGES):
         return True
-    settings = read(home / "pyvenv.cfg")
+    settings = read_text(home / "pyvenv.cfg")
     if (settings or not operators) and "include-system-site-packages = true" not in settings:
         return False
     program = str(interpreter) if operators else which("python3", project=home.parent)
-    return program is not None and _says_yes([program, "-I", "-S", "-c", _HAS_PYTEST])
+    return program is not None and _exits_zero([program, "-I", "-S", "-c", _HAS_PYTEST])
 
 
-def _says_yes(argv: Sequence[str]) -> bool:
+def _exits_zero(argv: Sequence[str]) -> bool:
     """Whether the operator's own program, asked in no folder of a project, ends with 0 within 10 seconds."""
     environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
     environment["PATH"] = os.defpath
@@ -388,7 +407,7 @@ def is_python_project(folder: Path) -> bool:
 def interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
     """Interpreters to ask, each with the words for where it is: the project's own environment first, then those of the
     folders above it up to the `top` of the repository, then the operator's."""
-    found = [pair for folder in upwards(workspace, top) for pair in _environments(folder, top)]
+    found = [pair for folder in folders_up_to(workspace, top) for pair in _environments(folder, top)]
     for program in ("python3", "python"):
         if where := which(program, project=top):
             found.append((f"{program} on the PATH", Path(where)))
@@ -396,7 +415,7 @@ def interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
     return found
 
 
-def upwards(folder: Path, top: Path) -> list[Path]:
+def folders_up_to(folder: Path, top: Path) -> list[Path]:
     """`folder` and those above it up to `top`; `folder` alone when it lies elsewhere."""
     if not folder.is_relative_to(top):
         return [folder]
@@ -409,11 +428,11 @@ def _environments(folder: Path, top: Path) -> Iterator[tuple[str, Path]]:
             if (place := folder / name / program).exists():
                 yield str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place
                 break
-    yield from ((f"{keeper}'s environment", place) for keeper, place in kept(folder))
+    yield from ((f"{keeper}'s environment", place) for keeper, place in managed_environments(folder))
 
 
 def _pyproject(folder: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read(folder / "pyproject.toml"))
+        return tomllib.loads(read_text(folder / "pyproject.toml"))
     except tomllib.TOMLDecodeError:
         return {}  # the project's own tools will say so in their own words

@@ -24,65 +24,65 @@ from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
 from engine.storage.files import TEMPORARY_PREFIX
 
-LONGEST_PATH = 4_096
-LONGEST_NAME = 255
+MAX_PATH_BYTES = 4_096
+MAX_NAME_BYTES = 255
 """Bytes, as POSIX file systems have them."""
 
-DEEPEST = 256
+MAX_DEPTH = 256
 
 
-def parts_of(path: str, roots: Sequence[str]) -> list[str]:
+def path_parts(path: str, roots: Sequence[str]) -> list[str]:
     """The names of `path` below the folder, `..` among them. An absolute path must begin with one of `roots`, the
-    spellings of the folder itself. Raises `Refusal` `bad_path`, `outside`."""
+    spellings of the folder itself. Raises `Refusal` `bad_path`, `outside_refusal`."""
     if not path.strip():
         raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
     if sanitise(path) != path or "\n" in path:
         raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise Refusal("bad_path", f"the path is longer than {LONGEST_PATH} bytes", "name a file of the project")
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise Refusal("bad_path", f"the path is longer than {MAX_PATH_BYTES} bytes", "name a file of the project")
     if path == "~" or path.startswith("~/"):
-        raise outside(path)
-    parts = split(path)
-    if len(parts) > DEEPEST:
-        raise Refusal("bad_path", f"the path is more than {DEEPEST} folders deep", "name a file of the project")
-    return below(parts, roots, path) if path.startswith("/") else parts
+        raise outside_refusal(path)
+    parts = split_path(path)
+    if len(parts) > MAX_DEPTH:
+        raise Refusal("bad_path", f"the path is more than {MAX_DEPTH} folders deep", "name a file of the project")
+    return parts_below_root(parts, roots, path) if path.startswith("/") else parts
 
 
-def split(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """The names of a path; what means nothing is left out, `..` is kept."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
-def below(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
-    """What of an absolute path lies below one of `roots`. Raises `Refusal` `outside`."""
+def parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
+    """What of an absolute path lies below one of `roots`. Raises `Refusal` `outside_refusal`."""
     for root in roots:
-        names = split(root)
+        names = split_path(root)
         if parts[: len(names)] == names:
             return parts[len(names) :]
-    raise outside(path)
+    raise outside_refusal(path)
 
 
-def outside(path: str) -> Refusal:
+def outside_refusal(path: str) -> Refusal:
     """That a path leads out of the folder."""
     return Refusal(
         "outside",
-        f"{shown(path)} is not in the project",
+        f"{printable_path(path)} is not in the project",
         "only files of the project can be used; write the path relative to its top folder",
     )
 
 
-def check_name(name: str) -> None:
+def check_file_name(name: str) -> None:
     """Raises `Refusal` for a name that no file may be reached by: git's own folder, in any spelling that some file
     system takes for it, and names that are too long."""
-    if len(os.fsencode(name)) > LONGEST_NAME:
-        raise Refusal("bad_path", f"{shown(name)} is longer than {LONGEST_NAME} bytes", "use a shorter name")
-    if is_git(name):
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
+        raise Refusal("bad_path", f"{printable_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
+    if is_git_name(name):
         raise Refusal(
             "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"
         )
 
 
-def is_git(name: str) -> bool:
+def is_git_name(name: str) -> bool:
     """Whether some file system takes this name for `.git`."""
     # HFS+ does not see invisible characters, NTFS neither trailing dots and spaces nor what follows a colon.
     letters = unicodedata.normalize("NFKC", name)
@@ -90,7 +90,7 @@ def is_git(name: str) -> bool:
     return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
 
 
-def shown(path: str) -> str:
+def printable_path(path: str) -> str:
     """A path for words: harmless and short."""
     text = sanitise(path)
     return text if len(text) <= 200 else f"{text[:200]}…"
@@ -99,10 +99,10 @@ def shown(path: str) -> str:
 MAX_LINKS = 40
 """Links along one path; more is refused."""
 
-LARGEST_FILE = 10 * 1024 * 1024
+MAX_FILE_BYTES = 10 * 1024 * 1024
 """Bytes of a file that is read or written whole."""
 
-_REFUSED, _MADE, _IMAGINED = "refused", "made", "imagined"
+_REFUSE, _CREATE, _ASSUME = "refused", "made", "imagined"
 
 
 @frozen
@@ -114,7 +114,7 @@ class Content:
 
 
 @frozen
-class Spot:
+class ResolvedPath:
     """Where a path leads, relative to the jail ("" for its folder), and what was there (None: nothing)."""
 
     path: str
@@ -129,7 +129,7 @@ class Spot:
 class Jail:
     """File access confined to `folder`. Every path may be relative to it, or absolute below it.
 
-    Every method raises `Refusal`: `bad_path`, `outside`, `git_folder`, `not_there`, `not_a_file`, `hard_link`,
+    Every method raises `Refusal`: `bad_path`, `outside_refusal`, `git_folder`, `not_there`, `not_a_file`, `hard_link`,
     `too_large`, `changed` (by somebody else, meanwhile), `no_access`.
     """
 
@@ -142,55 +142,55 @@ class Jail:
     def relative(self, path: str) -> str:
         """Where `path` leads, relative to the folder, links resolved; it need not exist, nor its folders."""
         with self._files(path) as files:
-            return self._walk(files, path, _IMAGINED).name
+            return self._walk(files, path, _ASSUME).name
 
-    def read(self, path: str, *, most: int = LARGEST_FILE) -> Content:
+    def read(self, path: str, *, most: int = MAX_FILE_BYTES) -> Content:
         """A regular file, whole."""
         with self._files(path) as files:
-            spot = self._walk(files, path, _REFUSED)
-            _check_kind(spot)
+            spot = self._walk(files, path, _REFUSE)
+            _check_regular_file(spot)
             descriptor = files.open_file(spot.path)
             try:
                 found = os.fstat(descriptor)
                 if found.st_nlink > 1:
                     raise Refusal(
                         "hard_link",
-                        f"{shown(spot.path)} has another name elsewhere, perhaps outside the project",
+                        f"{printable_path(spot.path)} has another name elsewhere, perhaps outside the project",
                         "look at it with exec, or make a copy of its own there first",
                     )
                 if found.st_size > most:
-                    raise _too_large(spot.path, found.st_size, most)
-                data = _all(descriptor, most)
+                    raise _too_large_refusal(spot.path, found.st_size, most)
+                data = _read_all(descriptor, most)
             finally:
                 os.close(descriptor)
             if len(data) > most:
-                raise _too_large(spot.path, len(data), most)
-            return Content(data, _stamp(found))
+                raise _too_large_refusal(spot.path, len(data), most)
+            return Content(data, _file_stamp(found))
 
     def names(self, path: str, *, most: int) -> tuple[list[str], int] | None:
         """What is in a folder, sorted, folders with a `/` behind them, at most `most`, and how many there are; None
         when `path` is not a folder."""
         with self._files(path) as files:
-            spot = self._walk(files, path, _REFUSED)
+            spot = self._walk(files, path, _REFUSE)
             if spot.found is None or not stat.S_ISDIR(spot.found.st_mode):
                 return None
             with files.within(spot.path) as folder:
                 found = sorted(
                     name + ("/" if (status := folder.lstat(name)) is not None and stat.S_ISDIR(status.st_mode) else "")
                     for name in folder.names("")
-                    if not is_git(name)
+                    if not is_git_name(name)
                 )
         return found[:most], len(found)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
         """Put `data` there, whole or not at all, with the old file's mode; folders on the way are made. True when the
         file is new. `only_if`: refuse when the file is not as it was then, and make no folder, for it had one."""
-        if len(data) > LARGEST_FILE:
-            raise _too_large(path, len(data), LARGEST_FILE)
+        if len(data) > MAX_FILE_BYTES:
+            raise _too_large_refusal(path, len(data), MAX_FILE_BYTES)
         with self._files(path) as files:
-            spot = self._walk(files, path, _MADE if only_if is None else _REFUSED)
+            spot = self._walk(files, path, _CREATE if only_if is None else _REFUSE)
             if spot.found is not None:
-                _check_kind(spot)
+                _check_regular_file(spot)
             above, _, name = spot.path.rpartition("/")
             temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             with files.within(above) as folder:
@@ -198,8 +198,8 @@ class Jail:
                     folder.write(temporary, data, mode=None if spot.found is None else spot.found.st_mode)
                     if only_if is not None:
                         now = folder.lstat(name)
-                        if now is None or _stamp(now) != only_if.stamp:
-                            raise _changed(spot.path)
+                        if now is None or _file_stamp(now) != only_if.stamp:
+                            raise _changed_refusal(spot.path)
                     folder.replace(temporary, name)
                 except BaseException:
                     with contextlib.suppress(FileNotFoundError):
@@ -207,51 +207,53 @@ class Jail:
                     raise
             return spot.found is None
 
-    def _walk(self, files: Beneath, path: str, missing: str) -> Spot:
+    def _walk(self, files: Beneath, path: str, missing: str) -> ResolvedPath:
         """Where `path` leads; `missing` says what becomes of folders on the way that are not there."""
         names: list[str] = []
-        pending = deque(parts_of(path, self._roots))
+        pending = deque(path_parts(path, self._roots))
         turns = 0
         while pending:
             name = pending.popleft()
             if name == "..":
                 if not names:
-                    raise outside(path)
+                    raise outside_refusal(path)
                 names.pop()
                 continue
-            check_name(name)
+            check_file_name(name)
             here = "/".join([*names, name])
             found = files.lstat(here)
             if found is not None and stat.S_ISLNK(found.st_mode):
                 target = os.fsdecode(files.readlink(here))
                 if target.startswith("/"):
-                    parts = below(split(target), self._roots, path)
+                    parts = parts_below_root(split_path(target), self._roots, path)
                     names.clear()
                 else:
-                    parts = split(target)
+                    parts = split_path(target)
                 pending.extendleft(reversed(parts))
                 turns += 1
                 if turns > MAX_LINKS:
-                    raise Refusal("bad_path", f"{shown(path)} leads through too many links", "use another path")
+                    raise Refusal(
+                        "bad_path", f"{printable_path(path)} leads through too many links", "use another path"
+                    )
                 continue
             if not pending:
-                return Spot(here, found)
-            if found is None and (missing == _REFUSED or ".." in pending):
-                raise _not_there(here)
-            if found is None and missing == _IMAGINED:
+                return ResolvedPath(here, found)
+            if found is None and (missing == _REFUSE or ".." in pending):
+                raise _not_there_refusal(here)
+            if found is None and missing == _ASSUME:
                 for following in pending:
-                    check_name(following)
-                return Spot("/".join([here, *pending]), None)
+                    check_file_name(following)
+                return ResolvedPath("/".join([here, *pending]), None)
             if found is None:
                 with contextlib.suppress(FileExistsError):
                     files.mkdir(here)
             elif not stat.S_ISDIR(found.st_mode):
                 raise Refusal(
-                    "not_there", f"{shown(here)} is not a folder", "read the folder above to see what is there"
+                    "not_there", f"{printable_path(here)} is not a folder", "read the folder above to see what is there"
                 )
             names.append(name)
         here = "/".join(names)
-        return Spot(here, files.lstat(here))
+        return ResolvedPath(here, files.lstat(here))
 
     @contextmanager
     def _files(self, path: str) -> Iterator[Beneath]:
@@ -261,19 +263,19 @@ class Jail:
             with Beneath.open(self._folder) as files:
                 found = files.lstat("")
                 if found is None or (found.st_dev, found.st_ino) != self._identity:
-                    raise _changed(".")
+                    raise _changed_refusal(".")
                 yield files
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ESTALE, *REPLACED):
-                raise _changed(path) from error
+                raise _changed_refusal(path) from error
             raise Refusal(
                 "no_access",
-                f"{shown(path)}: {error.strerror or error}",
+                f"{printable_path(path)}: {error.strerror or error}",
                 "use another file, or see with exec what it is",
             ) from error
 
 
-def _all(descriptor: int, most: int) -> bytes:
+def _read_all(descriptor: int, most: int) -> bytes:
     """Up to one byte more than `most`, so that a file that grows meanwhile is noticed."""
     pieces = []
     left = most + 1
@@ -283,29 +285,29 @@ def _all(descriptor: int, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _check_kind(spot: Spot) -> None:
+def _check_regular_file(spot: ResolvedPath) -> None:
     if spot.found is None:
-        raise _not_there(spot.name)
+        raise _not_there_refusal(spot.name)
     mode = spot.found.st_mode
     if stat.S_ISREG(mode):
         return
     kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "no ordinary file"
-    raise Refusal("not_a_file", f"{shown(spot.name)} is {kind}", "name a file")
+    raise Refusal("not_a_file", f"{printable_path(spot.name)} is {kind}", "name a file")
 
 
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
+def _file_stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _not_there(path: str) -> Refusal:
-    return Refusal("not_there", f"there is no {shown(path)}", "read the folder to see what is there")
+def _not_there_refusal(path: str) -> Refusal:
+    return Refusal("not_there", f"there is no {printable_path(path)}", "read the folder to see what is there")
 
 
-def _changed(path: str) -> Refusal:
-    return Refusal("changed", f"{shown(path)} was changed meanwhile by somebody else", "read it again")
+def _changed_refusal(path: str) -> Refusal:
+    return Refusal("changed", f"{printable_path(path)} was changed meanwhile by somebody else", "read it again")
 
 
-def _too_large(path: str, size: int, most: int) -> Refusal:
+def _too_large_refusal(path: str, size: int, most: int) -> Refusal:
     return Refusal(
-        "too_large", f"{shown(path)} has {size:,} bytes, more than {most:,}", "look at parts of it with exec"
+        "too_large", f"{printable_path(path)} has {size:,} bytes, more than {most:,}", "look at parts of it with exec"
     )

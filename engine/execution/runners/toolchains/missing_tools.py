@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from engine.execution.runners.toolchains.table import TABLES
+from engine.execution.runners.toolchains.tool_table import TABLES
 from engine.frozen import frozen
 
-KINDS: Mapping[str, Any] = TABLES["missing"]
+MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
 
-INSTALL_PROGRAM: Mapping[str, str] = TABLES["programs"]
+PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
 """What brings a program that no project keeps with its packages."""
 
-EXECUTION = frozenset({"program", "permission"})
+EXECUTION_KINDS = frozenset({"program", "permission"})
 """What a shell says when it could not start a program: believed also where the exit code is 0."""
 
-_NAMES = {
+_NAME_PATTERNS = {
     "<NAME>": r"(?P<what>[\w@./][\w@./+-]*)",
     "<BARE>": r"(?P<what>[\w@+-][\w@.+-]*)",
 }
@@ -31,7 +31,7 @@ _NAMES = {
 @frozen
 class Missing:
     """Something that a run needed and did not find. `what` is its name as the tool said it, "" where none was said;
-    `kind` is a key of `KINDS`."""
+    `kind` is a key of `MISSING_KINDS`."""
 
     kind: str
     what: str
@@ -39,26 +39,26 @@ class Missing:
     @property
     def sentence(self) -> str:
         """It in words, without a full stop."""
-        return str(KINDS[self.kind]["sentence"]).format(what=self.what or "it")
+        return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.what or "it")
 
 
 @cache
-def _signs() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+def _patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     """Kind, expression, and the name under which it is known, in the order in which they are believed."""
     signs = []
-    for kind, row in KINDS.items():
+    for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
             says, known = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
-            for name, pattern in _NAMES.items():
+            for name, pattern in _NAME_PATTERNS.items():
                 says = says.replace(name, pattern)
             signs.append((kind, re.compile(says, re.MULTILINE), known))
     return tuple(signs)
 
 
-def missing_in(text: str) -> Iterator[Missing]:
+def find_missing(text: str) -> Iterator[Missing]:
     """Everything that `text`, the output of a run or of one failed test, names as missing; rows in their order."""
     plugins: Mapping[str, str] = TABLES["plugins"]
-    for kind, pattern, known in _signs():
+    for kind, pattern, known in _patterns():
         for match in pattern.finditer(text):
             what = (match.groupdict().get("what") or "").strip()
             if known:
@@ -71,13 +71,13 @@ def missing_in(text: str) -> Iterator[Missing]:
 
 def first_missing(text: str, believed: Callable[[Missing], bool] = lambda missing: True) -> Missing | None:
     """The first that is `believed`, or None."""
-    return next(filter(believed, missing_in(text)), None)
+    return next(filter(believed, find_missing(text)), None)
 
 
-def fix_for(missing: Missing, install: str) -> str:
+def missing_fix(missing: Missing, install: str) -> str:
     """What brings it. `install` is the command that installs the project's own packages."""
-    if missing.kind == "program" and missing.what in INSTALL_PROGRAM:
-        return INSTALL_PROGRAM[missing.what]
-    row = KINDS[missing.kind]
+    if missing.kind == "program" and missing.what in PROGRAM_FIXES:
+        return PROGRAM_FIXES[missing.what]
+    row = MISSING_KINDS[missing.kind]
     fix = row["fix"] if missing.what else row.get("fix_nameless", row["fix"])
     return str(fix).format(what=missing.what, install=install)

@@ -10,10 +10,10 @@ from engine.config import SettingsSource
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
 from engine.execution.prompt import PromptAssembly
-from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bounded
-from engine.execution.tools.belt import Toolbelts
+from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validated, Validation
 from engine.frozen import frozen
 from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView, sanitise

@@ -30,7 +30,7 @@ class KnownAgent:
     adapter: str
 
 
-def _known(name: str, row: Mapping[str, Any]) -> KnownAgent:
+def _parse_agent(name: str, row: Mapping[str, Any]) -> KnownAgent:
     return KnownAgent(
         name,
         row["title"],
@@ -44,48 +44,48 @@ def _known(name: str, row: Mapping[str, Any]) -> KnownAgent:
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encoding="utf-8"))
-KNOWN = tuple(_known(name, row) for name, row in _TABLES.items())
+KNOWN_AGENTS = tuple(_parse_agent(name, row) for name, row in _TABLES.items())
 
 
 def discover(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:
     """The known agents on the search path (`path`, by default PATH). `data`: the home's data folder, where each gets a
     folder of its own. Looks at files only, a few milliseconds."""
     here = []
-    for agent in KNOWN:
+    for agent in KNOWN_AGENTS:
         command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
         if command is not None:
-            here.append(found(agent.name, command, data=data))
+            here.append(describe_agent(agent.name, command, data=data))
         elif agent.program and shutil.which(agent.program, path=path):
-            here.append(replace(found(agent.name, agent.commands[0], data=data), missing=agent.adapter))
+            here.append(replace(describe_agent(agent.name, agent.commands[0], data=data), missing=agent.adapter))
     return here
 
 
-def found(name: str, command: Sequence[str], *, data: Path | None = None) -> FoundAgent:
+def describe_agent(name: str, command: Sequence[str], *, data: Path | None = None) -> FoundAgent:
     """What is known of the agent `name` that `command` starts; also of one that is not public."""
-    agent = known(name, command)
-    login = login_words(name, None if data is None else place_of(data, name), command)
+    agent = find_known_agent(name, command)
+    login = login_hint(name, None if data is None else agent_home(data, name), command)
     if agent is None:
         return FoundAgent(name, tuple(command), name, (), login)
     return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
 
 
-def known(name: str, command: Sequence[str] = ()) -> KnownAgent | None:
+def find_known_agent(name: str, command: Sequence[str] = ()) -> KnownAgent | None:
     """The known agent of that name, else the one that is started by that program."""
     program = Path(command[0]).name if command else ""
-    for agent in KNOWN:
+    for agent in KNOWN_AGENTS:
         if agent.name == name or program in {started_by[0] for started_by in agent.commands}:
             return agent
     return None
 
 
-def place_of(data: Path, name: str) -> Path:
+def agent_home(data: Path, name: str) -> Path:
     """The folder that is an agent's home here: its login and configuration, and nothing of the operator's."""
     return data / "acp" / name
 
 
-def login_words(name: str, place: Path | None, command: Sequence[str] = ()) -> str:
+def login_hint(name: str, place: Path | None, command: Sequence[str] = ()) -> str:
     """How the operator lets an agent in, once: a command to run, or a variable to hand on."""
-    agent = known(name, command)
+    agent = find_known_agent(name, command)
     home = shlex.quote(str(place)) if place is not None else "ITS-FOLDER"
     ways = []
     if agent is None:
@@ -110,31 +110,33 @@ TOOL_HOMES = {
 """Toolchains that are found through HOME, which is another one for an agent: they are named instead."""
 
 
-def confined(session: Confinement, *, place: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
+def agent_confinement(
+    session: Confinement, *, place: Path, command: Sequence[str], hosts: Sequence[str]
+) -> Confinement:
     """What the agent may touch: what its session may, its own home, its installation; of the network `hosts` besides
     what the workspace allows."""
     return replace(
         session,
-        readable=tuple(dict.fromkeys((*session.readable, *named(command)))),
+        readable=tuple(dict.fromkeys((*session.readable, *script_paths(command)))),
         writable=(*session.writable, place),
         hosts=(*session.hosts, *hosts),
     )
 
 
-def of_commands(agent: Confinement, session: Confinement, *, place: Path) -> Confinement:
+def command_confinement(agent: Confinement, session: Confinement, *, place: Path) -> Confinement:
     """What commands may touch that it has run for it: the same, but for its home and its way to its provider."""
     return replace(agent, writable=tuple(folder for folder in agent.writable if folder != place), hosts=session.hosts)
 
 
-def named(command: Sequence[str]) -> list[Path]:
+def script_paths(command: Sequence[str]) -> list[Path]:
     """Files that the command names: scripts, each alone, or with all of the `node_modules` it lies in."""
-    found = []
+    paths = []
     for word in command[1:]:
         file = Path(word)
         if file.is_absolute() and file.is_file():
             for path in dict.fromkeys((file, file.resolve())):
-                found.append(next((up for up in path.parents if up.name == "node_modules"), path))
-    return found
+                paths.append(next((up for up in path.parents if up.name == "node_modules"), path))
+    return paths
 
 
 def agent_environment(*, place: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -12,20 +12,20 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-LINE_MOST = 32 * 1024 * 1024
+MAX_LINE_BYTES = 32 * 1024 * 1024
 """Bytes of one message; asyncio's own limit is 64 KiB, which one diff passes."""
 
-UNREAD_MOST = 64 * 1024 * 1024
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
 """Bytes that may wait for an agent which does not read what it asked for."""
 
-LAST_WORDS = 0.5
+LAST_OUTPUT_SECONDS = 0.5
 """Seconds in which what an agent wrote before it closed its input is read."""
 
-SHOWN = 300
+MAX_SHOWN_CHARACTERS = 300
 """Characters of a line that is no message which are worth showing."""
 
 
-class Wire:
+class JsonRpcPipe:
     """One agent's stdin and stdout. All methods in one event loop.
 
     `on_rubbish` is told of lines that are no message. Once `receive` gave None, `fault` says why: "" when the agent
@@ -34,19 +34,19 @@ class Wire:
 
     def __init__(self, on_rubbish: Callable[[str], None]) -> None:
         self._on_rubbish = on_rubbish
-        self._reader = asyncio.StreamReader(limit=LINE_MOST)
+        self._reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         self._out: asyncio.WriteTransport | None = None
         self._in: asyncio.BaseTransport | None = None
         self._closed = False
         self.fault = ""
 
     @classmethod
-    async def open(cls, process: subprocess.Popen[bytes], on_rubbish: Callable[[str], None]) -> Wire:
+    async def open(cls, process: subprocess.Popen[bytes], on_rubbish: Callable[[str], None]) -> JsonRpcPipe:
         """Take the pipes of `process` over."""
         wire = cls(on_rubbish)
         loop = asyncio.get_running_loop()
         wire._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(wire._reader), process.stdout)
-        wire._out, _ = await loop.connect_write_pipe(lambda: _Writing(wire._deaf), process.stdin)
+        wire._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(wire._deaf), process.stdin)
         return wire
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -56,8 +56,8 @@ class Wire:
                 raise ConnectionError("the agent has exited")
             return
         self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        if self._out.get_write_buffer_size() > UNREAD_MOST:
-            self._give_up(f"it does not read what it is sent; {UNREAD_MOST // 2**20} MiB wait")
+        if self._out.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._give_up(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message, None when there will be none."""
@@ -69,14 +69,14 @@ class Wire:
                 line = end.partial  # a last line without its end, or nothing
                 self._closed = True
             except asyncio.LimitOverrunError:
-                self._give_up(f"it wrote a line of more than {LINE_MOST // 2**20} MiB")
+                self._give_up(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
                 return None
             if not line.strip():
                 continue
-            message = parsed(line)
+            message = parse_message(line)
             if message is not None:
                 return message
-            self._on_rubbish(line[: SHOWN * 4].decode(errors="replace").strip()[:SHOWN])
+            self._on_rubbish(line[: MAX_SHOWN_CHARACTERS * 4].decode(errors="replace").strip()[:MAX_SHOWN_CHARACTERS])
         return None
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class Wire:
 
     def _deaf(self) -> None:
         """The agent closed its input, or is gone: it will learn no more; what it wrote before can still be read."""
-        asyncio.get_running_loop().call_later(LAST_WORDS, self._end_reading)
+        asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end_reading)
 
     def _end_reading(self) -> None:
         if self._in is not None:
@@ -102,7 +102,7 @@ class Wire:
         self._reader.feed_eof()
 
 
-class _Writing(asyncio.BaseProtocol):
+class _WriteProtocol(asyncio.BaseProtocol):
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
 
@@ -110,17 +110,17 @@ class _Writing(asyncio.BaseProtocol):
         self._on_lost()
 
 
-def parsed(line: bytes) -> dict[str, Any] | None:
+def parse_message(line: bytes) -> dict[str, Any] | None:
     """A line as a JSON-RPC message that the library can take without dying of it; None when it is none."""
     try:
         message = json.loads(line.decode(errors="replace"))
         if b"\\ud" in line.lower():
-            message = _whole(message)
+            message = _replace_surrogates(message)
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict):
         return None
-    if "id" in message and not _is_id(message["id"]):
+    if "id" in message and not _is_request_id(message["id"]):
         return None
     if "method" in message:
         return message if isinstance(message["method"], str) else None
@@ -128,26 +128,26 @@ def parsed(line: bytes) -> dict[str, Any] | None:
         return None
     if "result" not in message:
         error = message.get("error")
-        error = error if isinstance(error, dict) else {"message": str(error)[:SHOWN]}
+        error = error if isinstance(error, dict) else {"message": str(error)[:MAX_SHOWN_CHARACTERS]}
         code = error.get("code")
         message["error"] = {
             "code": code if isinstance(code, int) else -32603,
-            "message": str(error.get("message") or "an error without a message")[: 10 * SHOWN],
+            "message": str(error.get("message") or "an error without a message")[: 10 * MAX_SHOWN_CHARACTERS],
             "data": error.get("data"),
         }
     return message
 
 
-def _is_id(value: object) -> bool:
+def _is_request_id(value: object) -> bool:
     return value is None or (isinstance(value, int | str) and not isinstance(value, bool))
 
 
-def _whole(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """The value without half characters, which no model of the protocol takes."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     return value

@@ -14,19 +14,19 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.tools import policy
-from engine.execution.tools.jail import Jail, shown
+from engine.execution.tools.folder_jail import Jail, printable_path
 from engine.execution.tools.policy import Policy
-from engine.execution.tools.specs import LONGEST_COMMAND, plain
-from engine.execution.tools.web import Target, Web, target_of
+from engine.execution.tools.tool_specs import MAX_COMMAND, check_plain_text
+from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 
-REFUSING = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
+RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """Refusals that are a rail's word, and recorded; all others are a model's mistakes or the world's."""
 
 
 @frozen
-class Wish:
+class ToolRequest:
     """One thing that a session wants to do. `command` is what does the same in a shell, for the content filter.
 
     `subjects` are what patterns of the policy are held against; `production` the production targets it names;
@@ -47,10 +47,10 @@ class Wish:
     external: str = ""
 
 
-Programs = Callable[[str], Sequence[str]]
+ListPrograms = Callable[[str], Sequence[str]]
 """From a command's text to each program that it runs, with its arguments."""
 
-_KINDS: Mapping[str, tuple[str, str]] = {
+_FILE_KINDS: Mapping[str, tuple[str, str]] = {
     "read": ("read", "cat"),
     "search": ("read", "cat"),
     "edit": ("edit", "tee"),
@@ -68,7 +68,7 @@ class ToolServices:
     settings: SettingsSource
     permissions: Permissions
     web: Web
-    programs: Programs = lambda command: ()
+    programs: ListPrograms = lambda command: ()
     refused: Callable[[ToolRefused], None] = lambda event: None
 
 
@@ -85,7 +85,7 @@ class Gate:
         self._services = services
         self.jail = Jail(folder)
 
-    def weigh(self, wish: Wish) -> tuple[list[str], bool]:
+    def weigh(self, wish: ToolRequest) -> tuple[list[str], bool]:
         """Why a person must look at it, [] when he need not; and whether nothing but the policy asks.
 
         Raises `Refusal` `denied` (the policy), `blocked` (the content filter).
@@ -111,7 +111,7 @@ class Gate:
             reasons.append(f"its agent's tools.json says to ask ({decision.entry})")
         return reasons, only_policy
 
-    def clear(self, wish: Wish) -> bool:
+    def clear(self, wish: ToolRequest) -> bool:
         """Let it through; True when a person allowed it.
 
         Raises `Refusal` as `weigh`, and `denied` when a person says no or nobody is there; `Stopped`.
@@ -140,7 +140,7 @@ class Gate:
             "denied", f"the operator said no to: {wish.title}", "do not try it again; do it another way, or ask"
         )
 
-    def _denial(self, wish: Wish, entry: str) -> str:
+    def _denial(self, wish: ToolRequest, entry: str) -> str:
         if self._policy.problem:
             return f"no tool may be used: {self._policy.problem}"
         if entry:
@@ -149,12 +149,12 @@ class Gate:
 
     # Wishes
 
-    def file(self, tool: str, relative: str, detail: Callable[[], str]) -> Wish:
+    def file(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
         """read, write or edit of a path relative to the folder."""
         spelled = shlex.quote(relative if not relative.startswith("-") else f"./{relative}")
-        return Wish(
+        return ToolRequest(
             tool,
-            f"{tool} {shown(relative)}",
+            f"{tool} {printable_path(relative)}",
             (relative,),
             f"cat {spelled}" if tool == "read" else f"tee {spelled}",
             f"{tool}:{relative}",
@@ -163,22 +163,22 @@ class Gate:
             production=() if tool == "read" else self._production(relative),
         )
 
-    def command(self, command: str, judged: str, reasons: Sequence[str] = ()) -> Wish:
+    def command(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
         """exec; `judged` is the command as it is really run."""
-        return Wish(
+        return ToolRequest(
             "exec",
             f"run {' '.join(command.split())}",
             (command, *self._services.programs(command)),
             judged,
             f"exec:{command}",
             lambda: command,
-            production=policy.of_command(command, self._services.settings.current.production),
+            production=policy.production_targets(command, self._services.settings.current.production),
             reasons=reasons,
         )
 
-    def search(self, query: str) -> Wish:
+    def search(self, query: str) -> ToolRequest:
         """web_search; the operator named whom it asks."""
-        return Wish(
+        return ToolRequest(
             "web_search",
             f"search the web: {query}",
             (query,),
@@ -188,36 +188,36 @@ class Gate:
             wide_key="web_search",
         )
 
-    def page(self, target: Target, reasons: Sequence[str] = ()) -> Wish:
+    def page(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
         """web_fetch; a host that the operator did not list is communication with the outside (SPEC 3.5)."""
         known = self._services.web.unasked(target)
-        return Wish(
+        return ToolRequest(
             "web_fetch",
             f"fetch {target.url}",
             (target.host, target.address, target.url),
             f"curl -fsSL {shlex.quote(target.url)}",
             f"web_fetch:{target.address}",
             lambda: target.url,
-            production=policy.of_host(target.host, self._services.settings.current.production),
+            production=policy.production_hosts(target.host, self._services.settings.current.production),
             reasons=reasons,
             external="" if known else f"talks to {target.address}, which has not been allowed yet",
         )
 
-    def foreign(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> Wish:
+    def foreign(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> ToolRequest:
         """What an agent wants to do with a tool of its own; see `Toolbelt.may`. Raises `Refusal` for files outside."""
         # Such a tool is held by the operating system alone.
         reasons = [] if self._live.sandbox.confines else ["no sandbox confines what the agent does"]
         command, url, named = (arguments.get(name) for name in ("command", "url", "paths"))
         if kind == "execute" and isinstance(command, str) and command.strip():
-            return self.command(plain(command, "command", LONGEST_COMMAND), command, reasons)
+            return self.command(check_plain_text(command, "command", MAX_COMMAND), command, reasons)
         if kind == "fetch" and isinstance(url, str):
-            return self.page(target_of(url), reasons)
+            return self.page(parse_url(url), reasons)
         paths = [path for path in named if isinstance(path, str)] if isinstance(named, (list, tuple)) else []
-        if kind in _KINDS and (paths or kind in ("read", "search")):
+        if kind in _FILE_KINDS and (paths or kind in ("read", "search")):
             return self._files(kind, title, detail, paths, reasons)
         # Whatever it is, a person who allows it allows the most that an agent can do.
         words = sanitise(detail) or sanitise(title)
-        return Wish(
+        return ToolRequest(
             "exec",
             sanitise(title) or f"use a tool of kind {sanitise(kind)}",
             (words,),
@@ -227,8 +227,8 @@ class Gate:
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
-    def _files(self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]) -> Wish:
-        tool, program = _KINDS[kind]
+    def _files(self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]) -> ToolRequest:
+        tool, program = _FILE_KINDS[kind]
         found = []
         for path in paths:
             try:
@@ -237,12 +237,12 @@ class Gate:
                 # The sandbox shows an agent more than the project, and hides what is secret.
                 if tool != "read" or refusal.code != "outside":
                     raise
-                reasons = [*reasons, f"{shown(path)} is not in the project"]
+                reasons = [*reasons, f"{printable_path(path)} is not in the project"]
                 found.append(path)
         words = sanitise(detail) or sanitise(title)
-        return Wish(
+        return ToolRequest(
             tool,
-            sanitise(title) or f"{kind} {', '.join(shown(path) for path in found)}",
+            sanitise(title) or f"{kind} {', '.join(printable_path(path) for path in found)}",
             found,
             shlex.join([program, *found]),
             f"{kind}:{':'.join(found) or title}",
@@ -253,4 +253,4 @@ class Gate:
         )
 
     def _production(self, relative: str) -> tuple[str, ...]:
-        return policy.of_path(relative, self._view.workspace, self._services.settings.current.production)
+        return policy.production_paths(relative, self._view.workspace, self._services.settings.current.production)

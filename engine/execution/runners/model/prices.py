@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from genai_prices import Usage, calc_price
 
-from engine.execution.runners.model.wire import Model
+from engine.execution.runners.model.host_protocol import Model
 
 if TYPE_CHECKING:
     from pydantic_ai.usage import RequestUsage
@@ -21,20 +21,20 @@ def price_of(model: Model) -> dict[str, int] | None:
     """The most that a million tokens of prompt and of answer cost, in micro-dollars; None when nobody knows."""
     given = made = Decimal(0)
     for size in _SAMPLES:
-        found = _calculated(Usage(input_tokens=size, output_tokens=size), model)
+        found = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
         if found is None:
             return None
         given, made = max(given, found[0] * _MILLION / size), max(made, found[1] * _MILLION / size)
-    return {"input": _microusd(given), "output": _microusd(made)}
+    return {"input": _to_microusd(given), "output": _to_microusd(made)}
 
 
 def cost_of(usage: RequestUsage, model: Model) -> int | None:
     """What a request cost, in micro-dollars, cached parts at their own price; None when nobody knows."""
-    found = _calculated(usage, model)
-    return None if found is None else _microusd(found[0] + found[1])
+    found = _lookup_price(usage, model)
+    return None if found is None else _to_microusd(found[0] + found[1])
 
 
-def _calculated(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
+def _lookup_price(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
     try:
         price = calc_price(usage, model.name, provider_api_url=model.base_url)
     except LookupError:
@@ -46,5 +46,5 @@ def _calculated(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Dec
     return price.input_price, price.output_price
 
 
-def _microusd(dollars: Decimal) -> int:
+def _to_microusd(dollars: Decimal) -> int:
     return int((dollars * _MILLION).to_integral_value(ROUND_UP))

@@ -11,7 +11,9 @@ from pathlib import PurePosixPath
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place
-from engine.execution.runners.flows.common import Line, Revision, clean, count, listed, resolve
+from engine.execution.runners.flows.git_state import resolve_commit
+from engine.execution.runners.flows.parameter_types import Line, Revision
+from engine.execution.runners.flows.wording import count, join_names, one_line
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
@@ -21,7 +23,7 @@ from engine.plain_files import read_plain
 
 # -- Look through what is about to be pushed for what should not be -----------------------------------------------
 
-SHOWN = 200
+MAX_FINDINGS = 200
 
 
 class ReviewUnpushed(Flow):
@@ -38,53 +40,55 @@ class ReviewUnpushed(Flow):
     broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
     def describe(self) -> str:
-        whom = clean(self.upstream) if self.upstream else "no remote branch"
+        whom = one_line(self.upstream) if self.upstream else "no remote branch"
         missing = "does not have yet" if self.upstream else "has yet"
         return f"Review the commits that {whom} {missing} for leftovers, secrets and large files"
 
     def run(self, job: Job) -> FlowResult:
-        span = Span(resolve(job, "HEAD"), resolve(job, self.upstream) if self.upstream else "", self.newest)
+        span = Span(
+            resolve_commit(job, "HEAD"), resolve_commit(job, self.upstream) if self.upstream else "", self.newest
+        )
         known = read_commits(job.git, span, leftovers=True)
         uncommitted = read_uncommitted(job.git, span.head, read_status(job.git).files)
         if not known.commits and not uncommitted:
-            whom = clean(self.upstream) if self.upstream else "another branch"
+            whom = one_line(self.upstream) if self.upstream else "another branch"
             return FlowResult(f"Nothing to review: {whom} has every commit")
         job.say(count(known.commits, "unpushed commit"))
         if known.unread:
             job.say(f"The lines of {count(known.unread, 'commit')} were not checked for secrets: too many at once")
         found = [*known.found, *uncommitted]
-        for finding in found[:SHOWN]:
+        for finding in found[:MAX_FINDINGS]:
             job.say(finding_in_words(finding))
-        if len(found) > SHOWN:
-            job.say(f"and {len(found) - SHOWN} more")
-        for line in [*self.broken, *next_steps(found, span.head, _begin(job, span, found, self.upstream))]:
+        if len(found) > MAX_FINDINGS:
+            job.say(f"and {len(found) - MAX_FINDINGS} more")
+        for line in [*self.broken, *cleanup_steps(found, span.head, _rebase_start(job, span, found, self.upstream))]:
             job.say(line)
-        return _told(known, found, self.broken)
+        return _result(known, found, self.broken)
 
 
 def finding_in_words(finding: UnpushedProblem) -> str:
     """One line on what was found, and where."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
     gone = "  (removed again by a later commit, but still in the history)" if finding.gone else ""
-    return f"{place(finding)}  {finding.kind}{size_of(finding)}  {where}{gone}"
+    return f"{finding_place(finding)}  {finding.kind}{format_size(finding)}  {where}{gone}"
 
 
-def place(finding: UnpushedProblem) -> str:
+def finding_place(finding: UnpushedProblem) -> str:
     """`config.py:12`, `data/dump.bin`."""
-    return f"{clean(finding.path)}:{finding.line}" if finding.line else clean(finding.path)
+    return f"{one_line(finding.path)}:{finding.line}" if finding.line else one_line(finding.path)
 
 
-def size_of(finding: UnpushedProblem) -> str:
+def format_size(finding: UnpushedProblem) -> str:
     """`, 60 MB`, "" where the size does not matter."""
     return f", {finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB" if finding.size else ""
 
 
-def next_steps(found: list[UnpushedProblem], head: str, begin: str) -> list[str]:
+def cleanup_steps(found: list[UnpushedProblem], head: str, begin: str) -> list[str]:
     """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
     `git rebase -i` starts from."""
     bad = [finding for finding in found if finding.secret or not finding.line]
     steps = [
-        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(clean(path))}"
+        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(one_line(path))}"
         for path in dict.fromkeys(risk.path for risk in bad if not risk.line and not risk.gone)
     ]
     if any(risk.line and not risk.gone for risk in bad):
@@ -100,29 +104,29 @@ def next_steps(found: list[UnpushedProblem], head: str, begin: str) -> list[str]
     return steps
 
 
-def _begin(job: Job, span: Span, found: list[UnpushedProblem], upstream: str | None) -> str:
+def _rebase_start(job: Job, span: Span, found: list[UnpushedProblem], upstream: str | None) -> str:
     """What a rebase that mends all of them starts from, as git takes it."""
     if upstream:
-        return shlex.quote(clean(upstream))
+        return shlex.quote(one_line(upstream))
     touched = {finding.sha for finding in found}
     lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
     oldest = next((line.split() for line in reversed(lines) if line.split()[0] in touched), [])
     return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
 
 
-def _told(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) -> FlowResult:
+def _result(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) -> FlowResult:
     facts = {
         "commits": known.commits,
         "findings": [
             {
                 "kind": finding.kind,
-                "path": clean(finding.path),
+                "path": one_line(finding.path),
                 "line": finding.line,
                 "commit": finding.sha,
                 "gone": finding.gone,
             }
             | ({"size": finding.size} if finding.size else {})
-            for finding in found[:SHOWN]
+            for finding in found[:MAX_FINDINGS]
         ],
     }
     where = f" (in {count(known.commits, 'unpushed commit')})" if known.commits else ""
@@ -135,13 +139,13 @@ def _told(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) -> F
     files = [finding for finding in found if not finding.secret and not finding.line]
     told = []
     if secrets:
-        told.append(f"do not push: {count(len(secrets), SECRET)}, the first in {place(secrets[0])}")
+        told.append(f"do not push: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
     if files:
         begin = "" if secrets else "do not push: "
         told.append(
-            f"{begin}{place(files[0])} is a {files[0].kind}{size_of(files[0])}"
+            f"{begin}{finding_place(files[0])} is a {files[0].kind}{format_size(files[0])}"
             if files[0].size
-            else f"{begin}{place(files[0])} holds {files[0].kind}"
+            else f"{begin}{finding_place(files[0])} holds {files[0].kind}"
         )
         told[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     told += broken
@@ -156,9 +160,9 @@ def _told(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) -> F
 
 # -- What is in the changes that no commit has, and how they could be committed -----------------------------------
 
-LARGEST_COUNTED = 1_000_000
+MAX_COUNTED_BYTES = 1_000_000
 
-MOST_GROUPS = 8
+MAX_GROUPS = 8
 
 _TEST = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
 
@@ -197,38 +201,40 @@ class LookAtChanges(Flow):
         return "Look at what is not committed yet and suggest commits"
 
     def run(self, job: Job) -> FlowResult:
-        head = resolve(job, "HEAD")
+        head = resolve_commit(job, "HEAD")
         status = read_status(job.git)
-        changes = _changes(job, head, status.files)
+        changes = _read_changes(job, head, status.files)
         if not changes:
             return FlowResult("Nothing to commit: everything is committed")
-        groups = grouped(changes)
-        for number, (topic, members) in enumerate(list(groups.items())[:MOST_GROUPS], 1):
+        groups = group_by_topic(changes)
+        for number, (topic, members) in enumerate(list(groups.items())[:MAX_GROUPS], 1):
             lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
-            job.say(f"{number}. {clean(topic)}: {count(len(members), 'file')}, {lines}")
+            job.say(f"{number}. {one_line(topic)}: {count(len(members), 'file')}, {lines}")
             for change in members:
-                job.say(f"   {_letter(change.file)} {clean(change.file.path)}  +{change.added} -{change.removed}")
-            names = " ".join(shlex.quote(clean(change.file.path)) for change in members[:20])
+                job.say(
+                    f"   {_status_letter(change.file)} {one_line(change.file.path)}  +{change.added} -{change.removed}"
+                )
+            names = " ".join(shlex.quote(one_line(change.file.path)) for change in members[:20])
             job.say(f"   git add -- {names} && git commit")
-        if len(groups) > MOST_GROUPS:
-            job.say(f"and {len(groups) - MOST_GROUPS} more")
+        if len(groups) > MAX_GROUPS:
+            job.say(f"and {len(groups) - MAX_GROUPS} more")
         untested = self._untested(job, changes)
         if untested:
-            job.say(f"No test file found for: {listed(untested)}")
+            job.say(f"No test file found for: {join_names(untested)}")
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
             job.say(f"Do not commit: {finding_in_words(risk)}")
         told = [f"{count(len(changes), 'file')} not committed"]
-        told.append(f"could be {count(len(groups), 'commit')}: {listed(groups, 3)}")
+        told.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
         if untested:
-            told.append(f"no tests for {listed(untested, 2)}")
+            told.append(f"no tests for {join_names(untested, 2)}")
         if risks:
-            told.append(f"do not commit {clean(risks[0].path)}: {risks[0].kind}")
+            told.append(f"do not commit {one_line(risks[0].path)}: {risks[0].kind}")
         facts = {
             "groups": {
-                clean(topic): [clean(change.file.path) for change in members] for topic, members in groups.items()
+                one_line(topic): [one_line(change.file.path) for change in members] for topic, members in groups.items()
             },
-            "untested": [clean(path) for path in untested],
+            "untested": [one_line(path) for path in untested],
             "next": "secret" if any(risk.secret for risk in risks) else "run_tests",
         }
         return FlowResult("; ".join(told), sound=not risks, facts=facts)
@@ -240,11 +246,11 @@ class LookAtChanges(Flow):
             return []
         tracked = split_nul(job.git.output("ls-files", "-z"))
         new = (change.file.path for change in changes if change.file.untracked)
-        tested = {stem(path) for path in (*tracked, *new) if is_test(path)}
-        return [path for path in sources if stem(path) not in tested]
+        tested = {topic_of_file(path) for path in (*tracked, *new) if is_test(path)}
+        return [path for path in sources if topic_of_file(path) not in tested]
 
 
-def _changes(job: Job, head: str, files: Iterable[FileState]) -> list[Change]:
+def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[Change]:
     out = job.git.output("diff-index", "--numstat", "-z", "--no-renames", head)
     numbers = {}
     for field in split_nul(out):
@@ -255,28 +261,30 @@ def _changes(job: Job, head: str, files: Iterable[FileState]) -> list[Change]:
         if file.untracked and is_byproduct(file.path):
             continue
         changes.append(
-            Change(file, *(numbers.get(file.path, (0, 0)) if not file.untracked else (_lines(job, file), 0)))
+            Change(file, *(numbers.get(file.path, (0, 0)) if not file.untracked else (_count_lines(job, file), 0)))
         )
     return changes
 
 
-def _lines(job: Job, file: FileState) -> int:
+def _count_lines(job: Job, file: FileState) -> int:
     try:
-        data = read_plain(job.folder / file.path, LARGEST_COUNTED, follow=False)
+        data = read_plain(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
     except (OSError, ValueError):
         return 0  # a folder, a pipe, or too large: no lines to count
     return 0 if b"\0" in data else len(data.splitlines())
 
 
-def grouped(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
+def group_by_topic(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
     """Topics, the largest first: what a folder holds, with the tests of its files; manuals and settings apart."""
     every = list(changes)
-    home = {stem(change.file.path): _folder(change.file.path) for change in every if _is_source(change.file.path)}
+    home = {
+        topic_of_file(change.file.path): _folder(change.file.path) for change in every if _is_source(change.file.path)
+    }
     groups: dict[str, list[Change]] = defaultdict(list)
     for change in every:
         path = change.file.path
         if is_test(path):
-            topic = home.get(stem(path)) or "tests"
+            topic = home.get(topic_of_file(path)) or "tests"
         elif _is_source(path):
             topic = _folder(path)
         elif _PROSE.search(path):
@@ -292,7 +300,7 @@ def is_test(path: str) -> bool:
     return bool(_SOURCE.search(path)) and bool(_TEST_NAME.search(PurePosixPath(path).stem) or _TEST_FOLDER.search(path))
 
 
-def stem(path: str) -> str:
+def topic_of_file(path: str) -> str:
     """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
     found = _TEST.match(name)
@@ -308,5 +316,5 @@ def _folder(path: str) -> str:
     return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
 
 
-def _letter(file: FileState) -> str:
+def _status_letter(file: FileState) -> str:
     return "?" if file.untracked else "D" if file.deleted else "M"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.execution.tools.policy import NAMES
+from engine.execution.tools.policy import TOOL_NAMES
 from engine.model import Refusal, ToolSpec, sanitise
 
-LONGEST_COMMAND = 20_000
-LONGEST_QUERY = 500
+MAX_COMMAND = 20_000
+MAX_QUERY = 500
 EXEC_SECONDS = 120
 MAX_EXEC_SECONDS = 3_600
 
-_KINDS: Mapping[str, type] = {"string": str, "integer": int}
+_TYPES: Mapping[str, type] = {"string": str, "integer": int}
 
 
 def _spec(
@@ -71,10 +71,10 @@ SPECS: Mapping[str, ToolSpec] = {
         {"first_character": (1, "Begin at this character; 1 by default.")},
     ),
 }
-assert tuple(SPECS) == NAMES
+assert tuple(SPECS) == TOOL_NAMES
 
 
-def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call, as its tool takes them. Raises `Refusal` `bad_arguments` that says what is wrong."""
     schema = SPECS[name].parameters
     properties = schema["properties"]
@@ -83,13 +83,15 @@ def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in arguments.items() if value is not None}
     if unknown := [key for key in given if key not in properties]:
         raise Refusal(
-            "bad_arguments", f"{name} has no argument {sanitise(str(unknown[0]))[:60]!r}", _takes(name, properties)
+            "bad_arguments",
+            f"{name} has no argument {sanitise(str(unknown[0]))[:60]!r}",
+            _accepted_arguments(name, properties),
         )
     if missing := [key for key in schema["required"] if key not in given]:
-        raise Refusal("bad_arguments", f"{name} needs {' and '.join(missing)}", _takes(name, properties))
+        raise Refusal("bad_arguments", f"{name} needs {' and '.join(missing)}", _accepted_arguments(name, properties))
     for key, value in given.items():
         wanted = properties[key]
-        if not isinstance(value, _KINDS[wanted["type"]]) or isinstance(value, bool):
+        if not isinstance(value, _TYPES[wanted["type"]]) or isinstance(value, bool):
             raise Refusal("bad_arguments", f"{key} must be of type {wanted['type']}", wanted["description"])
         if isinstance(value, int) and value < wanted["minimum"]:
             raise Refusal("bad_arguments", f"{key} must be at least {wanted['minimum']}", wanted["description"])
@@ -101,11 +103,11 @@ def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _takes(name: str, properties: Mapping[str, Any]) -> str:
+def _accepted_arguments(name: str, properties: Mapping[str, Any]) -> str:
     return f"{name} takes {', '.join(properties)}"
 
 
-def plain(text: str, what: str, most: int) -> str:
+def check_plain_text(text: str, what: str, most: int) -> str:
     """`text` when a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
     if not text.strip():
         raise Refusal("bad_arguments", f"the {what} is empty")

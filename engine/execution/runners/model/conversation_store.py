@@ -11,13 +11,13 @@ from pathlib import Path
 from engine.model import Refusal
 from engine.model.secrets import redact_json
 
-CONVERSATION = ".messages.jsonl"
+FILE_SUFFIX = ".messages.jsonl"
 
-KEPT_AS_IT_IS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
+UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
 """Names of what a provider wants back as it said it; no secret is looked for there."""
 
 
-class Histories:
+class ConversationStore:
     """The conversations of one home. `folder` is where transcripts are; `secrets` are values that are cut out of one
     that is continued: a key may have been set since it was said."""
 
@@ -27,7 +27,7 @@ class Histories:
 
     def file(self, session_id: str) -> Path:
         """Where a session's conversation is, whether it is there or not."""
-        return self._folder / f"{session_id}{CONVERSATION}"
+        return self._folder / f"{session_id}{FILE_SUFFIX}"
 
     def has(self, session_id: str) -> bool:
         """Whether there is anything to continue."""
@@ -60,7 +60,7 @@ class Histories:
         with file.open("rb") as lines:
             for line in lines:
                 try:
-                    message = redact_json(json.loads(line), known, kept=KEPT_AS_IT_IS)
+                    message = redact_json(json.loads(line), known, kept=UNREDACTED_FIELDS)
                 except ValueError:
                     return  # a crash left the last message half-written
                 yield (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")

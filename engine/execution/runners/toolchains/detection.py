@@ -14,8 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.execution.runners.toolchains import python
-from engine.execution.runners.toolchains.bound import Linter, Toolchain, Words, filled
-from engine.execution.runners.toolchains.table import CHECKERS, KEEPERS, LAST, TESTERS, Checker, Keeper, Tester, read
+from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
+from engine.execution.runners.toolchains.tool_table import (
+    FALLBACK,
+    LINTERS,
+    PACKAGE_MANAGERS,
+    TEST_RUNNERS,
+    LinterRow,
+    PackageManagerRow,
+    TestRunnerRow,
+    read_text,
+)
 from engine.execution.sandbox.environment import which
 from engine.frozen import frozen
 
@@ -42,7 +51,7 @@ class Packages:
 
 
 @dataclass
-class Place:
+class ProjectFolder:
     """One folder that is looked at. `root` is the top of the files, `top` that of the operator's repository, in which
     the tools are; `asked` remembers what interpreters said, for one look at a repository."""
 
@@ -64,10 +73,10 @@ class Place:
         except OSError:
             return frozenset()
 
-    def above(self, folder: Path) -> Place:
+    def above(self, folder: Path) -> ProjectFolder:
         """Another folder of the same repository, one above this."""
         workspace = self.top / folder.relative_to(self.root) if folder.is_relative_to(self.root) else folder
-        return Place(folder, workspace, self.root, self.top, self.asked)
+        return ProjectFolder(folder, workspace, self.root, self.top, self.asked)
 
     def files(self, patterns: Sequence[str]) -> list[str]:
         """The files that are there of those named; `*` stands for anything but `/`."""
@@ -84,7 +93,7 @@ class Place:
     def text(self, name: str) -> str:
         """What is in a file of the folder, "" when it cannot be read."""
         if name not in self._texts:
-            self._texts[name] = read(self.folder / name)
+            self._texts[name] = read_text(self.folder / name)
         return self._texts[name]
 
     def says(self, files: Sequence[str], pattern: str) -> re.Match[str] | None:
@@ -120,11 +129,7 @@ class Place:
         return here or which(name, project=self.top)
 
 
-Found = dict[str, tuple[str, ...]]
-"""What stands for each word in braces of a command."""
-
-
-def _module(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
+def _module(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     for where, interpreter in place.interpreters:
         place.looked.append(f"{row.program} in {where}")
         if place.has_pytest(where, interpreter):
@@ -133,7 +138,7 @@ def _module(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     return None
 
 
-def _unittest(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
+def _unittest(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """Only where nothing says that the project wants pytest."""
     wants = place.says(
         place.files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt")), "pytest"
@@ -145,58 +150,58 @@ def _unittest(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     return {"python": (str(place.interpreters[0][1]),), "start": ("." if inside else start,)}
 
 
-def _program(place: Place, row: Tester | Checker, files: Sequence[str]) -> Found | None:
+def _program(place: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
     bins = [interpreter.parent for where, interpreter in place.interpreters] if row.kind == "python" else []
     found = place.program(row.program, own=bins)
-    return _seen(place, row, found)
+    return _note_program(place, row, found)
 
 
-def _seen(place: Place, row: Tester | Checker, found: str | None) -> Found | None:
-    if isinstance(row, Tester):
+def _note_program(place: ProjectFolder, row: TestRunnerRow | LinterRow, found: str | None) -> Placeholders | None:
+    if isinstance(row, TestRunnerRow):
         place.looked.append(f"{row.program} on the PATH")
         if found is None:
             place.missing.append((row.kind, row.program))
     return None if found is None else {"program": (found,)}
 
 
-def _wrapper(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
+def _wrapper(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """gradlew or mvnw, which the project brings along; it runs in the sandbox like everything else of it."""
     name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
-    for above in python.upwards(place.workspace, place.top):
+    for above in python.folders_up_to(place.workspace, place.top):
         if os.access(above / name, os.X_OK):
             return {"program": (os.path.relpath(above / name, place.workspace).replace(name, f"./{name}", 1),)}
-    return _seen(place, row, place.program(row.program))
+    return _note_program(place, row, place.program(row.program))
 
 
-def _bundle(place: Place, row: Tester | Checker, files: Sequence[str]) -> Found | None:
+def _bundle(place: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
     if "Gemfile" in place.names and row.program in place.text("Gemfile") and place.program("bundle"):
         return {"program": ("bundle", "exec", row.program)}
-    return _seen(place, row, place.program(row.program))
+    return _note_program(place, row, place.program(row.program))
 
 
-def _vendor(place: Place, row: Tester | Checker, files: Sequence[str]) -> Found | None:
-    return _seen(place, row, place.program(row.program, own=[place.workspace / "vendor" / "bin"]))
+def _vendor(place: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+    return _note_program(place, row, place.program(row.program, own=[place.workspace / "vendor" / "bin"]))
 
 
-def _script(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
+def _script(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program
     takes any other. What `npm init` writes into it is no test."""
     script = place.scripts.get("test", "")
     if not script or "no test specified" in script:
         place.looked.append("a test script in package.json")
         return None
-    rest = _runner(script, row.program)
+    rest = _script_arguments(script, row.program)
     if rest is None:
         return None
-    manager = _manager_of(place)
+    manager = _node_manager(place)
     if not place.program(manager):
         place.looked.append(f"{manager} on the PATH")
         place.missing.append((row.kind, manager))
         return None
-    return {**_manager(manager), "script": tuple(rest)}
+    return {**_manager_placeholders(manager), "script": tuple(rest)}
 
 
-def _runner(script: str, runner: str) -> list[str] | None:
+def _script_arguments(script: str, runner: str) -> list[str] | None:
     """The words of a script after its runner; None when it is another, or more than that runner."""
     if not runner:
         return [script]
@@ -209,52 +214,54 @@ def _runner(script: str, runner: str) -> list[str] | None:
     return words[len(begin) :] if alone and words[: len(begin)] == begin else None
 
 
-def _manager_of(place: Place) -> str:
+def _node_manager(place: ProjectFolder) -> str:
     """Which of npm, pnpm, yarn and bun a package is kept with: by its lock file, or by that of a folder above it."""
-    packages = packages_of(place)
+    packages = detect_packages(place)
     return next((package.keeper for package in packages if package.kind == "node"), "npm")
 
 
-def _manager(name: str) -> Found:
+def _manager_placeholders(name: str) -> Placeholders:
     run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(name, (name, "run"))
     return {"run": run, "--": ("--",) if name == "npm" else ()}
 
 
-def _target(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
-    match = place.says(files, row.says)
-    words = _seen(place, row, place.program(row.program))
+def _target(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+    match = place.says(files, row.manifest_pattern)
+    words = _note_program(place, row, place.program(row.program))
     return None if match is None or words is None else {**words, "target": (match["target"],)}
 
 
-def _bins(place: Place) -> list[Path]:
+def _python_bins(place: ProjectFolder) -> list[Path]:
     """The programs of the project's own Python environments."""
     places = [interpreter for where, interpreter in place.interpreters if not where.endswith(" on the PATH")]
     return [interpreter.parent for interpreter in places if (interpreter.parent.parent / "pyvenv.cfg").exists()]
 
 
-def _first(folders: Iterable[Path], name: str) -> str | None:
+def _first_executable(folders: Iterable[Path], name: str) -> str | None:
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
 
 
-def _node_bins(place: Place) -> list[Path]:
-    return [above / "node_modules" / ".bin" for above in python.upwards(place.workspace, place.top)]
+def _node_bins(place: ProjectFolder) -> list[Path]:
+    return [above / "node_modules" / ".bin" for above in python.folders_up_to(place.workspace, place.top)]
 
 
-def _environment(place: Place, row: Checker, files: Sequence[str]) -> Found | None:
+def _environment(place: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
     """A program of the project's Python environment; the operator's only where the project is configured for it."""
-    bins = _bins(place)
-    return _seen(place, row, place.program(row.program, own=bins) if files else _first(bins, row.program))
+    bins = _python_bins(place)
+    return _note_program(
+        place, row, place.program(row.program, own=bins) if files else _first_executable(bins, row.program)
+    )
 
 
-def _node_module(place: Place, row: Checker, files: Sequence[str]) -> Found | None:
-    return _seen(place, row, _first(_node_bins(place), row.program))
+def _node_module(place: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
+    return _note_program(place, row, _first_executable(_node_bins(place), row.program))
 
 
-def _lint_script(place: Place, row: Checker, files: Sequence[str]) -> Found | None:
-    return _manager(_manager_of(place)) if "lint" in place.scripts else None
+def _lint_script(place: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
+    return _manager_placeholders(_node_manager(place)) if "lint" in place.scripts else None
 
 
-FIND: Mapping[str, Callable[[Place, Any, Sequence[str]], Found | None]] = {
+DETECTORS: Mapping[str, Callable[[ProjectFolder, Any, Sequence[str]], Placeholders | None]] = {
     "module": _module, "unittest": _unittest, "program": _program, "wrapper": _wrapper, "bundle": _bundle,
     "vendor": _vendor, "script": _script, "target": _target, "environment": _environment,
     "node_modules": _node_module, "lint script": _lint_script,
@@ -262,18 +269,18 @@ FIND: Mapping[str, Callable[[Place, Any, Sequence[str]], Found | None]] = {
 """How a tool is looked for, by the word in the table."""
 
 
-def tools_of(place: Place) -> tuple[Toolchain, ...]:
+def detect_test_tools(place: ProjectFolder) -> tuple[Toolchain, ...]:
     """One tool for each language of the folder, in the order of the table; make and the like only when no other."""
     found: dict[str, Toolchain] = {}
-    for row in TESTERS:
-        files = [] if row.kind in found or (row.kind == LAST and found) else place.files(row.manifests)
+    for row in TEST_RUNNERS:
+        files = [] if row.kind in found or (row.kind == FALLBACK and found) else place.files(row.manifests)
         if not files:
             continue
-        if row.says and not place.says(files, row.says):
-            if row.kind == LAST:
+        if row.manifest_pattern and not place.says(files, row.manifest_pattern):
+            if row.kind == FALLBACK:
                 place.looked.append(f"a `test` or `check` target in the {files[0]}")
             continue
-        words = FIND[row.found](place, row, files)
+        words = DETECTORS[row.detected_by](place, row, files)
         if words is None:
             continue
         if row.kind == "rust":
@@ -285,39 +292,39 @@ def tools_of(place: Place) -> tuple[Toolchain, ...]:
     return tuple(found.values())
 
 
-def _title(row: Tester, words: Words) -> str:
-    if row.found == "target":
+def _title(row: TestRunnerRow, words: Placeholders) -> str:
+    if row.detected_by == "target":
         return f"{row.program} {words['target'][0]}"
     return row.title or f"{words['run'][0]} test"
 
 
-def linters_of(place: Place) -> tuple[Linter, ...]:
+def detect_linters(place: ProjectFolder) -> tuple[Linter, ...]:
     """Every linter and type checker that the project uses and that is installed; of those that do the same the first,
     and a lint target of a Makefile only when there is no other."""
     found: list[Linter] = []
     python_here = bool(place.files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
-    chosen = {row.name for row in CHECKERS if row.optional and _configured(place, row)}
-    for row in CHECKERS:
+    chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(place, row)}
+    for row in LINTERS:
         alike = [
             linter for linter in found if row.group and (linter.row.kind, linter.row.group) == (row.kind, row.group)
         ]
-        if alike or (row.kind == LAST and found) or (row.kind == "python" and not python_here):
+        if alike or (row.kind == FALLBACK and found) or (row.kind == "python" and not python_here):
             continue
-        configured = _configured(place, row)
-        if not configured and not (row.optional and not chosen):
+        configured = _is_configured(place, row)
+        if not configured and not (row.runs_unconfigured and not chosen):
             continue
-        words = FIND[row.found](place, row, ["configured"] if configured else [])
+        words = DETECTORS[row.detected_by](place, row, ["configured"] if configured else [])
         if words is not None:
             words |= _formatter(place, row, words)
             found.append(Linter(row=row, folder=place.folder, workspace=place.workspace, words=words))
     return tuple(found)
 
 
-def _configured(place: Place, row: Checker) -> bool:
+def _is_configured(place: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file shows it, here or, for a tool that looks upwards itself, in a folder above."""
     for sign in row.configured:
         name, _, pattern = sign.partition(":")
-        for folder in python.upwards(place.folder, place.root) if row.inherits else [place.folder]:
+        for folder in python.folders_up_to(place.folder, place.root) if row.uses_parent_settings else [place.folder]:
             here = place if folder == place.folder else place.above(folder)
             files = here.files((name,))
             if files and (not pattern or here.says(files, pattern)):
@@ -325,91 +332,96 @@ def _configured(place: Place, row: Checker) -> bool:
     return False
 
 
-def _formatter(place: Place, row: Checker, words: Words) -> Found:
+def _formatter(place: ProjectFolder, row: LinterRow, words: Placeholders) -> Placeholders:
     """prettier, or the script `format`; black where the project formats with it, else ruff where it lints with that."""
     if row.kind == "node":
-        prettier = _first(_node_bins(place), "prettier")
+        prettier = _first_executable(_node_bins(place), "prettier")
         return {"prettier": (prettier,)} if prettier else {"format": ()} if "format" in place.scripts else {}
     if row.kind != "python":
         return {}
     if place.says(place.files(("pyproject.toml",)), r"^\[tool\.black\b") and (
-        black := place.program("black", own=_bins(place))
+        black := place.program("black", own=_python_bins(place))
     ):
         return {"formatter": (black, "--quiet")}
     return {"formatter": (*words["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
 
 
-def packages_of(place: Place) -> tuple[Packages, ...]:
+def detect_packages(place: ProjectFolder) -> tuple[Packages, ...]:
     """What installs the packages of each language of a folder: by the nearest lock file that holds for it, else by
     what its manifest says."""
     chosen: dict[str, Packages] = {}
-    for row in KEEPERS:
+    for row in PACKAGE_MANAGERS.values():
         if row.kind not in chosen and place.files(row.manifests):
-            rows = [other for other in KEEPERS if other.kind == row.kind and place.files(other.manifests)]
-            chosen[row.kind] = _kept_by(place, rows)
+            rows = [
+                other for other in PACKAGE_MANAGERS.values() if other.kind == row.kind and place.files(other.manifests)
+            ]
+            chosen[row.kind] = _choose_manager(place, rows)
     return tuple(chosen.values())
 
 
-def _kept_by(place: Place, rows: Sequence[Keeper]) -> Packages:
-    for folder in python.upwards(place.folder, place.root):
+def _choose_manager(place: ProjectFolder, rows: Sequence[PackageManagerRow]) -> Packages:
+    for folder in python.folders_up_to(place.folder, place.root):
         here = place if folder == place.folder else place.above(folder)
-        holding = rows if here is place else [row for row in rows if _holds_members(here, row)]
+        holding = rows if here is place else [row for row in rows if _is_workspace_of(here, row)]
         for row in holding:
-            if locks := here.files(row.locks):
-                return _bound(here, row, locks[0])
+            if locks := here.files(row.lock_files):
+                return _packages(here, row, locks[0])
         if holding and here is not place:
-            return _bound(here, _said(here, holding), "")
-    return _bound(place, _said(place, rows), "")
+            return _packages(here, _named_manager(here, holding), "")
+    return _packages(place, _named_manager(place, rows), "")
 
 
-def _holds_members(above: Place, row: Keeper) -> bool:
-    name, _, pattern = row.members.partition(":")
+def _is_workspace_of(above: ProjectFolder, row: PackageManagerRow) -> bool:
+    name, _, pattern = row.workspace_sign.partition(":")
     return name in above.names and (not pattern or above.says((name,), pattern) is not None)
 
 
-def _said(place: Place, rows: Sequence[Keeper]) -> Keeper:
+def _named_manager(place: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
     """The one that the manifest names, else the usual one."""
-    saying = [row for row in rows if row.says and place.says(place.files(row.manifests), row.says)]
-    if saying and saying[0].name == "uv" and python.kept_with(place.folder) != "uv":
-        saying = saying[1:]  # groups of dependencies, in a project whose environment pip made
-    return next(iter([*saying, *(row for row in rows if not row.says)]), rows[0])
+    patterned = [row for row in rows if row.manifest_pattern]
+    named = [row for row in patterned if place.says(place.files(row.manifests), row.manifest_pattern)]
+    if named and named[0].name == "uv" and python.package_manager_of(place.folder) != "uv":
+        named = named[1:]  # groups of dependencies, in a project whose environment pip made
+    return next(iter([*named, *(row for row in rows if not row.manifest_pattern)]), rows[0])
 
 
-def _bound(place: Place, row: Keeper, lock: str) -> Packages:
+def _packages(place: ProjectFolder, row: PackageManagerRow, lock: str) -> Packages:
     folder = "" if place.folder == place.root else place.folder.relative_to(place.root).as_posix()
     manifest = next(iter(place.files(row.manifests)), "")
 
     def told(name: str) -> str:
         return f"{folder}/{name}" if folder and name else name
 
-    commands = _pip(place) if row.name == "pip" else _install(place, row, lock)
-    return Packages(row.name, row.kind, folder, told(manifest), told(lock), commands, row.hosts, _installed(place, row))
+    commands = _pip_commands(place) if row.name == "pip" else _install_commands(place, row, lock)
+    return Packages(
+        row.name, row.kind, folder, told(manifest), told(lock), commands, row.hosts, _is_installed(place, row)
+    )
 
 
-def _install(place: Place, row: Keeper, lock: str) -> tuple[tuple[str, ...], ...]:
+def _install_commands(place: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
     wrapper = next((f"./{name}" for name in ("gradlew", "mvnw") if name in place.names), "")
     words = {
-        "where": tuple(python.where_listed(place.folder).split()) if row.name == "uv" else (),
+        "where": tuple(python.pytest_group_option(place.folder).split()) if row.name == "uv" else (),
         "wrapper": (wrapper or ("gradle" if row.name == "gradle" else "mvn"),),
     }
     if row.name == "yarn" and lock and ".yarnrc.yml" in place.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
-    command = filled(row.install if lock else row.unlocked, words)
+    command = fill_command(row.install_command if lock else row.unlocked_install_command, words)
     return (command,) if command else ()
 
 
-def _pip(place: Place) -> tuple[tuple[str, ...], ...]:
+def _pip_commands(place: ProjectFolder) -> tuple[tuple[str, ...], ...]:
     own = next((name for name in python.ENVIRONMENTS if (place.workspace / name / "bin" / "pip").exists()), "")
     needs = [word for need in python.pip_needs(place.folder) for word in shlex.split(need)]
     install = (f"{own or '.venv'}/bin/pip", "install", "pytest", *needs)
     return (install,) if own else (("python3", "-m", "venv", ".venv"), install)
 
 
-def _installed(place: Place, row: Keeper) -> bool:
+def _is_installed(place: ProjectFolder, row: PackageManagerRow) -> bool:
     if row.kind == "python":
         return any(not where.endswith(" on the PATH") for where, _ in place.interpreters)
     if row.kind == "node" and not re.search(
         r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', place.text("package.json")
     ):
         return True
-    return not row.folders or any((place.workspace / name).exists() for name in row.folders)
+    return not row.package_folders or any((place.workspace / name).exists() for name in row.package_folders)

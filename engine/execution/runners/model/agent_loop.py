@@ -16,25 +16,25 @@ from typing import Any
 from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.routing import ModelRouter
-from engine.execution.runners.agent import AgentServices
+from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow import FlowUnable, NotBegun, Stopped
-from engine.execution.runners.model import budget, failures, wire
-from engine.execution.runners.model.budget import Price, Size, Usage
-from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
-from engine.execution.runners.model.history import Histories
-from engine.execution.runners.model.wire import Failure, Kind, Message, Model
-from engine.execution.runners.model.words import Speaking, assistant_part, operator_part, result_part
-from engine.execution.tools.belt import Toolbelt
+from engine.execution.runners.model import budget, failures, host_protocol
+from engine.execution.runners.model.budget import Price, PromptSize, Usage
+from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
+from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
+from engine.execution.runners.model.prompt_parts import StreamedText, assistant_part, operator_part, result_part
+from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 
-REQUESTS_MOST = 50
+MAX_REQUESTS = 50
 """Answers that a session may take to come to an end."""
 
-CALLS_MOST = 32
+MAX_CALLS = 32
 """Tool calls of one answer that are carried out."""
 
-RESULT_MOST = 200_000
+MAX_RESULT = 200_000
 """Characters of a tool's result that the model is told; tools bound their own more tightly."""
 
 FIRST_BYTE_SECONDS = 180.0
@@ -44,17 +44,17 @@ IDLE_SECONDS = 60.0
 OPEN_SECONDS = 60.0
 """So long the host may take to open a conversation, its own start included; wall time."""
 
-PAUSE = 0.25
+POLL_SECONDS = 0.25
 """Seconds without news after which half a line is shown as it is."""
 
-_NUDGES = 2
+_MAX_NUDGES = 2
 
-CUT_OFF = "Your answer was cut off: it may have {most} tokens. Go on in smaller steps."
-EMPTY = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
-SKIPPED = f"not carried out: more than {CALLS_MOST} calls in one answer; make the rest again"
+CUT_OFF_PROMPT = "Your answer was cut off: it may have {most} tokens. Go on in smaller steps."
+EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
+SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS} calls in one answer; make the rest again"
 
 
-class _Failed(Exception):
+class _RequestFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
@@ -74,7 +74,7 @@ class _Request:
     def size(self) -> int:
         """Its tokens, at most."""
         texts = [*self.say, *(result["text"] for result in self.results)]
-        return sum(budget.tokens_at_most(text) + budget.A_MESSAGE for text in texts)
+        return sum(budget.estimate_tokens(text) + budget.MESSAGE_OVERHEAD for text in texts)
 
 
 @frozen
@@ -83,12 +83,12 @@ class Providers:
 
     host: ModelHost
     router: ModelRouter
-    histories: Histories
+    histories: ConversationStore
     clock: Clock
     randomness: Randomness
 
 
-class Talk:
+class AgentLoop:
     """The talk of one session."""
 
     def __init__(
@@ -114,11 +114,11 @@ class Talk:
             {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
             for spec in belt.specs()
         ]
-        self._speaking = Speaking(live.write, live.without_secrets)
+        self._speaking = StreamedText(live.write, live.without_secrets)
         self._conversation: Conversation | None = None
         self._price = Price(0, 0)
         self._window: int | None = None
-        self._size = Size()  # of everything that was said so far
+        self._size = PromptSize()  # of everything that was said so far
         self._answers = 0
         self._follows = ""
         self._last: PromptPart | None = None
@@ -129,9 +129,9 @@ class Talk:
         call that the first one here `follows`. Raises `Refusal` `no_conversation`."""
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
-        about = budget.tokens_at_most(self._instructions + json.dumps(self._tools))
-        around = budget.A_MESSAGE * (1 + len(self._tools))
-        self._size = Size(guessed=about + around + -(-file.stat().st_size // 2))
+        about = budget.estimate_tokens(self._instructions + json.dumps(self._tools))
+        around = budget.MESSAGE_OVERHEAD * (1 + len(self._tools))
+        self._size = PromptSize(guessed=about + around + -(-file.stat().st_size // 2))
         self._live.on_stop(self._stop)
 
     def turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
@@ -155,15 +155,15 @@ class Talk:
             if asked:
                 self._carry_out(asked, request)
                 nudges = 0
-            elif (nudge := _nudge(said, answer)) and nudges < _NUDGES:
+            elif (nudge := _follow_up_prompt(said, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
                 self._tell(request, nudge)
-            elif said or self._answers > 1 + _NUDGES:
+            elif said or self._answers > 1 + _MAX_NUDGES:
                 return said or "it ended without an answer"
             else:
                 raise self._given_up(FlowUnable(f"{self._model.name} answered nothing", "choose another model"))
-            if self._answers >= REQUESTS_MOST:
-                raise self._given_up(FlowUnable(f"it did not finish within {REQUESTS_MOST} requests"))
+            if self._answers >= MAX_REQUESTS:
+                raise self._given_up(FlowUnable(f"it did not finish within {MAX_REQUESTS} requests"))
 
     def replies(self) -> str:
         """What the operator said and the model does not know yet, "" for nothing."""
@@ -182,8 +182,8 @@ class Talk:
 
     def _carry_out(self, asked: Sequence[Message], request: _Request) -> None:
         for number, call in enumerate(asked):
-            result = self._call(call) if number < CALLS_MOST else ToolResult(SKIPPED, ok=False)
-            text = result.text[:RESULT_MOST]
+            result = self._call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
+            text = result.text[:MAX_RESULT]
             request.results.append({"id": call["id"], "name": call["name"], "text": text, "ok": result.ok})
             request.parts.append(result_part(call["name"], text, self._follows))
 
@@ -218,18 +218,18 @@ class Talk:
             tried += 1
             try:
                 return self._ask_once(request, messages)
-            except _Failed as failed:
+            except _RequestFailed as failed:
                 failure = failed.failure
             except HostGone as gone:
                 failure = Failure(Kind.GONE, str(gone))
             if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
-            what, fix = failures.told(
+            what, fix = failures.describe_failure(
                 failure, provider=self._model.provider, model=self._model.name, address=self._model.base_url
             )
-            pause = failures.pause_before(failure, tried, self._providers.randomness.uniform())
+            pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
-                if not self._answers and failures.unavailable(failure):
+                if not self._answers and failures.is_provider_fault(failure):
                     raise self._given_up(NotBegun(what, fix))
                 raise self._given_up(FlowUnable(what, fix))
             self._live.say(f"{what}; again in {pause:.0f} s", error=True)
@@ -239,7 +239,7 @@ class Talk:
         conversation = self._open()
         size = self._size.more(request.size)
         most = self._most(size)
-        self._live.afford(max(budget.most_cost(size, most, self._price), self._price.least - self._live.cost))
+        self._live.afford(max(budget.max_cost(size, most, self._price), self._price.least - self._live.cost))
         call_id = self._calls.begin(
             self._view,
             provider=self._model.provider,
@@ -262,11 +262,11 @@ class Talk:
         finally:
             self._speaking.end()
         if answer["is"] == "failed":
-            failure = wire.failure_of(answer)
-            lost = self._broken_off(size, most, failure.received) if failures.paid(failure) else Usage(0, 0, 0)
+            failure = host_protocol.failure_of(answer)
+            lost = self._broken_off(size, most, failure.received) if failures.may_be_billed(failure) else Usage(0, 0, 0)
             self._end_call(call_id, "failed", lost, error=f"{failure.kind}: {failure.message}")
-            raise _Failed(failure)
-        usage = budget.used(
+            raise _RequestFailed(failure)
+        usage = budget.count_usage(
             given=answer["input"],
             made=answer["output"],
             cost=answer["cost"],
@@ -279,34 +279,36 @@ class Talk:
         self._answers += 1
         self._follows = call_id
         used = usage.given + usage.made
-        self._size = Size(told=used) if usage.told else Size(guessed=used)
+        self._size = PromptSize(told=used) if usage.told else PromptSize(guessed=used)
         self._keep(answer["messages"])
         self._end_call(call_id, "done", usage, reply=str(answer["text"]))
         return answer
 
-    def _most(self, size: Size) -> int:
+    def _most(self, size: PromptSize) -> int:
         """How many tokens the next answer may have."""
         limits, live = self._live.limits, self._live
-        left = budget.Left(None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost)
-        most = budget.output_allowed(size, price=self._price, left=left, window=self._window)
-        if most >= budget.LEAST_OUTPUT:
+        left = budget.Allowance(None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost)
+        most = budget.max_output_tokens(size, price=self._price, left=left, window=self._window)
+        if most >= budget.MIN_OUTPUT_TOKENS:
             return most
-        if left.tokens is not None and left.tokens - size.expected < budget.LEAST_OUTPUT:
+        if left.tokens is not None and left.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
             raise FlowUnable(
                 f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                 f"the next request may need {size.expected:,} and an answer"
             )
-        if self._window is not None and self._window - size.expected < budget.LEAST_OUTPUT:
+        if self._window is not None and self._window - size.expected < budget.MIN_OUTPUT_TOKENS:
             raise FlowUnable(
-                *failures.told(Failure(Kind.CONTEXT), provider=self._model.provider, model=self._model.name, address="")
+                *failures.describe_failure(
+                    Failure(Kind.CONTEXT), provider=self._model.provider, model=self._model.name, address=""
+                )
             )
-        return budget.LEAST_OUTPUT  # `afford` says what is too dear
+        return budget.MIN_OUTPUT_TOKENS  # `afford` says what is too dear
 
     def _listen(self, conversation: Conversation) -> tuple[Message, int]:
         """The end of a request, and how many characters came before it."""
         received, limit, heard = 0, FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
-            message = conversation.take(PAUSE)
+            message = conversation.take(POLL_SECONDS)
             self._live.check_running()
             if message is None:
                 self._speaking.pause()
@@ -314,7 +316,7 @@ class Talk:
                     continue
                 conversation.abandon()
                 silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=received)
-                return wire.failed(silent), received
+                return host_protocol.failure_message(silent), received
             limit, heard = IDLE_SECONDS, self._providers.clock.monotonic()
             match message["is"]:
                 case "text" | "thought" as kind:
@@ -335,22 +337,22 @@ class Talk:
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=told)
         until = time.monotonic() + OPEN_SECONDS
         while True:
-            message = conversation.take(PAUSE)
+            message = conversation.take(POLL_SECONDS)
             self._live.check_running()
             if message is None and time.monotonic() > until:
                 self._conversation = None
-                raise _Failed(Failure(Kind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
+                raise _RequestFailed(Failure(Kind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
             if message is None or message["is"] == "alive":
                 continue
             if message["is"] == "failed":
                 self._conversation = None
-                raise _Failed(wire.failure_of(message))
+                raise _RequestFailed(host_protocol.failure_of(message))
             self._price = budget.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
             self._window = message["window"]
             return conversation
 
-    def _broken_off(self, size: Size, most: int, received: int) -> Usage:
-        return budget.broken_off(prompt=size, most=most, received=received, price=self._price)
+    def _broken_off(self, size: PromptSize, most: int, received: int) -> Usage:
+        return budget.count_cancelled(prompt=size, most=most, received=received, price=self._price)
 
     def _end_call(self, call_id: str, state: str, usage: Usage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `Stopped` when the session is ending."""
@@ -411,8 +413,8 @@ class Talk:
             conversation.cancel()
 
 
-def _nudge(said: str, answer: Message) -> str:
+def _follow_up_prompt(said: str, answer: Message) -> str:
     """What to tell a model that stopped without being done, "" when it may well be."""
     if answer["finish"] == "length":
-        return CUT_OFF.format(most=answer["most"])
-    return "" if said else EMPTY
+        return CUT_OFF_PROMPT.format(most=answer["most"])
+    return "" if said else EMPTY_PROMPT

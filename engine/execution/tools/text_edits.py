@@ -6,15 +6,15 @@ import difflib
 
 from engine.model import Refusal
 
-LONGEST_RESULT = 50_000
+MAX_RESULT = 50_000
 """Characters of what a model is told of one call."""
 
-_PROBE = 8_192
+_BINARY_PROBE_BYTES = 8_192
 
 
 def is_binary(data: bytes) -> bool:
     """Whether it is not text: a NUL near its beginning."""
-    return b"\0" in data[:_PROBE]
+    return b"\0" in data[:_BINARY_PROBE_BYTES]
 
 
 def split_lines(text: str) -> list[str]:
@@ -23,7 +23,7 @@ def split_lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def lines_of(text: str, first: int, count: int | None, *, most: int = LONGEST_RESULT) -> str:
+def numbered_lines(text: str, first: int, count: int | None, *, most: int = MAX_RESULT) -> str:
     """`count` lines of `text` from line `first` (from 1), whole lines, at most `most` characters; what was left out is
     said in a last line of square brackets."""
     lines = split_lines(text)
@@ -49,7 +49,7 @@ def lines_of(text: str, first: int, count: int | None, *, most: int = LONGEST_RE
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
-def ending_of(text: str, *, most: int = LONGEST_RESULT) -> str:
+def tail_of(text: str, *, most: int = MAX_RESULT) -> str:
     """The end of `text`, whole lines where possible; what was left out is said in a first line of square brackets."""
     if len(text) <= most:
         return text
@@ -80,7 +80,9 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         elif data.count(b"\n") == data.count(b"\r\n"):
             after = new.replace("\r\n", "\n").replace("\n", "\r\n").encode()
     if not count:
-        raise Refusal("not_found", f"old_text is not in the file{_near(data, old)}", "read it again and copy exactly")
+        raise Refusal(
+            "not_found", f"old_text is not in the file{_hint_of_similar(data, old)}", "read it again and copy exactly"
+        )
     if count > 1:
         raise Refusal(
             "not_unique",
@@ -90,7 +92,7 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
     return data.replace(before, after), data[: data.index(before)].count(b"\n") + 1
 
 
-def _near(data: bytes, old: str) -> str:
+def _hint_of_similar(data: bytes, old: str) -> str:
     """Where something like it is, in words; "" when nothing is near."""
     first = next((line.strip() for line in old.splitlines() if line.strip()), "")
     if not first:
@@ -101,7 +103,7 @@ def _near(data: bytes, old: str) -> str:
     return ""
 
 
-def diff_of(before: str, after: str, path: str, *, most: int = 20_000) -> str:
+def unified_diff(before: str, after: str, path: str, *, most: int = 20_000) -> str:
     """What would change, as a person is shown it before he allows it."""
     pieces: list[str] = []
     size = 0

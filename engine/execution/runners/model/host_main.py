@@ -1,4 +1,4 @@
-"""The model host: a process of its own that speaks to providers of models. Started by `client`.
+"""The model host: a process of its own that speaks to providers of models. Started by `host_client`.
 
 It ends when its standard input does, whatever it is doing: an engine that is gone leaves no host behind.
 """
@@ -10,7 +10,7 @@ import sys
 import threading
 from queue import SimpleQueue
 
-from engine.execution.runners.model import wire
+from engine.execution.runners.model import host_protocol
 
 
 def main() -> None:
@@ -19,25 +19,25 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints must not get between the messages
     lines: SimpleQueue[bytes] = SimpleQueue()
     arrived = threading.Event()
-    told: list[object] = []
+    wakers: list[object] = []
 
     def read() -> None:
         for line in sys.stdin.buffer:
             lines.put(line)
             arrived.set()
-            for wake in told:
+            for wake in wakers:
                 wake()  # type: ignore[operator]
         os._exit(0)
 
     # Read from the first moment, also while the heavy modules are loaded.
     threading.Thread(target=read, daemon=True).start()
     try:
-        from engine.execution.runners.model import hosting
+        from engine.execution.runners.model import host_server
 
-        hosting.serve(lines, told.append, answers)
+        host_server.serve(lines, wakers.append, answers)
     except BaseException as error:
-        broken = wire.encode({"is": "broken", "message": f"{type(error).__name__}: {error}"})
-        os.write(answers, broken)
+        message = host_protocol.encode({"is": "broken", "message": f"{type(error).__name__}: {error}"})
+        os.write(answers, message)
     os._exit(1)
 
 

@@ -6,32 +6,26 @@ from pydantic import Field
 
 from engine.execution.branching import create_branch
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import (
-    IDENTITY,
-    Line,
-    ProjectFlow,
-    Revision,
-    TestId,
-    clean,
-    combined,
-    commit,
-    count,
-    home_git,
-    in_project,
-    in_words,
-    last_line,
-    listed,
-    resolve,
-    run_plan,
-    run_tests,
-    show_tree,
-    tidy,
-    toolchain_of,
-    toolchains,
-    try_tests,
+from engine.execution.runners.flows.git_state import (
+    REHEARSAL_AUTHOR,
+    operator_git,
+    read_commit,
+    reset_worktree,
+    resolve_commit,
+    restore_tree,
 )
-from engine.execution.runners.flows.merges import unmerged
-from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.flows.merges import unmerged_files
+from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision, TestId
+from engine.execution.runners.flows.test_runs import (
+    combine_checks,
+    find_toolchains,
+    run_test_plan,
+    run_tests,
+    toolchain_for,
+    try_whole_suite,
+)
+from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, last_line, one_line
+from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git.leftovers import secret_kind
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
@@ -41,7 +35,7 @@ from engine.model.adaptation import LONGEST_PATCH
 
 # -- Take one commit back where nobody sees it, and run the tests on what comes out -------------------------------
 
-SHOWN = 200
+MAX_DIFF_LINES = 200
 """Lines of the commit's diff in the transcript."""
 
 
@@ -55,83 +49,87 @@ class RehearseRevert(ProjectFlow):
     test: TestId | None = Field(default=None, description="a test that fails because of it, as its tool names it")
 
     def describe(self) -> str:
-        test = f"`{clean(self.test)}` and " if self.test else ""
-        return f"Revert {clean(self.commit)[:10]} in a worktree and run {test}the whole suite" + in_project(
+        test = f"`{one_line(self.test)}` and " if self.test else ""
+        return f"Revert {one_line(self.commit)[:10]} in a worktree and run {test}the whole suite" + in_project(
             self.project
         )
 
     def run(self, job: Job) -> FlowResult:
-        culprit, head = resolve(job, self.commit), resolve(job, "HEAD")
-        found = commit(job.git, culprit)
+        culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
+        found = read_commit(job.git, culprit)
         facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
             raise FlowUnable(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         job.say(f"{found.sha}\n{found.author}, {found.date}\n{found.subject}")
-        _show(job, culprit)
+        _show_diff(job, culprit)
         start = job.git.text("rev-parse", "HEAD")
         parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
         mainline = ("--mainline", "1") if len(parents) > 1 else ()
         done = job.git.run("revert", "--no-commit", *mainline, culprit, allowed=(0, 1, 128))
-        if conflicts := unmerged(job.git):
+        if conflicts := unmerged_files(job.git):
             for path, places in conflicts:
-                job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
-            tidy(job, start)  # files with markers in them are nothing to land
+                job.say(
+                    f"conflict  {one_line(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)")
+                )
+            reset_worktree(job, start)  # files with markers in them are nothing to land
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             names = [path for path, _ in conflicts]
-            told = f"Reverting {found} conflicts in {count(len(names), 'file')}: {listed(names, 4)}"
-            return FlowResult(told, sound=False, facts=facts | {"conflicts": [clean(path) for path in names]})
+            told = f"Reverting {found} conflicts in {count(len(names), 'file')}: {join_names(names, 4)}"
+            return FlowResult(told, sound=False, facts=facts | {"conflicts": [one_line(path) for path in names]})
         if done.returncode:
-            raise FlowUnable(f"git cannot revert it: {clean(done.stderr.decode(errors='replace'))[-300:]}")
+            raise FlowUnable(f"git cannot revert it: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
         reverted = job.git.text("write-tree")
         if reverted == job.git.text("rev-parse", f"{start}^{{tree}}"):
             return FlowResult(f"Nothing to revert: no changes of {found} are left", facts=facts)
         job.say("The revert is clean")
         result = self._tested(job, str(found), facts)
-        tidy(job, start)
-        show_tree(job, reverted)  # what tests left behind is no part of the revert
+        reset_worktree(job, start)
+        restore_tree(job, reverted)  # what tests left behind is no part of the revert
         return result
 
     def _tested(self, job: Job, name: str, facts: dict[str, object]) -> FlowResult:
         """The test that broke, then everything."""
         asked = self.test
         try:
-            tools = toolchains(job, self.project)
-            with borrowed(tools, job.folder, job.workspace):
-                alone = _alone(job, toolchain_of(tools, [asked]), asked) if asked else None
-                check = combined([check for _, check in run_plan(job, [(tool, []) for tool in tools])])
+            tools = find_toolchains(job, self.project)
+            with linked_packages(tools, job.folder, job.workspace):
+                alone = _run_single_test(job, toolchain_for(tools, [asked]), asked) if asked else None
+                check = combine_checks([check for _, check in run_test_plan(job, [(tool, []) for tool in tools])])
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
         if asked and (asked in check.failing or (alone is not None and not alone.green)):
-            told = f"{name} reverts cleanly, but `{clean(asked)}` still fails: {in_words(check)}"
+            told = f"{name} reverts cleanly, but `{one_line(asked)}` still fails: {describe_check(check)}"
             return FlowResult(told, check=check, facts=facts, full=True)
-        fixes = f" and `{clean(asked)}` then passes" if asked else ""
+        fixes = f" and `{one_line(asked)}` then passes" if asked else ""
         joint = "; " if check.green else "; but "
-        return FlowResult(f"{name} reverts cleanly{fixes}{joint}{in_words(check)}", check=check, facts=facts, full=True)
+        return FlowResult(
+            f"{name} reverts cleanly{fixes}{joint}{describe_check(check)}", check=check, facts=facts, full=True
+        )
 
 
-def _alone(job: Job, tool: Toolchain, test: str) -> CheckResult | None:
+def _run_single_test(job: Job, tool: Toolchain, test: str) -> CheckResult | None:
     """The one test, where its tool can run it and the revert leaves it there."""
     if not tool.exact or not tool.present([test]):
         return None
     check = run_tests(job, tool, [test])
-    job.say(f"{clean(test)}: {in_words(check)}")
+    job.say(f"{one_line(test)}: {describe_check(check)}")
     return check
 
 
-def _show(job: Job, culprit: str) -> None:
+def _show_diff(job: Job, culprit: str) -> None:
     """The diff of the commit, without values that look secret."""
     text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", culprit)
     lines = text.splitlines()
-    for line in lines[:SHOWN]:
+    for line in lines[:MAX_DIFF_LINES]:
         job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else sanitise(line))
-    if len(lines) > SHOWN:
-        job.say(f"and {len(lines) - SHOWN} more lines: git show {culprit[:10]}")
+    if len(lines) > MAX_DIFF_LINES:
+        job.say(f"and {len(lines) - MAX_DIFF_LINES} more lines: git show {culprit[:10]}")
 
 
 # -- The `fixup!` commits folded into what they mend, where nobody sees it ----------------------------------------
 
-MOST_FOLDED = 50
+MAX_LISTED_COMMITS = 50
 """So many of the resulting commits are named."""
 
 _NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
@@ -149,40 +147,40 @@ class RehearseAutosquash(ProjectFlow):
     )
 
     def describe(self) -> str:
-        since = f"since {clean(self.onto)[:10]}" if self.onto else "of the whole history"
+        since = f"since {one_line(self.onto)[:10]}" if self.onto else "of the whole history"
         return f"Rehearse squashing the fixup commits {since}"
 
     def run(self, job: Job) -> FlowResult:
-        head = home_git(job).text("rev-parse", "HEAD")
-        onto = resolve(job, self.onto) if self.onto else ""
+        head = operator_git(job).text("rev-parse", "HEAD")
+        onto = resolve_commit(job, self.onto) if self.onto else ""
         start = onto or "--root"
         command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or start}"
-        tidy(job, head)
-        before = _since(job, onto)
+        reset_worktree(job, head)
+        before = _commits_since(job, onto)
         done = job.git.run(
-            *IDENTITY, "rebase", "--interactive", "--autosquash", "--no-verify", start,
+            *REHEARSAL_AUTHOR, "rebase", "--interactive", "--autosquash", "--no-verify", start,
             environment=_NO_EDITOR, allowed=(0, 1, 128),
         )  # fmt: skip
         facts: dict[str, object] = {"head": head, "onto": onto, "before": len(before)}
         if done.returncode:
             return self._stopped(job, done.stderr.decode(errors="replace"), facts)
-        after = _since(job, onto)
+        after = _commits_since(job, onto)
         job.say(f"{count(len(before), 'commit')} would become {len(after)}:")
-        for sha in after[:MOST_FOLDED]:
-            job.say(f"  {commit(job.git, sha)}")
-        if len(after) > MOST_FOLDED:
-            job.say(f"  and {len(after) - MOST_FOLDED} more")
+        for sha in after[:MAX_LISTED_COMMITS]:
+            job.say(f"  {read_commit(job.git, sha)}")
+        if len(after) > MAX_LISTED_COMMITS:
+            job.say(f"  and {len(after) - MAX_LISTED_COMMITS} more")
         same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
-        facts |= {"after": [clean(sha) for sha in after], "same_files": same}
+        facts |= {"after": [one_line(sha) for sha in after], "same_files": same}
         became = f"{count(len(before), 'commit')} would become {len(after)}"
         if not same:
             summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
             return FlowResult(summary, sound=False, facts=facts)
-        check, why = try_tests(job, self.project)
+        check, why = try_whole_suite(job, self.project)
         if why:
             job.say(why)
         job.say(f"To do it: `{command}`")
-        tested = f", {in_words(check)}" if check else ""
+        tested = f", {describe_check(check)}" if check else ""
         summary = f"The autosquash is clean: {became}, with the same files at the end{tested}; to do it: `{command}`"
         return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
 
@@ -191,21 +189,21 @@ class RehearseAutosquash(ProjectFlow):
         stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
         for path in files:
-            job.say(f"conflict  {clean(path)}")
+            job.say(f"conflict  {one_line(path)}")
         if not files:
-            job.say(clean(said)[-300:])
-        where = f" in {listed(files, 3)}" if files else ""
-        summary = f"The autosquash stops at {clean(stopped)}{where}"
-        return FlowResult(summary, facts=facts | {"conflicts": [clean(path) for path in files]})
+            job.say(one_line(said)[-300:])
+        where = f" in {join_names(files, 3)}" if files else ""
+        summary = f"The autosquash stops at {one_line(stopped)}{where}"
+        return FlowResult(summary, facts=facts | {"conflicts": [one_line(path) for path in files]})
 
 
-def _since(job: Job, onto: str) -> list[str]:
+def _commits_since(job: Job, onto: str) -> list[str]:
     return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
 
 
 # -- Apply a fix that worked before in a worktree, and run the tests that show it ---------------------------------
 
-NEXT = "still_red"
+NEXT_AFTER_FAILED_FIX = "still_red"
 """What follows a fix that does not help: a closer look at what is red."""
 
 
@@ -221,14 +219,14 @@ class ApplyFix(ProjectFlow):
     patch: str = Field(min_length=1, max_length=LONGEST_PATCH, description="the fix as a diff of git")
 
     def describe(self) -> str:
-        return f"Apply the fix {clean(self.fix)} in a worktree and run {listed(self.tests, 2)}" + in_project(
+        return f"Apply the fix {one_line(self.fix)} in a worktree and run {join_names(self.tests, 2)}" + in_project(
             self.project
         )
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = self.tests
         facts = {"fix": self.fix, "tests": tests}
-        failed = facts | {"next": NEXT}
+        failed = facts | {"next": NEXT_AFTER_FAILED_FIX}
         start = job.git.text("rev-parse", "HEAD")
         file = job.scratch / "fix.patch"
         file.write_text(self.patch, encoding="utf-8", newline="")
@@ -236,12 +234,12 @@ class ApplyFix(ProjectFlow):
             job.say(sanitise(line))
         done = job.git.run("apply", "--3way", "--whitespace=nowarn", str(file), allowed=(0, 1, 128))
         if done.returncode:
-            conflicts = [path for path, _ in unmerged(job.git)]
-            tidy(job, start)  # files with markers in them are nothing to land
+            conflicts = [path for path, _ in unmerged_files(job.git)]
+            reset_worktree(job, start)  # files with markers in them are nothing to land
             why = (
-                f"it conflicts in {listed(conflicts, 4)}"
+                f"it conflicts in {join_names(conflicts, 4)}"
                 if conflicts
-                else clean(last_line(done.stderr.decode(errors="replace")))
+                else one_line(last_line(done.stderr.decode(errors="replace")))
             )
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         fixed = job.git.text("write-tree")
@@ -249,19 +247,21 @@ class ApplyFix(ProjectFlow):
             told = "The files already have this fix, so the failure has another cause"
             return FlowResult(told, sound=False, facts=failed)
         job.say("The fix applies")
-        tool = toolchain_of(toolchains(job, self.project), tests)
+        tool = toolchain_for(find_toolchains(job, self.project), tests)
         check = run_tests(job, tool, tests if tool.exact else ())
-        tidy(job, start)
+        reset_worktree(job, start)
         if set(tests) & set(check.failing) or not check.passed:
-            told = f"The fix applies, but {listed(tests, 2)} still fails, so the fix is discarded: {in_words(check)}"
-            return FlowResult(told, sound=False, facts=failed)
-        show_tree(job, fixed)  # what tests left behind is no part of the fix
-        return FlowResult(f"The fix applies and {listed(tests, 2)} passes: {in_words(check)}", check=check, facts=facts)
+            outcome = f"The fix applies, but {join_names(tests, 2)} still fails, so the fix is discarded"
+            return FlowResult(f"{outcome}: {describe_check(check)}", sound=False, facts=failed)
+        restore_tree(job, fixed)  # what tests left behind is no part of the fix
+        return FlowResult(
+            f"The fix applies and {join_names(tests, 2)} passes: {describe_check(check)}", check=check, facts=facts
+        )
 
 
 # -- What is in a stash, and whether it still applies -------------------------------------------------------------
 
-MOST_FILES = 20
+MAX_STASH_FILES = 20
 """So many files of a stash are named."""
 
 
@@ -277,37 +277,37 @@ class LookAtStash(Flow):
         return f"Look at {count(len(self.stashes), 'old stash', 'old stashes')}: does it still apply?"
 
     def run(self, job: Job) -> FlowResult:
-        git = home_git(job)
+        git = operator_git(job)
         asked = dict.fromkeys(self.stashes)
         there = [stash for stash in read_stashes(git) if stash.commit in asked]
         head = git.text("rev-parse", "HEAD")
         if not there:
             return FlowResult("None of these stashes exists any more")
         states = {stash.name: self._look(job, stash, head) for stash in there}
-        tidy(job, head)
+        reset_worktree(job, head)
         gone = [stash for stash in there if states[stash.name] == "already in HEAD"]
         if gone:
             # Dropping one renumbers those above it: the highest number goes first.
             commands = " && ".join(f"git stash drop {stash.name}" for stash in reversed(gone))
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
-        told = "; ".join(f"{stash.name} ({clean(stash.words)[:40]}): {states[stash.name]}" for stash in there)
+        told = "; ".join(f"{stash.name} ({one_line(stash.words)[:40]}): {states[stash.name]}" for stash in there)
         return FlowResult(told, facts={"stashes": states})
 
     def _look(self, job: Job, stash: Stash, head: str) -> str:
-        where = f"on {clean(stash.branch)}" if stash.branch else "on a detached HEAD"
-        job.say(f"{stash.name} of {stash.at:%F}, {where}: {clean(stash.words)}")
-        for path in stash.files[:MOST_FILES]:
-            job.say(f"  {clean(path)}")
-        if len(stash.files) > MOST_FILES:
-            job.say(f"  and {len(stash.files) - MOST_FILES} more")
-        tidy(job, head)
+        where = f"on {one_line(stash.branch)}" if stash.branch else "on a detached HEAD"
+        job.say(f"{stash.name} of {stash.at:%F}, {where}: {one_line(stash.words)}")
+        for path in stash.files[:MAX_STASH_FILES]:
+            job.say(f"  {one_line(path)}")
+        if len(stash.files) > MAX_STASH_FILES:
+            job.say(f"  and {len(stash.files) - MAX_STASH_FILES} more")
+        reset_worktree(job, head)
         # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
-        job.git.run(*IDENTITY, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit, allowed=(0, 1))
+        job.git.run(*REHEARSAL_AUTHOR, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit, allowed=(0, 1))
         conflicts, (there, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
         if conflicts:
-            state = f"conflicts in {listed(conflicts, 3)}"
+            state = f"conflicts in {join_names(conflicts, 3)}"
         elif there:
-            state = f"does not apply: {listed(there, 3)} already {'exists' if len(there) == 1 else 'exist'}"
+            state = f"does not apply: {join_names(there, 3)} already {'exists' if len(there) == 1 else 'exist'}"
         elif not added and not job.git.text("status", "--porcelain"):
             state = "already in HEAD"
         else:
@@ -333,7 +333,7 @@ class LookAtStash(Flow):
 
 # -- A branch for commits that no branch holds, so that git does not clear them away. Nothing is checked out ------
 
-MOST_KEPT = 20
+MAX_KEPT_COMMITS = 20
 """So many commits of a branch are named."""
 
 
@@ -346,25 +346,25 @@ class KeepCommits(Flow):
     commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
 
     def describe(self) -> str:
-        return f"Make a branch for the commits that are on no branch: {listed(sha[:10] for sha in self.commits)}"
+        return f"Make a branch for the commits that are on no branch: {join_names(sha[:10] for sha in self.commits)}"
 
     def run(self, job: Job) -> FlowResult:
-        git = home_git(job)
+        git = operator_git(job)
         made: dict[str, int] = {}
         for revision in dict.fromkeys(self.commits):
-            tip = resolve(job, revision)
+            tip = resolve_commit(job, revision)
             if is_reachable(git, tip):
-                job.say(f"A branch or tag has {commit(git, tip)} already")
+                job.say(f"A branch or tag has {read_commit(git, tip)} already")
                 continue
             kept = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
             name = f"rescued-{tip[:10]}"
             create_branch(git, name, tip)
             made[name] = len(kept)
             job.say(f"{name} keeps {count(len(kept), 'commit')}:")
-            for sha in kept[:MOST_KEPT]:
-                job.say(f"  {commit(git, sha)}")
-            if len(kept) > MOST_KEPT:
-                job.say(f"  and {len(kept) - MOST_KEPT} more")
+            for sha in kept[:MAX_KEPT_COMMITS]:
+                job.say(f"  {read_commit(git, sha)}")
+            if len(kept) > MAX_KEPT_COMMITS:
+                job.say(f"  and {len(kept) - MAX_KEPT_COMMITS} more")
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
             job.say(f"To remove the branch: `git branch -D {name}`")
         facts = {"branches": made, "undo": [f"git branch -D {name}" for name in made]}
@@ -372,4 +372,4 @@ class KeepCommits(Flow):
             return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
         names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in made.items())
         undo = f"git branch -D {' '.join(made)}"
-        return FlowResult(clean(f"Made {names}; to remove it: `{undo}`"), facts=facts)
+        return FlowResult(one_line(f"Made {names}; to remove it: `{undo}`"), facts=facts)

@@ -7,17 +7,15 @@ from pathlib import Path
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import (
-    Line,
-    ProjectFlow,
-    Revision,
-    clean,
-    count,
-    in_project,
-    listed,
-    sentence,
+from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision
+from engine.execution.runners.flows.wording import capitalised, count, in_project, join_names, one_line
+from engine.execution.runners.toolchains.installing import (
+    Installation,
+    choose_installation,
+    installation_failure,
+    installations,
+    lock_updates,
 )
-from engine.execution.runners.toolchains.installing import Installation, chosen, failure, installations, lock_updates
 from engine.execution.runners.toolchains.projects import all_packages
 from engine.git.lock_files import find_mismatches
 from engine.model import Refusal
@@ -44,7 +42,7 @@ class Installing(ProjectFlow):
             done = job.run(command, cwd=job.folder / installation.folder, env=installation.environment)
             seconds += done.seconds
             if not done.ok:
-                raise failure(command, done, installation.hosts)
+                raise installation_failure(command, done, installation.hosts)
         return seconds
 
 
@@ -63,14 +61,14 @@ class PrepareEnvironment(Installing):
 
     def installation(self, workspace: Path) -> Installation:
         found = installations(workspace, all_packages(workspace), self.project)
-        return chosen(found, self.command, f"installs the packages of {self.project or 'this project'}")
+        return choose_installation(found, self.command, f"installs the packages of {self.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
         seconds = self._run_all(job, installation)
-        done = f"Installed the packages{in_project(self.project)} with `{clean(installation.command)}`"
+        done = f"Installed the packages{in_project(self.project)} with `{one_line(installation.command)}`"
         return FlowResult(
-            sentence(f"{done} in {seconds:.0f} s; {installation.done}"),
+            capitalised(f"{done} in {seconds:.0f} s; {installation.done}"),
             facts={
                 "next": "run_tests",
                 "project": self.project,
@@ -96,7 +94,7 @@ class UpdateLock(Installing):
 
     def installation(self, workspace: Path) -> Installation:
         found = lock_updates(workspace, all_packages(workspace), self.project)
-        return chosen(found, self.command, f"updates a lock file of {self.project or 'this project'}")
+        return choose_installation(found, self.command, f"updates a lock file of {self.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
@@ -111,10 +109,10 @@ class UpdateLock(Installing):
         ]
         for difference in (text for stale in left for text in stale.differences):
             job.say(difference)
-        name, command = clean(installation.lock), f"`{clean(installation.command)}`"
+        name, command = one_line(installation.lock), f"`{one_line(installation.command)}`"
         facts = {"project": self.project, "lock": installation.lock, "command": installation.lines}
         if left:
-            told = f"{name} is still out of step after {command}: {listed(left[0].differences, 1)}"
+            told = f"{name} is still out of step after {command}: {join_names(left[0].differences, 1)}"
             return FlowResult(told, sound=False, facts=facts)
         if not changed:
             return FlowResult(f"{command} changed nothing: {name} is up to date", facts=facts)
@@ -151,11 +149,11 @@ class ReclaimSpace(Flow):
         what += [count(done.caches, "cache")] if done.caches else []
         free = upkeep.free()[0]
         job.say("The next test run rebuilds its cache and takes longer")
-        told = f"Freed {in_megabytes(done.freed)}: {' and '.join(what)}; {in_megabytes(free)} free now"
+        told = f"Freed {format_size(done.freed)}: {' and '.join(what)}; {format_size(free)} free now"
         return FlowResult(told, facts={"freed": done.freed})
 
 
-def in_megabytes(size: int) -> str:
+def format_size(size: int) -> str:
     """`3 MB`, `4.2 GB`."""
     return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"
 
@@ -172,7 +170,7 @@ class UndoLanding(Flow):
     change_set: Revision = Field(description="id of the change set that was landed")
 
     def describe(self) -> str:
-        return f"Undo the landing of {clean(self.change_set)}"
+        return f"Undo the landing of {one_line(self.change_set)}"
 
     def run(self, job: Job) -> FlowResult:
         upkeep = job.its_upkeep()
@@ -181,9 +179,9 @@ class UndoLanding(Flow):
         except Refusal as refusal:
             raise FlowUnable(refusal.message, refusal.fix or "") from refusal
         for file in change.files:
-            job.say(f"restored: {clean(file.path)}")
+            job.say(f"restored: {one_line(file.path)}")
         job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
         return FlowResult(
-            f"The landing of “{clean(change.title)}” is undone: {count(len(change.files), 'file')} restored",
+            f"The landing of “{one_line(change.title)}” is undone: {count(len(change.files), 'file')} restored",
             facts={"change_set": change.id, "next": "rerun_failing"},
         )

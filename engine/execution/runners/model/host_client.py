@@ -20,12 +20,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from engine import child_process
-from engine.execution.runners.model import wire
-from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.execution.runners.model import host_protocol
+from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
 
 log = logging.getLogger(__name__)
 
-OBEY_SECONDS = 0.5
+CANCEL_SECONDS = 0.5
 """So long the host may take to break off a request; after that it is killed."""
 
 WRITE_SECONDS = 10.0
@@ -34,9 +34,9 @@ WRITE_SECONDS = 10.0
 END_SECONDS = 0.5
 """So long the host may take to end when its input does."""
 
-COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host")
+COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
 
-_PIPE = 65_536
+_PIPE_BYTES = 65_536
 
 
 class HostGone(Exception):
@@ -154,7 +154,7 @@ class Conversation:
         self._heard.put({"is": "alive"})
 
     def cancel(self) -> None:
-        """Break off what is asked. Returns at once; a host that does not obey within `OBEY_SECONDS` is killed."""
+        """Break off what is asked. Returns at once; a host that does not obey within `CANCEL_SECONDS` is killed."""
         self.wake()
         if self._asked:
             self._cancelling = True
@@ -169,15 +169,15 @@ class Conversation:
             self._process.write({"do": "close", "c": self.name})
 
     def abandon(self) -> None:
-        """Break off what is asked and wait until the host did, or is killed: at most about `OBEY_SECONDS`."""
+        """Break off what is asked and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
         self._see_obeyed()
 
     def _see_obeyed(self) -> None:
-        until = time.monotonic() + OBEY_SECONDS
+        until = time.monotonic() + CANCEL_SECONDS
         try:
-            self._process.write({"do": "cancel", "c": self.name}, within=OBEY_SECONDS)
+            self._process.write({"do": "cancel", "c": self.name}, within=CANCEL_SECONDS)
             if self._process.alive and not self._obeyed.wait(max(0.0, until - time.monotonic())):
-                log.warning("the model host did not cancel a request within %s s; it is killed", OBEY_SECONDS)
+                log.warning("the model host did not cancel a request within %s s; it is killed", CANCEL_SECONDS)
                 self._process.kill()
         except HostGone:
             pass  # then nothing is asked any more
@@ -211,7 +211,7 @@ class _Process:
         with self._adding:
             self._conversations[name] = conversation
         if self._over.is_set():
-            conversation.hear(_gone())
+            conversation.hear(_gone_message())
         return conversation
 
     def drop(self, name: str) -> None:
@@ -229,7 +229,7 @@ class _Process:
             self.kill()
             raise HostGone("the model host does not read")
         try:
-            self._write(memoryview(wire.encode(message)), until)
+            self._write(memoryview(host_protocol.encode(message)), until)
         except (OSError, ValueError) as error:
             raise HostGone("the model host has ended") from error
         finally:
@@ -243,7 +243,7 @@ class _Process:
             if not writable:
                 self.kill()  # half a message is in the pipe: nothing that follows would be understood
                 raise BrokenPipeError
-            data = data[os.write(descriptor, data[:_PIPE]) :]
+            data = data[os.write(descriptor, data[:_PIPE_BYTES]) :]
 
     def kill(self) -> None:
         """End it at once, with all it may have started."""
@@ -271,7 +271,7 @@ class _Process:
         why = ""
         try:
             for line in self._process.stdout:
-                message = wire.decode(line)
+                message = host_protocol.decode(line)
                 if message["is"] == "broken":
                     why = str(message["message"])
                     continue
@@ -292,8 +292,8 @@ class _Process:
         with self._adding:
             left, self._conversations = [*self._conversations.values()], {}
         for conversation in left:
-            conversation.hear(_gone(why))
+            conversation.hear(_gone_message(why))
 
 
-def _gone(why: str = "") -> Message:
-    return wire.failed(Failure(Kind.HOST, why) if why else Failure(Kind.GONE, "the model host ended"))
+def _gone_message(why: str = "") -> Message:
+    return host_protocol.failure_message(Failure(Kind.HOST, why) if why else Failure(Kind.GONE, "the model host ended"))

@@ -14,10 +14,10 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.routing import ModelChoice
-from engine.execution.runners.model import budget, failures, wire
-from engine.execution.runners.model.budget import Left, Price, Size, Usage
-from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
-from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.execution.runners.model import budget, failures, host_protocol
+from engine.execution.runners.model.budget import Allowance, Price, PromptSize, Usage
+from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
+from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
 from engine.frozen import frozen
 from engine.keys import Key
 from engine.model import (
@@ -37,11 +37,11 @@ from engine.model.secrets import redact
 from engine.safety.costs import Costs
 from engine.storage.database import Database
 
-PAUSE = 0.25
+POLL_SECONDS = 0.25
 """Seconds between two looks at the clock while nothing comes."""
 
 
-class Access(Protocol):
+class ModelAccess(Protocol):
     """Where a model is that somebody named, and its key: the router's, or what alone the Twin model is shown."""
 
     def named(self, model_id: str, reason: str) -> ModelChoice:
@@ -52,7 +52,7 @@ class Access(Protocol):
 
 
 @dataclass(slots=True)
-class _Errand:
+class _PendingQuestion:
     """One question on its way: as it is sent, to whom, and what that costs."""
 
     question: Question
@@ -72,7 +72,7 @@ class Completions:
         database: Database,
         *,
         host: ModelHost,
-        access: Access,
+        access: ModelAccess,
         calls: ModelCalls,
         costs: Costs,
         clock: Clock,
@@ -106,7 +106,7 @@ class Completions:
             if conversation is not None:
                 conversation.close()
 
-    def _errand(self, model_id: str, question: Question) -> _Errand:
+    def _errand(self, model_id: str, question: Question) -> _PendingQuestion:
         self._allowed()
         try:
             choice = self._access.named(model_id, f"the settings name it for {question.purpose}")
@@ -116,35 +116,39 @@ class Completions:
         model = Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")
         known = (*self._secrets(), *([model.key] if model.key else []))
         text = redact(sanitise(question.text), known)
-        return _Errand(question, text, model, known, self._clock.monotonic() + question.seconds, Price(0, 0), None)
+        return _PendingQuestion(
+            question, text, model, known, self._clock.monotonic() + question.seconds, Price(0, 0), None
+        )
 
     def _allowed(self) -> None:
         if held := self._held():
             raise NoAnswer(held)
 
-    def _open(self, errand: _Errand, conversation: Conversation) -> None:
+    def _open(self, errand: _PendingQuestion, conversation: Conversation) -> None:
         message, _ = self._hear(errand, conversation, "opened")
         if message["is"] == "failed":
-            raise NoAnswer(_told(errand, wire.failure_of(message)))
+            raise NoAnswer(_failure_text(errand, host_protocol.failure_of(message)))
         errand.price = budget.price_of(message["price"], keyless=not errand.model.key, estimate=0)
         errand.window = message["window"]
 
-    def _answer(self, errand: _Errand, conversation: Conversation) -> Answer:
-        size = Size(guessed=budget.tokens_at_most(errand.question.instructions + errand.text) + 2 * budget.A_MESSAGE)
-        most = _most(errand, size)
-        entry = self._reserve(errand, budget.most_cost(size, most, errand.price))
+    def _answer(self, errand: _PendingQuestion, conversation: Conversation) -> Answer:
+        size = PromptSize(
+            guessed=budget.estimate_tokens(errand.question.instructions + errand.text) + 2 * budget.MESSAGE_OVERHEAD
+        )
+        most = _max_tokens(errand, size)
+        entry = self._reserve(errand, budget.max_cost(size, most, errand.price))
         used, said, fault, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
         try:
             call_id = self._begin(errand)
             conversation.ask(say=[errand.text], results=(), max_tokens=most, temperature=errand.question.temperature)
             answer, received = self._hear(errand, conversation, "done")
             if answer["is"] == "failed":
-                failure = wire.failure_of(answer)
-                fault = _told(errand, failure)
-                if failures.paid(failure):
-                    used = budget.broken_off(prompt=size, most=most, received=failure.received, price=errand.price)
+                failure = host_protocol.failure_of(answer)
+                fault = _failure_text(errand, failure)
+                if failures.may_be_billed(failure):
+                    used = budget.count_cancelled(prompt=size, most=most, received=failure.received, price=errand.price)
             else:
-                used = budget.used(
+                used = budget.count_usage(
                     given=answer["input"],
                     made=answer["output"],
                     cost=answer["cost"],
@@ -154,14 +158,14 @@ class Completions:
                     price=errand.price,
                 )
                 said = redact(sanitise(str(answer["text"])), errand.known).strip()
-                fault = _fault(said, answer)
+                fault = _answer_fault(said, answer)
         finally:
             self._book(errand, entry, call_id, used, error=fault, reply=said)
         if fault:
             raise NoAnswer(fault, used.cost)
         return Answer(said, used.cost)
 
-    def _reserve(self, errand: _Errand, most: int) -> int:
+    def _reserve(self, errand: _PendingQuestion, most: int) -> int:
         question = errand.question
         try:
             return self._database.write(
@@ -170,7 +174,7 @@ class Completions:
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
 
-    def _begin(self, errand: _Errand) -> str:
+    def _begin(self, errand: _PendingQuestion) -> str:
         question = errand.question
         ours = PromptSource(SourceKind.RUNNER, label="clawpy")
         about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
@@ -189,7 +193,7 @@ class Completions:
             messages=parts,
         )
 
-    def _book(self, errand: _Errand, entry: int, call_id: str, used: Usage, *, error: str, reply: str) -> None:
+    def _book(self, errand: _PendingQuestion, entry: int, call_id: str, used: Usage, *, error: str, reply: str) -> None:
         """What was paid counts, whether the call could be stored or not."""
         self._database.write(lambda tx: self._costs.settle(tx, entry, used.cost))
         if call_id:
@@ -204,11 +208,11 @@ class Completions:
                 reply=reply,
             )
 
-    def _hear(self, errand: _Errand, conversation: Conversation, wanted: str) -> tuple[Message, int]:
+    def _hear(self, errand: _PendingQuestion, conversation: Conversation, wanted: str) -> tuple[Message, int]:
         """The message that is waited for, or a failure; and how many characters came before it."""
         received = 0
         while True:
-            message = conversation.take(PAUSE)
+            message = conversation.take(POLL_SECONDS)
             if message is not None and message["is"] in (wanted, "failed"):
                 return message, received
             if message is not None and message["is"] in ("text", "thought"):
@@ -216,15 +220,15 @@ class Completions:
             if self._clock.monotonic() >= errand.until:
                 conversation.abandon()
                 slow = f"no answer within {errand.question.seconds:g} s"
-                return wire.failed(Failure(Kind.SILENT, slow, received=received)), received
+                return host_protocol.failure_message(Failure(Kind.SILENT, slow, received=received)), received
 
 
-def _most(errand: _Errand, size: Size) -> int:
+def _max_tokens(errand: _PendingQuestion, size: PromptSize) -> int:
     """How many tokens the answer may have."""
     question = errand.question
-    left = Left(None, question.budget)
-    most = budget.output_allowed(size, price=errand.price, left=left, window=errand.window)
-    if most < budget.LEAST_OUTPUT:
+    left = Allowance(None, question.budget)
+    most = budget.max_output_tokens(size, price=errand.price, left=left, window=errand.window)
+    if most < budget.MIN_OUTPUT_TOKENS:
         allowed = dollars(question.budget)
         raise NoAnswer(
             f"an answer of {errand.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
@@ -232,13 +236,13 @@ def _most(errand: _Errand, size: Size) -> int:
     return min(most, question.most_tokens)
 
 
-def _told(errand: _Errand, failure: Failure) -> str:
+def _failure_text(errand: _PendingQuestion, failure: Failure) -> str:
     model = errand.model
-    what, fix = failures.told(failure, provider=model.provider, model=model.name, address=model.base_url)
+    what, fix = failures.describe_failure(failure, provider=model.provider, model=model.name, address=model.base_url)
     return redact(f"{what}; {fix}", errand.known)
 
 
-def _fault(said: str, answer: Message) -> str:
+def _answer_fault(said: str, answer: Message) -> str:
     """Why an answer cannot be used, "" when it can."""
     if answer["finish"] == "content_filter":
         return "the provider's content filter ended the answer"

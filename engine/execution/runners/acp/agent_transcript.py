@@ -12,51 +12,51 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.runners.model.words import Speaking
+from engine.execution.runners.model.prompt_parts import StreamedText
 
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""
 
-LONG = 400
+MAX_PARAGRAPH = 400
 """Characters after which a paragraph that has not ended is shown as far as it came, up to a space."""
 
-KEPT = 100_000
+MAX_MESSAGE_CHARACTERS = 100_000
 """Characters of what it said in one turn that are kept for the X-ray and the summary: the last ones."""
 
-CONTENT_LINES = 200
+MAX_CONTENT_LINES = 200
 """Lines of one tool's output or diff that are shown."""
 
-CALLS = 1_000
+MAX_TOOL_CALLS = 1_000
 """Tool calls that are remembered; an agent may invent any number of ids."""
 
-STATUS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
-MARKS = {"pending": "·", "in_progress": "→", "completed": "✓"}
+STATUS_WORDS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
+PLAN_MARKS = {"pending": "·", "in_progress": "→", "completed": "✓"}
 
 
 @dataclass(slots=True)
-class _Call:
+class _ToolCall:
     title: str = ""
     kind: str = ""
     status: str = ""
     told: str = ""
 
 
-class Telling:
+class AgentTranscript:
     """One conversation's part of the transcript. `failed(tool, message)` hears of calls that failed (SPEC 5.1); `clean`
     cuts secrets out: where a paragraph is broken, none is torn."""
 
     def __init__(self, write: Write, failed: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
         self._write = write
         self._failed = failed
-        self._speaking = Speaking(write, clean, longest=LONG)
-        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._speaking = StreamedText(write, clean, longest=MAX_PARAGRAPH)
+        self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
         self._said: list[str] = []
         self._size = 0
 
     @property
     def said(self) -> str:
-        """What it said in the present turn, at least its last `KEPT` characters."""
+        """What it said in the present turn, at least its last `MAX_MESSAGE_CHARACTERS` characters."""
         return "".join(self._said)
 
     @property
@@ -70,13 +70,13 @@ class Telling:
 
     def chunk(self, kind: str, content: Any) -> None:
         """A piece of "say" or "thought": whole lines are written, the rest waits for its end."""
-        text = _words(content)
+        text = _block_text(content)
         if kind == "say":
             self._said.append(text)
             self._size += len(text)
-            if self._size > 2 * KEPT:
-                self._said = ["".join(self._said)[-KEPT:]]
-                self._size = KEPT
+            if self._size > 2 * MAX_MESSAGE_CHARACTERS:
+                self._said = ["".join(self._said)[-MAX_MESSAGE_CHARACTERS:]]
+                self._size = MAX_MESSAGE_CHARACTERS
         self._speaking.take(kind, text)
 
     def flush(self) -> None:
@@ -86,19 +86,21 @@ class Telling:
     def tool(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
         """A tool call began or came further."""
         self.flush()
-        call = self._calls.setdefault(update.tool_call_id, _Call())
+        call = self._calls.setdefault(update.tool_call_id, _ToolCall())
         self._calls.move_to_end(update.tool_call_id)
-        while len(self._calls) > CALLS:
+        while len(self._calls) > MAX_TOOL_CALLS:
             self._calls.popitem(last=False)
         call.kind = update.kind or call.kind
-        call.title = _line(update.title) or call.title or update.kind or "a tool"
+        call.title = _single_line(update.title) or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
-        told = f"{call.title} · {STATUS[call.status]}"
+        told = f"{call.title} · {STATUS_WORDS[call.status]}"
         if told != call.told:
             call.told = told
             self._write("tool", told)
             if call.status == "failed":
-                self._failed("exec" if call.kind == "execute" else call.kind or "tool", _reason(update) or call.title)
+                self._failed(
+                    "exec" if call.kind == "execute" else call.kind or "tool", _failure_reason(update) or call.title
+                )
             if call.status in ("completed", "failed"):
                 self._results(update.content or ())
 
@@ -111,29 +113,31 @@ class Telling:
         """The plan as it is now; what did not change since is not repeated."""
         self.flush()
         before = self._plan
-        self._plan = [(_line(entry.content), str(entry.status)) for entry in itertools.islice(entries, CONTENT_LINES)]
+        self._plan = [
+            (_single_line(entry.content), str(entry.status)) for entry in itertools.islice(entries, MAX_CONTENT_LINES)
+        ]
         for number, step in enumerate(self._plan):
             if step not in before:
-                self._write("note", f"plan {number + 1}/{len(self._plan)} {MARKS[step[1]]} {step[0]}")
+                self._write("note", f"plan {number + 1}/{len(self._plan)} {PLAN_MARKS[step[1]]} {step[0]}")
 
     def _results(self, contents: Iterable[Any]) -> None:
         for content in itertools.islice(contents, 20):
             if isinstance(content, schema.FileEditToolCallContent):
                 lines = diff_lines(content.path, content.old_text or "", content.new_text)
             elif isinstance(content, schema.ContentToolCallContent):
-                lines = _words(content.content).splitlines()
+                lines = _block_text(content.content).splitlines()
             else:
                 continue  # a terminal: its output is in the transcript already
             if lines:
-                shown = lines[:CONTENT_LINES]
+                shown = lines[:MAX_CONTENT_LINES]
                 more = [f"… {len(lines) - len(shown):,} more lines"] if len(lines) > len(shown) else []
                 self._write("output", "\n".join([*shown, *more]))
 
 
-def _reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
+def _failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
     """The first line that a failed call shows."""
     shown = (
-        _words(block.content) for block in update.content or () if isinstance(block, schema.ContentToolCallContent)
+        _block_text(block.content) for block in update.content or () if isinstance(block, schema.ContentToolCallContent)
     )
     return next((line.strip() for text in shown for line in text.splitlines() if line.strip()), "")
 
@@ -141,7 +145,7 @@ def _reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
 def diff_lines(path: str, old: str, new: str) -> list[str]:
     """A change of one file as a unified diff, its head one line."""
     before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > 20 * CONTENT_LINES:  # difflib is quadratic
+    if len(before) + len(after) > 20 * MAX_CONTENT_LINES:  # difflib is quadratic
         return [f"{path}: {len(before):,} lines become {len(after):,}"]
     body = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
     return [f"{path}:", *body] if body else []
@@ -163,7 +167,7 @@ def command_of(raw: Any) -> str:
     return ""
 
 
-def _words(content: Any) -> str:
+def _block_text(content: Any) -> str:
     """The text of a content block, or what it is."""
     if isinstance(content, schema.TextContentBlock):
         return content.text
@@ -172,5 +176,5 @@ def _words(content: Any) -> str:
     return f"[{getattr(content, 'type', 'content')}]"
 
 
-def _line(text: str | None) -> str:
+def _single_line(text: str | None) -> str:
     return " ".join((text or "").split())[:500]

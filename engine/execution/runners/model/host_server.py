@@ -1,4 +1,4 @@
-"""Conversations with models, inside the model host: opened, asked, cancelled, closed as `wire` says.
+"""Conversations with models, inside the model host: opened, asked, cancelled, closed as `host_protocol` says.
 
 Runs in the model host only: importing this takes a second and 100 MB.
 """
@@ -39,13 +39,13 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from engine.execution.runners.model import hosting_http, hosting_prices, wire
-from engine.execution.runners.model.history import KEPT_AS_IT_IS
-from engine.execution.runners.model.hosting_http import failure_of
-from engine.execution.runners.model.wire import Failure, Kind, Message
+from engine.execution.runners.model import host_http, host_protocol, prices
+from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
+from engine.execution.runners.model.host_http import failure_of
+from engine.execution.runners.model.host_protocol import Failure, Kind, Message
 from engine.model.secrets import CUT, redact_json
 
-NOT_RUN = "This call was not carried out: the session ended before."
+CALL_NOT_RUN = "This call was not carried out: the session ended before."
 
 CHARACTERS_A_TOKEN = 16
 """No model writes more text with a token, on average; one that does was told no limit, or ignores it."""
@@ -68,12 +68,12 @@ async def _serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]
                 line = lines.get_nowait()
             except Empty:
                 return
-            message = wire.decode(line)
+            message = host_protocol.decode(line)
             try:
                 host.take(message)
             except Exception as error:  # of one conversation; the others go on
                 failure = Failure(Kind.HOST, f"{type(error).__name__}: {error}")
-                _write(answers, {"c": message.get("c"), **wire.failed(failure)})
+                _write(answers, {"c": message.get("c"), **host_protocol.failure_message(failure)})
 
     wake(lambda: loop.call_soon_threadsafe(take))
     take()
@@ -81,7 +81,7 @@ async def _serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]
 
 
 def _write(answers: int, message: Message) -> None:
-    data = memoryview(wire.encode(message))
+    data = memoryview(host_protocol.encode(message))
     while data:
         data = data[os.write(answers, data) :]
 
@@ -92,7 +92,7 @@ class _Host:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._conversations: dict[str, _Conversation] = {}
-        self._models: dict[wire.Model, PydanticModel] = {}
+        self._models: dict[host_protocol.Model, PydanticModel] = {}
 
     def take(self, message: Message) -> None:
         """Do what the engine says."""
@@ -102,7 +102,9 @@ class _Host:
             case "ask":
                 asked = self._conversations.get(message["c"])
                 if asked is None:
-                    self._say(message["c"], wire.failed(Failure(Kind.GONE, "the conversation is not open")))
+                    self._say(
+                        message["c"], host_protocol.failure_message(Failure(Kind.GONE, "the conversation is not open"))
+                    )
                 else:
                     asked.ask(message)
             case "cancel":
@@ -115,13 +117,13 @@ class _Host:
                 self._conversations.pop(message["c"], None)
 
     def _open(self, message: Message) -> None:
-        name, model = message["c"], wire.Model(**message["model"])
+        name, model = message["c"], host_protocol.Model(**message["model"])
         try:
-            client = self._models.get(model) or self._models.setdefault(model, _model(model))
-            history = _read(Path(message["history"])) if message["history"] else []
+            client = self._models.get(model) or self._models.setdefault(model, _client_of(model))
+            history = _read_history(Path(message["history"])) if message["history"] else []
         except Exception as error:
             failure = Failure(Kind.HISTORY if message["history"] else Kind.HOST, failure_of(error, model.key).message)
-            self._say(name, wire.failed(failure))
+            self._say(name, host_protocol.failure_message(failure))
             return
         tools = [
             ToolDefinition(
@@ -132,13 +134,13 @@ class _Host:
         send = partial(self._say, name)
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"is": "opened", "price": hosting_prices.price_of(model), "window": window, "messages": len(history)})
+        send({"is": "opened", "price": prices.price_of(model), "window": window, "messages": len(history)})
 
     def _say(self, name: str, message: Message) -> None:
         self._send({"c": name, **message})
 
 
-def _model(model: wire.Model) -> PydanticModel:
+def _client_of(model: host_protocol.Model) -> PydanticModel:
     """A client of a provider. Tries again are the engine's affair: it counts and pays them."""
     return _anthropic(model) if model.kind == "anthropic" else _openai(model)
 
@@ -146,23 +148,23 @@ def _model(model: wire.Model) -> PydanticModel:
 # Each protocol's libraries take a second to load: only what is spoken is.
 
 
-def _anthropic(model: wire.Model) -> PydanticModel:
+def _anthropic(model: host_protocol.Model) -> PydanticModel:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    http = hosting_http.client(model.base_url)
+    http = host_http.client(model.base_url)
     client = AsyncAnthropic(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
     return AnthropicModel(model.name, provider=AnthropicProvider(anthropic_client=client))
 
 
-def _openai(model: wire.Model) -> PydanticModel:
+def _openai(model: host_protocol.Model) -> PydanticModel:
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    http = hosting_http.client(model.base_url)
+    http = host_http.client(model.base_url)
     client = AsyncOpenAI(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
     # OpenAI itself wants the new name of the limit; those who speak its protocol mostly know the old one only.
     itself = model.base_url.startswith("https://api.openai.com/")
@@ -170,7 +172,7 @@ def _openai(model: wire.Model) -> PydanticModel:
     return OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client), profile=profile)
 
 
-def _read(file: Path) -> list[ModelMessage]:
+def _read_history(file: Path) -> list[ModelMessage]:
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     return ModelMessagesTypeAdapter.validate_json(f"[{','.join(lines)}]")
 
@@ -179,7 +181,7 @@ def _read(file: Path) -> list[ModelMessage]:
 class _Conversation:
     """What was said with one model; grows with each answer."""
 
-    model: wire.Model
+    model: host_protocol.Model
     client: PydanticModel
     instructions: str
     tools: list[ToolDefinition]
@@ -202,20 +204,20 @@ class _Conversation:
 
     async def _ask(self, message: Message) -> None:
         request = ModelRequest(parts=self._parts(message), instructions=self.instructions or None)
-        stream = _Outlet(self.send)
-        hosting_http.on_bytes.set(stream.beat)
+        stream = _StreamOutput(self.send)
+        host_http.on_bytes.set(stream.beat)
         try:
             response = await self._request(request, message, stream)
         except Exception as error:
             stream.flush()
             failure = failure_of(error, self.model.key, received=stream.received)
-            self.send(wire.failed(failure))
+            self.send(host_protocol.failure_message(failure))
             return
         stream.flush()
         self.messages += [request, response]
         self.send(self._answer(request, response))
 
-    async def _request(self, request: ModelRequest, message: Message, stream: _Outlet) -> ModelResponse:
+    async def _request(self, request: ModelRequest, message: Message, stream: _StreamOutput) -> ModelResponse:
         parameters = ModelRequestParameters(function_tools=self.tools, allow_text_output=True)
         max_tokens, temperature = message["max_tokens"], message["temperature"]
         settings = ModelSettings(max_tokens=max_tokens)
@@ -228,9 +230,9 @@ class _Conversation:
             async for event in streamed:
                 stream.take(event)
                 if stream.received > most:
-                    raise hosting_http.TooBig
+                    raise host_http.AnswerTooBig
             if not stream.ending.seen:
-                raise hosting_http.CutShort("the answer ended in the middle")
+                raise host_http.AnswerCutShort("the answer ended in the middle")
             return streamed.get()
 
     def _parts(self, message: Message) -> list[ModelRequestPart]:
@@ -241,7 +243,7 @@ class _Conversation:
         last = self.messages[-1] if self.messages else None
         if isinstance(last, ModelResponse):
             parts += [
-                ToolReturnPart(call.tool_name, NOT_RUN, call.tool_call_id)
+                ToolReturnPart(call.tool_name, CALL_NOT_RUN, call.tool_call_id)
                 for call in last.tool_calls
                 if call.tool_call_id not in answered
             ]
@@ -264,18 +266,18 @@ class _Conversation:
             ],
             "input": usage.input_tokens if told else None,
             "output": usage.output_tokens if told else None,
-            "cost": hosting_prices.cost_of(usage, self.model) if told else None,
+            "cost": prices.cost_of(usage, self.model) if told else None,
             "finish": response.finish_reason or "",
-            "messages": [_stored(said, self.model.key) for said in (request, response)],
+            "messages": [_redacted_line(said, self.model.key) for said in (request, response)],
         }
 
 
-class _Outlet:
-    """What a stream says on its way to the engine: text gathered, at most one message every `wire.GATHER` seconds."""
+class _StreamOutput:
+    """Collects the text of a stream, and sends at most one message every `host_protocol.BATCH_SECONDS` seconds."""
 
     def __init__(self, send: Send) -> None:
         self.received = 0
-        self.ending = hosting_http.Ending()
+        self.ending = host_http.EndDetector()
         self._send = send
         self._kind = ""
         self._waiting: list[str] = []
@@ -297,7 +299,7 @@ class _Outlet:
     def beat(self, chunk: bytes) -> None:
         """Bytes came, if only to keep the connection open."""
         self.ending.take(chunk)
-        if time.monotonic() - self._told >= wire.BEAT:
+        if time.monotonic() - self._told >= host_protocol.ALIVE_SECONDS:
             self._tell({"is": "alive"})
 
     def flush(self) -> None:
@@ -318,10 +320,10 @@ class _Outlet:
             self._kind = kind
         self._waiting.append(text)
         since = time.monotonic() - self._told
-        if since >= wire.GATHER:
+        if since >= host_protocol.BATCH_SECONDS:
             self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(wire.GATHER - since, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(host_protocol.BATCH_SECONDS - since, self.flush)
 
     def _tell(self, message: Message) -> None:
         self._told = time.monotonic()
@@ -332,7 +334,7 @@ def _arguments(call: ToolCallPart) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(call.args or {})
 
 
-def _stored(message: ModelMessage, key: str) -> str:
+def _redacted_line(message: ModelMessage, key: str) -> str:
     """The message as a line of JSON, without secrets (SPEC 11.1)."""
     (document,) = json.loads(ModelMessagesTypeAdapter.dump_json([message]))
-    return json.dumps(redact_json(document, (key,) if key else (), kept=KEPT_AS_IT_IS), ensure_ascii=False)
+    return json.dumps(redact_json(document, (key,) if key else (), kept=UNREDACTED_FIELDS), ensure_ascii=False)

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic_ai import exceptions
 
-from engine.execution.runners.model import wire
-from engine.execution.runners.model.wire import Failure, Kind
+from engine.execution.runners.model import host_protocol
+from engine.execution.runners.model.host_protocol import Failure, Kind
 from engine.model.secrets import redact
 
 CONNECT_SECONDS = 15.0
@@ -24,26 +24,26 @@ on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
 """Called with the bytes that come for the request of this task."""
 
 _END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
-_LONGEST_END = 64
+_MAX_END_BYTES = 64
 
 
-def _nobody(chunk: bytes) -> None:
+def _ignore_bytes(chunk: bytes) -> None:
     """Nothing waits for bytes."""
 
 
-class TooBig(Exception):
+class AnswerTooBig(Exception):
     """The answer is longer than any that is read."""
 
 
-class Packed(Exception):
+class CompressedAnswer(Exception):
     """The answer is compressed, though that was not asked for: its size could not be bounded."""
 
 
-class CutShort(Exception):
+class AnswerCutShort(Exception):
     """The stream ended well for HTTP, and in the middle of the answer. The libraries take it for a whole one."""
 
 
-class Ending:
+class EndDetector:
     """Watches a stream for the words that end an answer, in either protocol. Quoted in a text they are escaped."""
 
     def __init__(self) -> None:
@@ -55,22 +55,22 @@ class Ending:
         if not self.seen:
             data = self._rest + chunk
             self.seen = _END.search(data) is not None
-            self._rest = data[-_LONGEST_END:]
+            self._rest = data[-_MAX_END_BYTES:]
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """A stream that ends with `TooBig` after `wire.MOST_BYTES`."""
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A stream that ends with `AnswerTooBig` after `host_protocol.MAX_ANSWER_BYTES`."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         seen = 0
-        tell: Callable[[bytes], None] = on_bytes.get(_nobody)
+        tell: Callable[[bytes], None] = on_bytes.get(_ignore_bytes)
         async for chunk in self._inner:
             seen += len(chunk)
-            if seen > wire.MOST_BYTES:
-                raise TooBig
+            if seen > host_protocol.MAX_ANSWER_BYTES:
+                raise AnswerTooBig
             tell(chunk)
             yield chunk
 
@@ -78,12 +78,12 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-async def _bind(response: httpx2.Response) -> None:
+async def _bound_response(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise Packed("it is compressed, though that was not asked for")
+        raise CompressedAnswer("it is compressed, though that was not asked for")
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
-    response.stream = _Bounded(stream)
+    response.stream = _BoundedStream(stream)
 
 
 def client(base_url: str) -> httpx2.AsyncClient:
@@ -93,12 +93,12 @@ def client(base_url: str) -> httpx2.AsyncClient:
         follow_redirects=False,  # the key would travel along
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [_bind]},
+        event_hooks={"response": [_bound_response]},
         trust_env=not (host in ("localhost", "::1") or host.startswith("127.")),
     )
 
 
-MESSAGE_MOST = 600
+MAX_MESSAGE = 600
 """Characters of a provider's words that are told."""
 
 _KINDS: tuple[tuple[type[Exception], Kind], ...] = (
@@ -120,24 +120,24 @@ _TOO_LONG = "exceed_context_size_error"
 
 def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
     """The failure that `error` stands for. `key` is cut out of its words."""
-    chain = list(_chain(error))
+    chain = list(_exception_chain(error))
     found = (getattr(cause, "status_code", None) for cause in chain)
     status = next((code for code in found if isinstance(code, int)), None)
     waited = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
-    words = redact(_words(error), [key])[:MESSAGE_MOST]
+    words = redact(_error_message(error), [key])[:MAX_MESSAGE]
     return Failure(_kind(chain, status), words, status, waited, received)
 
 
 def _kind(chain: list[BaseException], status: int | None) -> Kind:
-    if any(isinstance(cause, TooBig) for cause in chain):
+    if any(isinstance(cause, AnswerTooBig) for cause in chain):
         return Kind.TOO_BIG
-    if any(isinstance(cause, CutShort) for cause in chain):
+    if any(isinstance(cause, AnswerCutShort) for cause in chain):
         return Kind.CONNECTION
-    if any(isinstance(cause, Packed) for cause in chain):
+    if any(isinstance(cause, CompressedAnswer) for cause in chain):
         return Kind.RUBBISH
     if status is not None and 300 <= status < 400:
         return Kind.REDIRECT
-    if status == 413 or any(_said(cause).get("type") == _TOO_LONG for cause in chain):
+    if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
         return Kind.CONTEXT
     for error in chain:
         for category, kind in _KINDS:
@@ -150,21 +150,21 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
     return Kind.RUBBISH
 
 
-def _words(error: BaseException) -> str:
-    told = _said(error).get("message")
+def _error_message(error: BaseException) -> str:
+    told = _error_body(error).get("message")
     if isinstance(told, str) and told.strip():
         return " ".join(told.split())
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _said(error: BaseException) -> dict[str, object]:
+def _error_body(error: BaseException) -> dict[str, object]:
     """The error in the body of the provider's answer; a bare text is its message."""
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, dict) else {}
     return inner if isinstance(inner, dict) else {"message": inner}
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     seen = 0
     while error is not None and seen < 10:
         yield error

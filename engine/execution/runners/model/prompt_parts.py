@@ -10,7 +10,7 @@ from typing import Any
 from engine.model import PromptLine, PromptPart, PromptSource, SourceKind, Trust, sanitise
 from engine.model.secrets import parting
 
-_OPERATORS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
+_LABELS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
 _TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}
 """Of ours alone there is nothing to say; a red run is told in the words of the tests."""
 
@@ -19,7 +19,7 @@ def assistant_part(said: str, calls: Sequence[Mapping[str, Any]], call_id: str) 
     """What the model said and asked for in its answer to the call `call_id`."""
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
     texts = said.split("\n") if said else []
-    texts += [f"{call['name']}({_flat(call['arguments'])})" for call in calls]
+    texts += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
     return PromptPart("answer", _lines("\n".join(texts), source), "assistant")
 
 
@@ -32,7 +32,7 @@ def result_part(tool: str, text: str, call_id: str) -> PromptPart:
 def operator_part(text: str, kind: str) -> PromptPart:
     """What the model was told in between: by the operator, by the validation loop, by ourselves."""
     source = SourceKind.OPERATOR if kind == "reply" else SourceKind.RUNNER
-    named = PromptSource(source, label=_OPERATORS.get(kind, "clawpy"), trust=_TRUST.get(kind))
+    named = PromptSource(source, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
     return PromptPart(kind, _lines(text, named), "user")
 
 
@@ -40,28 +40,28 @@ def _lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
     return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
 
 
-def _flat(arguments: str) -> str:
+def _compact_json(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
     except (ValueError, RecursionError):
         return arguments
 
 
-LINE_MOST = 4_000
+MAX_LINE = 4_000
 """Characters of a line without end that are kept back; after so many it is written as it is."""
 
 _SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
 """After a word: "1." and "e.g." end no sentence."""
 
 
-class Speaking:
+class StreamedText:
     """Takes text in pieces, gives `write` whole lines; of a line that is not complete its whole sentences at `pause`,
     its rest at `end` or when the kind changes. No secret is torn by that: `clean` tells where one stands.
 
     A slow model pauses after each word. What it says is read by line: a word alone in a line says nothing."""
 
     def __init__(
-        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, longest: int = LINE_MOST
+        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, longest: int = MAX_LINE
     ) -> None:
         self._write = write
         self._clean = clean

@@ -10,33 +10,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from engine.execution.runners.toolchains import python, readers
-from engine.execution.runners.toolchains.missing import INSTALL_PROGRAM, Missing, fix_for
-from engine.execution.runners.toolchains.table import (
-    LANGUAGES,
-    LAST,
-    Checker,
+from engine.execution.runners.toolchains import output_readers, python
+from engine.execution.runners.toolchains.missing_tools import PROGRAM_FIXES, Missing, missing_fix
+from engine.execution.runners.toolchains.tool_table import (
+    FALLBACK,
     Command,
-    Ended,
     Finding,
-    Language,
-    Row,
-    Tester,
-    operand,
-    read,
+    FinishedRun,
+    LinterRow,
+    TestRunnerRow,
+    ToolRow,
+    as_operand,
+    language_of,
+    read_text,
 )
 from engine.model import CheckResult
 
-LARGEST_REPORT = 50_000_000
+MAX_REPORT_CHARACTERS = 50_000_000
 """Characters of a report that are read."""
 
-Words = Mapping[str, tuple[str, ...]]
+Placeholders = dict[str, tuple[str, ...]]
 """What stands for each word in braces of a command."""
 
 _BRACES = re.compile(r"\{(-*\w*)\}")
 
 
-def filled(template: str, words: Words) -> tuple[str, ...] | None:
+def fill_command(template: str, words: Placeholders) -> tuple[str, ...] | None:
     """A command of the table with its words filled in; None when one of them is not there."""
     argv: list[str] = []
     for word in shlex.split(template):
@@ -45,16 +44,16 @@ def filled(template: str, words: Words) -> tuple[str, ...] | None:
         if (whole := _BRACES.fullmatch(word)) is not None:
             argv += words[whole[1]]
         else:
-            argv.append(_substituted(word, words))
+            argv.append(_fill_text(word, words))
     return tuple(argv)
 
 
-def _substituted(text: str, words: Words) -> str:
+def _fill_text(text: str, words: Placeholders) -> str:
     return _BRACES.sub(lambda match: " ".join(words[match[1]]), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class ProjectTool:
     """A row of the table bound to one project.
 
     `folder` holds the project's files, `workspace` is the same folder in the operator's tree, in which the tools are
@@ -62,10 +61,10 @@ class Bound:
     the project's packages.
     """
 
-    row: Row
+    row: ToolRow
     folder: Path
     workspace: Path
-    words: Words = field(default_factory=dict, hash=False)
+    words: Placeholders = field(default_factory=dict, hash=False)
     install: str = ""
 
     @property
@@ -82,33 +81,33 @@ class Bound:
         if missing.kind != "package":
             return True
         if self.row.kind == "python":
-            return python.is_foreign(missing.what, self.folder, self.workspace)
+            return python.is_external_module(missing.what, self.folder, self.workspace)
         if self.row.kind == "node" and (self.workspace / "node_modules").exists():
             # A package that package.json does not name, where the others are installed, is a mistake in the project.
-            return f'"{missing.what}"' in read(self.workspace / "package.json")
+            return f'"{missing.what}"' in read_text(self.workspace / "package.json")
         return True
 
     def fix(self, missing: Missing) -> str:
         """What brings it. Without installed packages a program that a script calls comes with them."""
-        comes_along = missing.kind == "program" and missing.what not in INSTALL_PROGRAM
+        comes_along = missing.kind == "program" and missing.what not in PROGRAM_FIXES
         if comes_along and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
             return self.install
-        return fix_for(missing, self.install or "install what the project needs")
+        return missing_fix(missing, self.install or "install what the project needs")
 
-    def _command(self, template: str, words: Words) -> Command | None:
+    def _command(self, template: str, words: Placeholders) -> Command | None:
         """A command of the row with its words filled in, None when one of them is not there."""
         words = {**self.words, **words}
-        argv = filled(template, words)
-        environment = {name: _substituted(value, words) for name, value in self.row.environment.items()}
-        return None if argv is None else Command(argv, environment, self.row.codes, makes=self.row.makes)
+        argv = fill_command(template, words)
+        environment = {name: _fill_text(value, words) for name, value in self.row.environment.items()}
+        return None if argv is None else Command(argv, environment, self.row.exit_codes, makes=self.row.created_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchain(Bound):
+class Toolchain(ProjectTool):
     """What runs one project's tests. `top` is the top of the operator's repository; `below` are folders whose tests
     another project runs."""
 
-    row: Tester
+    row: TestRunnerRow
     top: Path
     title: str
     below: tuple[str, ...] = ()
@@ -126,13 +125,13 @@ class Toolchain(Bound):
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         """The command that runs `tests` (ids, files or packages; none = the whole suite). `report` is a file in the
         session's scratch folder which the tool may write."""
-        name, text = self.row.extra
+        name, text = self.row.extra_file
         extra = report.parent / name
         if name:
             extra.write_text(text, encoding="utf-8")
         places = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
-        words = _asked(self.row, tests) | {name: (str(place),) for name, place in places.items()}
-        command = self._command(self.row.single if tests else self.row.test, words)
+        words = _test_placeholders(self.row, tests) | {name: (str(place),) for name, place in places.items()}
+        command = self._command(self.row.single if tests else self.row.test_command, words)
         if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
         argv, environment = command.argv, dict(command.environment)
@@ -140,26 +139,26 @@ class Toolchain(Bound):
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         if self.row.kind == "python":
             start = [str(self.folder / name) for name in self.words.get("start", ())]
-            environment["PYTHONPATH"] = os.pathsep.join([*start, *python.roots(self.folder)])
+            environment["PYTHONPATH"] = os.pathsep.join([*start, *python.import_roots(self.folder)])
         return replace(command, argv=argv, environment=environment, report=report if self._reports else None)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
         """What a finished run said. Failing ids can be handed to `test_command`; a run that broke before any test
         ran has `errors` ≥ 1 and nothing passed."""
-        found = readers.read(self.row.read, self._ended(report, output, exit_code))
-        return found or readers.uncounted(self.row.name, self.title, exit_code)
+        found = output_readers.read_result(self.row.output_format, self._ended(report, output, exit_code))
+        return found or output_readers.uncounted_result(self.row.name, self.title, exit_code)
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
         """What a finished run said about each of `failing`, "" where nothing is known."""
-        return readers.texts(self._ended(report, output, 1), failing)
+        return output_readers.failure_texts(self._ended(report, output, 1), failing)
 
     @property
     def _reports(self) -> bool:
-        return "{report}" in self.row.test
+        return "{report}" in self.row.test_command
 
-    def _ended(self, report: Path, output: str, exit_code: int) -> Ended:
-        text = read(report, LARGEST_REPORT) if self._reports else ""
-        return Ended(self.row.name, self.title, output, exit_code, text, self.folder)
+    def _ended(self, report: Path, output: str, exit_code: int) -> FinishedRun:
+        text = read_text(report, MAX_REPORT_CHARACTERS) if self._reports else ""
+        return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
 
     def takes(self, path: str) -> bool:
         """Whether a changed file concerns it."""
@@ -168,52 +167,56 @@ class Toolchain(Bound):
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         """For each changed file (relative to `folder`) its tests, as `test_command` takes them; [] when none are
         known."""
-        if self.row.read == "junit":
-            return python.related(paths, python.test_texts(self.folder), python.exported(self.folder, paths))
+        if self.row.output_format == "junit":
+            return python.related_tests(
+                paths, python.read_test_files(self.folder), python.reexported_modules(self.folder, paths)
+            )
         if self.row.kind == "go":
-            return {path: _package_of(self.folder, path) for path in paths}
+            return {path: _go_package(self.folder, path) for path in paths}
         known = self.row.name in ("rspec", "mix")  # of all others only the compiler or the script knows
-        return {path: [path] if known and re.search(self.row.tests, path) else [] for path in paths}
+        return {path: [path] if known and re.search(self.row.test_files, path) else [] for path in paths}
 
     def present(self, tests: Sequence[str]) -> list[str]:
         """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
-        if self.row.read != "junit":
+        if self.row.output_format != "junit":
             return list(tests)
         files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
         return [file for file in files if (self.folder / file).is_file()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linter(Bound):
+class Linter(ProjectTool):
     """What looks at one project's source files."""
 
-    row: Checker
+    row: LinterRow
 
     @property
     def only_looks(self) -> bool:
         """Whether its command line can write nothing (SPEC 2.12)."""
-        return self.row.only_looks
+        return self.row.is_read_only
 
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
         """The command that looks at `paths` (relative to `folder`), at everything when there are none; what it must
         write it writes under `scratch`."""
-        return self._over(self.row.look, paths, scratch) or Command(())
+        return self._over(self.row.lint_command, paths, scratch) or Command(())
 
     def parse(self, output: str, exit_code: int) -> list[Finding]:
         """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
-        found = readers.findings(self.row.read, output) if exit_code or self.row.kind != LAST else []
+        found = (
+            output_readers.findings(self.row.output_format, output) if exit_code or self.row.kind != FALLBACK else []
+        )
         prefix = f"{self.folder}/"
         return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in found]
 
     def fixes(self, paths: Sequence[str], scratch: Path) -> list[Command]:
         """Formatter and safe fixes, in order; [] when it mends nothing."""
-        commands = (self._over(template, paths, scratch) for template in self.row.fixes)
+        commands = (self._over(template, paths, scratch) for template in self.row.fix_commands)
         return [command for command in commands if command is not None]
 
     def _over(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
         words = {
-            "paths": tuple(map(operand, paths)) or (".",), "scratch": (str(scratch),),
+            "paths": tuple(map(as_operand, paths)) or (".",), "scratch": (str(scratch),),
             "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
         }  # fmt: skip
         return self._command(template, words)
@@ -223,14 +226,14 @@ class Linter(Bound):
         return path.endswith(self.row.suffixes) and "__snapshots__" not in path
 
 
-def _asked(row: Tester, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Single tests in each of the forms that commands take."""
     if row.kind == "go":
         names = [test.partition("::")[2] for test in tests]
-        packages = tuple(dict.fromkeys(operand(test.partition("::")[0]) for test in tests))
+        packages = tuple(dict.fromkeys(as_operand(test.partition("::")[0]) for test in tests))
         return {"packages": packages, "pattern": (f"-run={_go_pattern(names)}",) if names and all(names) else ()}
-    plain = [test for test in tests if not test.startswith("-")] if row.kind == "rust" else list(map(operand, tests))
-    pattern = f"^({'|'.join(map(_escaped, tests))})$"
+    plain = [test for test in tests if not test.startswith("-")] if row.kind == "rust" else list(map(as_operand, tests))
+    pattern = f"^({'|'.join(map(_escape_name, tests))})$"
     return {
         "tests": tuple(plain),
         "pattern": (pattern,),
@@ -241,7 +244,7 @@ def _asked(row: Tester, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     """The name of a test as a regular expression that every language reads the same."""
     return re.sub(r"([.*+?^${}()|\[\]\\/])", r"\\\1", name)
 
@@ -254,22 +257,22 @@ def _go_pattern(names: Sequence[str]) -> str:
     return f"^({'|'.join(map(re.escape, tops))})$"
 
 
-def _package_of(folder: Path, path: str) -> list[str]:
+def _go_package(folder: Path, path: str) -> list[str]:
     place = PurePosixPath(path).parent
     has_tests = path.endswith(".go") and any((folder / place).glob("*_test.go"))
     return ["./" if str(place) == "." else f"./{place}"] if has_tests else []
 
 
 @contextmanager
-def borrowed(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path) -> Iterator[None]:
+def linked_packages(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path) -> Iterator[None]:
     """For the time of a run, folders which only the operator's tree has (`node_modules`) are linked into the worktree
     `folder`, for the projects of `tools` and for the folders above them.
 
     The links are gone afterwards, so that they can be part of no change set.
     """
     used: list[Toolchain | Linter] = list(tools) if folder != workspace else []
-    places = {above for tool in used for above in python.upwards(tool.folder, folder)}
-    names = {name for tool in used for name in LANGUAGES.get(tool.row.kind, Language()).borrowed}
+    places = {above for tool in used for above in python.folders_up_to(tool.folder, folder)}
+    names = {name for tool in used for name in language_of(tool.row.kind).linked_folders}
     links: list[Path] = []
     for place in sorted(places):
         for name in sorted(names):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine.execution.runners.toolchains.table import TABLES, Ended, Finding
+from engine.execution.runners.toolchains.tool_table import TABLES, Finding, FinishedRun
 from engine.model import CheckResult
 
 MAX_FAILING = 200
@@ -25,29 +25,29 @@ USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not 
 
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_WORDS = {
+_OUTCOME_WORDS = {
     "passed": "passed pass passing ok SUCCESS Passed ✔",
     "failed": "failed fail failing cancelled FAILED FAIL FAILURE Failed ✖",
     "skipped": "skipped skip pending todo ignored SKIPPED SKIP Skipped",
     "errors": "error errors",
 }
-_OUTCOMES = {word: outcome for outcome, words in _WORDS.items() for word in words.split()}
+_OUTCOMES = {word: outcome for outcome, words in _OUTCOME_WORDS.items() for word in words.split()}
 """What became of tests, by the words that runners have for it."""
 
 
-def read(name: str, ended: Ended) -> CheckResult | None:
+def read_result(name: str, ended: FinishedRun) -> CheckResult | None:
     """What a run said, by the reader of that name; None when all that is known is that it ended well."""
     if name in _REPORTS:
         return _REPORTS[name](ended)
     if name == "words":
-        every = (check for format in _PRINTED if (check := _printed(format, ended)) is not None)
+        every = (check for format in _VISIBLE_FORMATS if (check := _read_printed(format, ended)) is not None)
         found = next(every, None)
-        return None if found is None else _settled(ended, found)
-    found = _printed(name, ended)
-    return _broken(ended) if found is None else _settled(ended, found)
+        return None if found is None else _with_exit_code(ended, found)
+    found = _read_printed(name, ended)
+    return _broken_run(ended) if found is None else _with_exit_code(ended, found)
 
 
-def result(
+def make_result(
     tool: str, counts: Mapping[str, int], *, seconds: float, failing: Iterable[str], durations: Mapping[str, float]
 ) -> CheckResult:
     """A `CheckResult` with its lists in order: failing as met, without repeats; durations slowest first."""
@@ -64,20 +64,20 @@ def result(
     )
 
 
-def uncounted(tool: str, title: str, exit_code: int) -> CheckResult:
+def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
     """The result of a command whose output names no tests: all that is known is how it ended."""
     counts = {"failed" if exit_code else "passed": 1}
-    check = result(tool, counts, seconds=0, failing=[title] if exit_code else [], durations={})
+    check = make_result(tool, counts, seconds=0, failing=[title] if exit_code else [], durations={})
     return replace(check, counted=False)
 
 
-def _broken(ended: Ended) -> CheckResult | None:
+def _broken_run(ended: FinishedRun) -> CheckResult | None:
     """One error when a run broke before any test, None when all that is known is that it ended well."""
-    nothing = result(ended.tool, {}, seconds=0, failing=(), durations={})
-    return _settled(ended, nothing) if ended.exit_code else None
+    nothing = make_result(ended.tool, {}, seconds=0, failing=(), durations={})
+    return _with_exit_code(ended, nothing) if ended.exit_code else None
 
 
-def _settled(ended: Ended, found: CheckResult) -> CheckResult:
+def _with_exit_code(ended: FinishedRun, found: CheckResult) -> CheckResult:
     """A run whose tests are well but whose command is not has one error: it did not compile, or a linter before it or
     a coverage limit after it said no."""
     if ended.exit_code == 0 or found.failed or found.errors:
@@ -90,35 +90,35 @@ def _settled(ended: Ended, found: CheckResult) -> CheckResult:
 # -- reports --------------------------------------------------------------------------------------------------------
 
 
-def _junit(ended: Ended) -> CheckResult:
+def _junit(ended: FinishedRun) -> CheckResult:
     """pytest's JUnit report; ids are its own node ids. Without a readable report the run broke: one error, and the exit
     code's meaning as the failing "id"."""
-    root = _xml(ended.report)
+    root = _parse_xml(ended.report)
     if root is None:
         reason = USAGE_ERRORS.get(ended.exit_code, f"pytest ended with code {ended.exit_code} and no report")
         errors = 0 if ended.exit_code == 5 else 1
-        return result(ended.tool, {"errors": errors}, seconds=0, failing=[reason], durations={})
-    return _cases(ended.tool, root, lambda case: _node_id(case, ended.folder))
+        return make_result(ended.tool, {"errors": errors}, seconds=0, failing=[reason], durations={})
+    return _read_junit_cases(ended.tool, root, lambda case: _pytest_id(case, ended.folder))
 
 
-def _phpunit(ended: Ended) -> CheckResult | None:
+def _phpunit(ended: FinishedRun) -> CheckResult | None:
     """phpunit's JUnit report; ids are `Class::method`, with the name of the data set where there is one."""
-    root = _xml(ended.report)
-    return _cases(ended.tool, root, _method) if root is not None else _broken(ended)
+    root = _parse_xml(ended.report)
+    return _read_junit_cases(ended.tool, root, _method_id) if root is not None else _broken_run(ended)
 
 
-def _rspec(ended: Ended) -> CheckResult | None:
+def _rspec(ended: FinishedRun) -> CheckResult | None:
     """RSpec's JSON report; ids are its own (`./spec/cart_spec.rb[1:2]`)."""
-    report = _rspec_report(ended.report)
+    report = _parse_rspec(ended.report)
     if report is None:
-        return _broken(ended)
+        return _broken_run(ended)
     examples, summary = report
     outcomes = {"passed": "passed", "failed": "failed", "pending": "skipped"}
     status = {str(example["id"]): str(example["status"]) for example in examples}
     counts = Counter(outcomes[what] for what in status.values() if what in outcomes)
     counts["errors"] = outside = int(summary.get("errors_outside_of_examples_count", 0))
     failing = [name for name, what in status.items() if what == "failed"]
-    return result(
+    return make_result(
         ended.tool,
         counts,
         seconds=float(summary.get("duration", 0)),
@@ -127,12 +127,12 @@ def _rspec(ended: Ended) -> CheckResult | None:
     )
 
 
-_REPORTS: Mapping[str, Callable[[Ended], CheckResult | None]] = {
+_REPORTS: Mapping[str, Callable[[FinishedRun], CheckResult | None]] = {
     "junit": _junit, "phpunit": _phpunit, "rspec": _rspec,
 }  # fmt: skip
 
 
-def _rspec_report(report: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
+def _parse_rspec(report: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
     try:
         found = json.loads(report)
         examples = [example for example in found["examples"] if example["id"] and example["status"]]
@@ -147,17 +147,17 @@ _HEADING = re.compile(
 """How runners begin what they say about one test."""
 
 
-def texts(ended: Ended, failing: tuple[str, ...]) -> Mapping[str, str]:
+def failure_texts(ended: FinishedRun, failing: tuple[str, ...]) -> Mapping[str, str]:
     """What a finished run said about each of `failing`, "" where nothing is known: from its report, or, for runners
     that report in words, from each heading that names it to the next heading."""
-    if (root := _xml(ended.report)) is not None:
+    if (root := _parse_xml(ended.report)) is not None:
         said: dict[str, str] = {}
         for case in root.iter("testcase"):
             for bad in (*case.findall("failure"), *case.findall("error")):
-                node = _method(case) if case.get("class") else _node_id(case, ended.folder)
+                node = _method_id(case) if case.get("class") else _pytest_id(case, ended.folder)
                 said[node] = f"{said.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
         return said
-    if (report := _rspec_report(ended.report)) is not None:
+    if (report := _parse_rspec(ended.report)) is not None:
         return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
     named = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
     found = dict.fromkeys(failing, "")
@@ -170,12 +170,12 @@ def texts(ended: Ended, failing: tuple[str, ...]) -> Mapping[str, str]:
     return found
 
 
-def _cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
+def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
     durations: dict[str, float] = {}
     outcomes: dict[str, str] = {}
     for case in root.iter("testcase"):
         node = name(case)
-        durations[node] = durations.get(node, 0.0) + _number(case.get("time"))
+        durations[node] = durations.get(node, 0.0) + _seconds_attribute(case.get("time"))
         tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
         # A test may stand here twice, for its body and its teardown: what is worst counts.
         if tags and (tags[0] == "failure" or outcomes.get(node, "skipped") == "skipped"):
@@ -183,27 +183,27 @@ def _cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Ele
     counts = Counter({"failure": "failed", "error": "errors"}.get(what, what) for what in outcomes.values())
     counts["passed"] = len(durations) - len(outcomes)
     suite = root if root.tag == "testsuite" else root.find("testsuite")
-    return result(
+    return make_result(
         tool,
         counts,
-        seconds=_number(suite.get("time")) if suite is not None else 0.0,
+        seconds=_seconds_attribute(suite.get("time")) if suite is not None else 0.0,
         failing=[node for node, what in outcomes.items() if what != "skipped"],
         durations={node: seconds for node, seconds in durations.items() if outcomes.get(node) != "skipped"},
     )
 
 
-def _xml(text: str) -> ElementTree.Element | None:
+def _parse_xml(text: str) -> ElementTree.Element | None:
     try:
         return ElementTree.fromstring(text)
     except ElementTree.ParseError:
         return None
 
 
-def _method(case: ElementTree.Element) -> str:
+def _method_id(case: ElementTree.Element) -> str:
     return f"{case.get('class') or case.get('classname', '')}::{case.get('name', '')}"
 
 
-def _node_id(case: ElementTree.Element, folder: Path) -> str:
+def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
     """`classname` is the dotted file and classes, which only the files themselves can tell apart."""
     name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
     if not parts:  # a file that could not be collected: its name is the dotted module
@@ -216,7 +216,7 @@ def _node_id(case: ElementTree.Element, folder: Path) -> str:
     return "::".join([case.get("file") or ".".join(parts), name])
 
 
-def _number(text: str | None) -> float:
+def _seconds_attribute(text: str | None) -> float:
     try:
         return float(text or 0)
     except ValueError:
@@ -226,11 +226,11 @@ def _number(text: str | None) -> float:
 # -- printed text ---------------------------------------------------------------------------------------------------
 
 
-def _printed(name: str, ended: Ended) -> CheckResult | None:
+def _read_printed(name: str, ended: FinishedRun) -> CheckResult | None:
     """What one runner printed, by its format; None without any sign of it."""
     text = _ANSI.sub("", ended.output).replace("\r\n", "\n")
     if name == "go":
-        return _go(ended.tool, text)
+        return _read_go(ended.tool, text)
     form = TABLES["formats"][name]
     totals = _matches(form, "total", text)
     if not totals or ("sign" in form and not _matches(form, "sign", text)):
@@ -239,27 +239,29 @@ def _printed(name: str, ended: Ended) -> CheckResult | None:
     for group, value in ((group, value) for total in totals for group, value in total.groupdict("0").items()):
         if group == "counts":
             counts.update({_OUTCOMES.get(word, ""): int(number) for number, word in _COUNT.findall(value)})
-        elif group not in _CLOCKS:
+        elif group not in _TIME_GROUPS:
             counts[group.rstrip("2")] += int(value)
-    tests = [(_id(match, form), match) for match in _matches(form, "test", text.split(form.get("until", "\0"))[0])]
+    tests = [(_test_id(match, form), match) for match in _matches(form, "test", text.split(form.get("until", "\0"))[0])]
     outcomes = [(test, _OUTCOMES.get(match.groupdict().get("what", ""), "")) for test, match in tests]
-    durations = {test: _seconds(match) for test, match in tests if not _CLOCKS.isdisjoint(match.groupdict())}
+    durations = {test: _seconds(match) for test, match in tests if not _TIME_GROUPS.isdisjoint(match.groupdict())}
     failing = [test for test, outcome in outcomes if outcome == "failed"]
-    listed = [_id(match, form) for match in _matches(form, "failing", text)]
+    listed = [_test_id(match, form) for match in _matches(form, "failing", text)]
     failing += [test for test in listed if "only_ran" not in form or test in dict(tests)]
     if name == "node" and re.search(r"^TAP version", text, re.M):
-        failing, durations = _tap(text)
+        failing, durations = _read_tap(text)
     if not counts:
         counts.update(dict(outcomes).values())
     elif "tests" in counts:
         counts["passed"] = max(0, counts["tests"] - counts["failed"] - counts["errors"] - counts["skipped"])
     seconds = sum(map(_seconds, [*totals, *_matches(form, "time", text)]))
-    return result(ended.tool, counts, seconds=seconds or sum(durations.values()), failing=failing, durations=durations)
+    return make_result(
+        ended.tool, counts, seconds=seconds or sum(durations.values()), failing=failing, durations=durations
+    )
 
 
 _COUNT = re.compile(r"(\d+) (\w+)")
-_CLOCKS = frozenset({"ms", "seconds"})
-_PRINTED = [*(name for name, form in TABLES["formats"].items() if "hidden" not in form), "go"]
+_TIME_GROUPS = frozenset({"ms", "seconds"})
+_VISIBLE_FORMATS = [*(name for name, form in TABLES["formats"].items() if "hidden" not in form), "go"]
 
 
 def _matches(form: Mapping[str, Any], key: str, text: str) -> list[re.Match[str]]:
@@ -267,7 +269,7 @@ def _matches(form: Mapping[str, Any], key: str, text: str) -> list[re.Match[str]
     return list(re.finditer("".join(form[key]), text, re.M)) if key in form else []
 
 
-def _id(match: re.Match[str], form: Mapping[str, Any]) -> str:
+def _test_id(match: re.Match[str], form: Mapping[str, Any]) -> str:
     """The id of a test: its name in one line, after its place."""
     parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
     name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(form.get("between", "\n"), " ")
@@ -279,17 +281,17 @@ def _seconds(match: re.Match[str]) -> float:
     return float(took.get("ms") or 0) / 1000 + float(took.get("seconds") or 0)
 
 
-_TAP = re.compile(r"^(?P<indent> *)(?P<not>not )?ok \d+(?: - (?P<name>.*?))?(?P<skip> # (?:SKIP|TODO).*)?$", re.I)
+_TAP_LINE = re.compile(r"^(?P<indent> *)(?P<not>not )?ok \d+(?: - (?P<name>.*?))?(?P<skip> # (?:SKIP|TODO).*)?$", re.I)
 _TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
 
 
-def _tap(text: str) -> tuple[list[str], dict[str, float]]:
+def _read_tap(text: str) -> tuple[list[str], dict[str, float]]:
     """What failed and how long each took. Leaves only: a suite's own line comes after its tests' deeper lines."""
     failing: list[str] = []
     durations: dict[str, float] = {}
     depth, leaf = 0, ""
     for line in text.splitlines():
-        if match := _TAP.match(line):
+        if match := _TAP_LINE.match(line):
             indent = len(match["indent"])
             leaf = (match["name"] or "").strip() if indent >= depth else ""
             if leaf and match["not"] and not match["skip"]:
@@ -304,7 +306,7 @@ _GO_TEST = re.compile(r"^ *--- (?P<what>PASS|FAIL|SKIP): (?P<name>.+) \((?P<seco
 _GO_PACKAGE = re.compile(r"^(?P<what>ok|FAIL)\s+(?P<package>\S+)(?:\s+(?P<seconds>[\d.]+)s)?(?:\s+[\[(].*)?$")
 
 
-def _go(tool: str, text: str) -> CheckResult | None:
+def _read_go(tool: str, text: str) -> CheckResult | None:
     """A package's tests are the lines before its own `ok` or `FAIL` line; ids are `package::TestName`."""
     tests: dict[str, re.Match[str]] = {}
     packages: list[re.Match[str]] = []
@@ -327,7 +329,7 @@ def _go(tool: str, text: str) -> CheckResult | None:
     # Of a test with subtests these alone failed, unless none of them did.
     failing = [name for name in red if name in leaves or not any(other.startswith(f"{name}/") for other in red)]
     counts = Counter(_OUTCOMES["pass" if test["what"] == "PASS" else test["what"]] for test in leaves.values())
-    return result(
+    return make_result(
         tool,
         {**counts, "failed": len(failing), "errors": len(broken)},
         seconds=sum(map(_seconds, packages)),
@@ -338,17 +340,19 @@ def _go(tool: str, text: str) -> CheckResult | None:
 
 # -- linters --------------------------------------------------------------------------------------------------------
 
-_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
-_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
-_RULE = re.compile(r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`")
+_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
+_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
+_CLIPPY_RULE = re.compile(
+    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
+)
 
 
 def findings(name: str, output: str) -> list[Finding]:
     """What a linter or type checker printed, by its format; a tool that printed no position gives no findings."""
-    return list(_clippy(output) if name == "clippy" else _lines(TABLES["findings"][name], output))
+    return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
 
 
-def _lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
+def _read_lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
     pattern, heading = "".join(form["line"]), form.get("heading", "(?!)")
     file = ""
     for line in output.splitlines():
@@ -361,15 +365,15 @@ def _lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
             file = match["path"].strip()
 
 
-def _clippy(output: str) -> Iterator[Finding]:
+def _read_clippy(output: str) -> Iterator[Finding]:
     """Each `warning:` or `error:` block with a place as one finding; the rule from its link or its note."""
     found: dict[Finding, None] = {}  # --all-targets shows a library's findings once more for its tests
     for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
         lines = block.splitlines()
-        head = _HEAD.match(lines[0]) if lines else None
-        place = next(filter(None, map(_PLACE.match, lines)), None)
+        head = _CLIPPY_HEAD.match(lines[0]) if lines else None
+        place = next(filter(None, map(_CLIPPY_PLACE.match, lines)), None)
         if head and place:
-            rule = _RULE.search(block)
+            rule = _CLIPPY_RULE.search(block)
             name = (rule["clippy"] or rule["lint"] or rule["flag"]) if rule else (head["code"] or head["level"])
             name = name.replace("-", "_").removeprefix("clippy::")
             found[Finding(place["path"], int(place["line"]), name, head["message"])] = None

@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.frozen import frozen
 
-MOST_SIGNATURES: Final = 50
+MAX_SIGNATURES: Final = 50
 """So many failing tests of a run have their signature kept."""
 
 TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
@@ -76,14 +76,14 @@ def cause_of(text: str, folder: str) -> Cause:
         if own:
             where = f"{own[which]['file']}:{own[which]['line']}"
             break
-    return Cause(kind, normal(message), where, message.strip()[:200])
+    return Cause(kind, normalise_message(message), where, message.strip()[:200])
 
 
 def _is_foreign(file: str) -> bool:
     return file.startswith("/") or _FOREIGN.search(file) is not None
 
 
-def normal(message: str) -> str:
+def normalise_message(message: str) -> str:
     """A message without what differs from run to run."""
     message = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b", "ADDRESS", message)
     message = re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*", "/…", message)
@@ -92,11 +92,11 @@ def normal(message: str) -> str:
 
 def signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> dict[str, str]:
     """The signature of each failing test whose output tells one."""
-    found = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MOST_SIGNATURES]}
+    found = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MAX_SIGNATURES]}
     return {test: signature for test, signature in found.items() if signature}
 
 
-def messages(texts: Mapping[str, str], signed: Mapping[str, str], folder: Path) -> dict[str, str]:
+def messages_by_signature(texts: Mapping[str, str], signed: Mapping[str, str], folder: Path) -> dict[str, str]:
     """For each signature of `signed` what its first test printed, to be shown in its place."""
     firsts = {signature: test for test, signature in reversed(list(signed.items()))}
     return {signature: str(cause_of(texts[test], str(folder))) for signature, test in firsts.items()}

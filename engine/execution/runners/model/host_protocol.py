@@ -7,8 +7,8 @@ Every message names its conversation, `c`. To the host, by `do`:
     cancel                                          -> cancelled, always
     close
 
-From the host, by `is`. What the host keeps of a conversation grows only with `done`: after `failed` the same can be
-asked again.
+From the host, by `is`. What the host keeps of a conversation grows only with `done`: after `failed` the same
+request can be made again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from engine.frozen import frozen
 
 Message = dict[str, Any]
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Bytes of one answer of a provider; one that is longer is broken off."""
 
-GATHER = 0.05
+BATCH_SECONDS = 0.05
 """Seconds in which pieces of text are gathered into one message."""
 
-BEAT = 2.0
+ALIVE_SECONDS = 2.0
 """Seconds after which a message `alive` tells of bytes that came meanwhile."""
 
 
@@ -47,7 +47,7 @@ class Kind(StrEnum):
     REFUSED = "refused"  # the provider takes the request for wrong
     REDIRECT = "redirect"  # the address sends elsewhere
     RUBBISH = "rubbish"  # an answer in no form that is known
-    TOO_BIG = "too-big"  # more than `MOST_BYTES`, or than was allowed
+    TOO_BIG = "too-big"  # more than `MAX_ANSWER_BYTES`, or than was allowed
     HISTORY = "history"  # the conversation that is to go on cannot be read
     HOST = "host"  # the model host cannot work
 
@@ -78,13 +78,13 @@ class Failure:
     received: int = 0
 
 
-def failed(failure: Failure) -> Message:
+def failure_message(failure: Failure) -> Message:
     """The message that tells of a failure."""
     return {"is": "failed", **asdict(failure), "kind": failure.kind.value}
 
 
 def failure_of(message: Message) -> Failure:
-    """The inverse of `failed`."""
+    """The inverse of `failure_message`."""
     told = {field.name: message[field.name] for field in fields(Failure)}
     return Failure(**{**told, "kind": Kind(told["kind"])})
 

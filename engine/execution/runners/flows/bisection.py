@@ -8,32 +8,19 @@ from statistics import median
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import (
-    ProjectFlow,
-    Revision,
-    TestId,
-    clean,
-    commit,
-    count,
-    exactly,
-    in_project,
-    in_words,
-    listed,
-    resolve,
-    run_tests,
-    tidy,
-    toolchain_of,
-    toolchains,
-)
-from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit
+from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
+from engine.execution.runners.flows.test_runs import find_toolchains, require_single_tests, run_tests, toolchain_for
+from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git import GitError
 from engine.model import CheckResult
 
 # -- Find the commit that broke a test, with git's own bisection --------------------------------------------------
 
-_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 
-_FOUND = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
+_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
 
 class Bisect(ProjectFlow):
@@ -47,27 +34,27 @@ class Bisect(ProjectFlow):
     bad: Revision = Field(default="HEAD", description="a later commit at which it fails")
 
     def describe(self) -> str:
-        short = clean(self.good)[:10], clean(self.bad)[:10]
-        return f"Find the commit that broke `{clean(self.test)}` between {short[0]} and {short[1]}" + in_project(
+        short = one_line(self.good)[:10], one_line(self.bad)[:10]
+        return f"Find the commit that broke `{one_line(self.test)}` between {short[0]} and {short[1]}" + in_project(
             self.project
         )
 
     def run(self, job: Job) -> FlowResult:
-        good, bad = resolve(job, self.good), resolve(job, self.bad)
+        good, bad = resolve_commit(job, self.good), resolve_commit(job, self.bad)
         if job.git.run("merge-base", "--is-ancestor", good, bad, allowed=(0, 1)).returncode or good == bad:
             raise FlowUnable(
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
-        tidy(job, bad)
-        found = toolchains(job, self.project)
-        tool = toolchain_of(found, [self.test])
-        with borrowed(found, job.folder, job.workspace):
+        reset_worktree(job, bad)
+        found = find_toolchains(job, self.project)
+        tool = toolchain_for(found, [self.test])
+        with linked_packages(found, job.folder, job.workspace):
             red = self._ends(job, tool, good, bad)
             try:
                 culprit, steps, skipped, candidates = self._search(job, tool, good, bad, red)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
-            tidy(job, bad)  # the result is the bad end's: that is the state it is recorded with
+            reset_worktree(job, bad)  # the result is the bad end's: that is the state it is recorded with
         return self._told(job, culprit, steps, skipped, candidates, red)
 
     def _asked(self, tool: Toolchain) -> list[str]:
@@ -76,14 +63,14 @@ class Bisect(ProjectFlow):
 
     def _ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:
         """Good must be green and bad must be red, else there is nothing to find. Returns how it is red."""
-        job.say(f"Bad end: {commit(job.git, bad)}")
+        job.say(f"Bad end: {read_commit(job.git, bad)}")
         red = run_tests(job, tool, self._asked(tool))
         if red.green:
             raise FlowUnable(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
         if red.failed + red.errors == 0:
             raise FlowUnable(f"the test was skipped at {bad[:10]}", "choose another test")
-        tidy(job, good)
-        job.say(f"Good end: {commit(job.git, good)}")
+        reset_worktree(job, good)
+        job.say(f"Good end: {read_commit(job.git, good)}")
         try:
             green = run_tests(job, tool, self._asked(tool))
         except CannotRun as error:
@@ -91,7 +78,9 @@ class Bisect(ProjectFlow):
                 f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit"
             ) from error
         if not green.green:
-            raise FlowUnable(f"the test does not pass at {good[:10]}: {in_words(green)}", "name an older good commit")
+            raise FlowUnable(
+                f"the test does not pass at {good[:10]}: {describe_check(green)}", "name an older good commit"
+            )
         return red
 
     def _search(
@@ -101,24 +90,24 @@ class Bisect(ProjectFlow):
         the commits that were skipped, and, without a first bad one, those that remain possible."""
         between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
         job.say(f"{count(between, 'commit')} between the two ends")
-        tidy(job, bad)
-        output = _bisect(job, "start", bad, good)
+        reset_worktree(job, bad)
+        output = _git_bisect(job, "start", bad, good)
         steps = 0
         skipped: list[str] = []
-        while not (found := _FOUND.search(output)):
+        while not (found := _FIRST_BAD.search(output)):
             if "only 'skip'ped commits left" in output:
                 remain = re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
                 return "", steps, skipped, remain
             here = job.git.text("rev-parse", "HEAD")
             steps += 1
-            left = _LEFT.search(output)
-            job.say(f"Step {steps}, {left[1] if left else '0'} left after it: {commit(job.git, here)}")
+            left = _REVISIONS_LEFT.search(output)
+            job.say(f"Step {steps}, {left[1] if left else '0'} left after it: {read_commit(job.git, here)}")
             word = self._verdict(job, tool, red)
             if word == "skip":
                 skipped.append(here)
             job.say(f"{here[:10]} is {word if word != 'skip' else 'skipped: the test cannot run there'}")
-            tidy(job, here)
-            output = _bisect(job, word)
+            reset_worktree(job, here)
+            output = _git_bisect(job, word)
         return found[1], steps, skipped, []
 
     def _verdict(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
@@ -139,21 +128,21 @@ class Bisect(ProjectFlow):
     ) -> FlowResult:
         facts: dict[str, object] = {"test": self.test, "steps": steps, "skipped": skipped}
         if not culprit:
-            names = [str(commit(job.git, sha)) for sha in candidates]
+            names = [str(read_commit(job.git, sha)) for sha in candidates]
             job.say("\n".join(["The test cannot run at these commits; one of them broke it:", *names]))
             summary = f"Broken by one of {count(len(candidates), 'commit')} at which the test cannot run"
             return FlowResult(summary, check=red, facts=facts | {"candidates": candidates})
-        found = commit(job.git, culprit)
+        found = read_commit(job.git, culprit)
         job.say(f"First bad commit: {found.sha}\n{found.author}, {found.date}\n{found.subject}")
         for line in job.git.text("show", "--stat", "--format=", "--no-color", culprit).splitlines():
-            job.say(clean(line))
+            job.say(one_line(line))
         facts |= {"culprit": found.sha, "author": found.author, "subject": found.subject, "date": found.date}
         facts["next"] = "rehearse_revert"
         summary = f"{found.sha[:10]} “{found.subject}” by {found.author} broke it ({count(steps, 'step')})"
         return FlowResult(summary, check=red, facts=facts)
 
 
-def _bisect(job: Job, *arguments: str) -> str:
+def _git_bisect(job: Job, *arguments: str) -> str:
     """One step of git's own search; its refs belong to this worktree alone."""
     try:
         done = job.git.run("bisect", *arguments, allowed=(0, 2))
@@ -164,7 +153,7 @@ def _bisect(job: Job, *arguments: str) -> str:
 
 # -- Time tests at HEAD and at a commit where they were fast ------------------------------------------------------
 
-SLOWER = 1.5
+SLOWER_RATIO = 1.5
 """At least so many times as long, and outside the spread, is slower."""
 
 
@@ -179,27 +168,29 @@ class TimeTests(ProjectFlow):
     times: int = Field(default=5, ge=2, le=50, description="how often they run at each commit")
 
     def describe(self) -> str:
-        which = f"{listed(self.tests, 2)}{in_project(self.project)}"
-        return f"Time {which} at HEAD and at {clean(self.fast)[:10]}"
+        which = f"{join_names(self.tests, 2)}{in_project(self.project)}"
+        return f"Time {which} at HEAD and at {one_line(self.fast)[:10]}"
 
     def run(self, job: Job) -> FlowResult:
-        head, fast = resolve(job, "HEAD"), resolve(job, self.fast)
-        found = toolchains(job, self.project)
-        tool = toolchain_of(found, self.tests)
-        exactly(tool)
-        with borrowed(found, job.folder, job.workspace):
+        head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
+        found = find_toolchains(job, self.project)
+        tool = toolchain_for(found, self.tests)
+        require_single_tests(tool)
+        with linked_packages(found, job.folder, job.workspace):
             before = self._times(job, tool, fast)
             now = self._times(job, tool, head)
         words = []
         slower = 0
         for test in [test for test in now if test in before]:
             old, new = before[test], now[test]
-            is_slower = median(new) >= SLOWER * median(old) and min(new) > max(old)
+            is_slower = median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
             slower += is_slower
             ratio = "not slower"
             if is_slower:
                 ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
-            words.append(f"{clean(test)} takes {_spread(new)} at HEAD and {_spread(old)} at {fast[:7]}: {ratio}")
+            words.append(
+                f"{one_line(test)} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
+            )
             job.say(words[-1])
         if not words:
             raise FlowUnable("none of these tests ran at both commits", "name tests that both commits have")
@@ -210,8 +201,8 @@ class TimeTests(ProjectFlow):
 
     def _times(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """Seconds of each test in each run at a commit."""
-        tidy(job, revision)
-        job.say(f"At {commit(job.git, revision)}")
+        reset_worktree(job, revision)
+        job.say(f"At {read_commit(job.git, revision)}")
         found: dict[str, list[float]] = {}
         for number in range(self.times):
             try:
@@ -227,6 +218,6 @@ class TimeTests(ProjectFlow):
         return found
 
 
-def _spread(seconds: list[float]) -> str:
+def _format_spread(seconds: list[float]) -> str:
     """`2.1 s (2.0 to 2.3)`: the median and both ends."""
     return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"

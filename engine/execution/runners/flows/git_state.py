@@ -1,0 +1,121 @@
+"""Commits and trees as flows use them: names resolved, the worktree put at a commit, its files stored as a tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.execution.runners.flow import FlowUnable, Job
+from engine.execution.runners.flows.wording import one_line
+from engine.frozen import frozen
+from engine.git import Git
+from engine.git.tree import follow_files
+from engine.model import sanitise
+
+
+@frozen
+class Commit:
+    """One commit in words; everything in it is sanitised."""
+
+    sha: str
+    author: str
+    date: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.sha[:10]} {self.subject}"
+
+
+def operator_git(job: Job) -> Git:
+    """git in the operator's own tree: where HEAD is the operator's HEAD. Only for reading."""
+    return replace(job.git, folder=job.workspace, pinned=None)
+
+
+def resolve_commit(job: Job, revision: str) -> str:
+    """The full id of the commit that `revision` names in the operator's repository.
+
+    A branch wins over a tag of the same name. Raises `FlowUnable` when there is no such commit.
+    """
+    git = operator_git(job)
+    for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
+        done = git.run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", allowed=(0, 1, 128)
+        )
+        if done.returncode == 0:
+            return done.stdout.decode().strip()
+    raise FlowUnable(
+        f"`{sanitise(revision)}` names no commit in this repository", "git branch --all; git log --oneline"
+    )
+
+
+def read_commit(git: Git, sha: str) -> Commit:
+    """A commit's author, date (ISO) and subject."""
+    fields = git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0")
+    sha, author, date, subject = (one_line(field) for field in fields)
+    return Commit(sha, author, date, subject)
+
+
+MAX_RECENT_COMMITS = 3
+"""So many commits are named for a file in conflict."""
+
+LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
+"""Environment for git: a path is a path, also one that begins with `:`."""
+
+
+def recent_commits(git: Git, path: str, span: str) -> list[str]:
+    """The newest commits of `span` (as git takes it) that changed `path`, in words."""
+    out = git.text(
+        "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
+        environment=LITERAL_PATHS, allowed=(0, 128),
+    )  # fmt: skip
+    return [one_line(line) for line in out.splitlines()]
+
+
+def main_branch(job: Job) -> str | None:
+    """The branch that others are merged into: the remote's own main one, else main, master or trunk, else HEAD's.
+
+    None in a repository without any of these, for instance a detached checkout.
+    """
+    names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
+    local = {name.removeprefix("refs/heads/") for name in names}
+    remote = job.git.run("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1)).stdout.decode().strip()
+    current = job.git.run("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).stdout.decode().strip()
+    wished = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
+    return next((name for name in wished if name in local), None)
+
+
+REHEARSAL_AUTHOR = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+"""Options of git for commits that nobody keeps."""
+
+LINKED_FOLDERS = ("node_modules", "vendor", "deps")
+"""What `borrowed` may have linked into the worktree."""
+
+
+def reset_worktree(job: Job, revision: str) -> None:
+    """Put the worktree at `revision`, clean: no uncommitted and no untracked files, no merge under way.
+
+    Only for flows that work in a worktree; refuses to touch the operator's own tree.
+    """
+    if job.folder.resolve() == job.workspace.resolve():
+        raise FlowUnable("this flow may only run in its own worktree")
+    job.git.run("checkout", "--quiet", "--force", "--detach", revision)
+    job.git.run("reset", "--quiet", "--hard", revision)
+    job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
+
+
+def stage_all_files(job: Job) -> dict[str, str]:
+    """An index of our own (as git's environment) that holds all present files, uncommitted and untracked ones too."""
+    environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
+    git = replace(job.git, environment={**job.git.environment, **environment})
+    git.run("read-tree", "HEAD")  # so that tracked files stay which an ignore rule names
+    follow_files(git)
+    return environment
+
+
+def store_tree(job: Job) -> str:
+    """The present files of the worktree, uncommitted and untracked ones included, as a tree id."""
+    return job.git.text("write-tree", environment=stage_all_files(job))
+
+
+def restore_tree(job: Job, tree: str) -> None:
+    """Make the worktree's files those of a `store_tree` tree again."""
+    job.git.run("read-tree", "--reset", "-u", tree)

@@ -1,0 +1,69 @@
+"""Words of results and transcripts: counts, lists of names, text from git on one line, a test result in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from engine.model import CheckResult, sanitise
+
+MAX_NAMES = 8
+"""So many names are told in words; "and 3 more" stands for the rest."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def one_line(text: str) -> str:
+    """Text from git on one line, without control characters; bytes that are no UTF-8 are shown as `�`."""
+    return " ".join(sanitise(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)).split())
+
+
+def last_line(output: str) -> str:
+    """The last line that says something, an error's before others, at most 300 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if line.lower().startswith("error")] or lines
+    return lines[-1][:300] if lines else "it printed nothing"
+
+
+def in_project(path: str) -> str:
+    """` in packages/py`, "" for the top."""
+    return f" in {one_line(path)}" if path else ""
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 test`, `3 tests`, `no tests`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number or 'no'} {plural or noun + 's'}"
+
+
+def join_names(names: Iterable[str], shown: int = MAX_NAMES) -> str:
+    """`a, b and 3 more`; every name sanitised."""
+    every = [one_line(name) for name in names]
+    if len(every) <= shown:
+        return " and ".join(filter(None, [", ".join(every[:-1]), *every[-1:]]))
+    return f"{', '.join(every[:shown])} and {len(every) - shown} more"
+
+
+def describe_check(check: CheckResult) -> str:
+    """A result in one sentence without a full stop."""
+    skipped = f", {check.skipped} skipped" if check.skipped else ""
+    took = f" in {check.seconds:.1f} s"
+    if not check.counted:
+        name = check.failing[0] if check.failing else check.tool
+        return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
+    if check.failed or check.errors:
+        # An error is no test that failed: a file that cannot be imported holds tests that nobody saw run.
+        errors = count(check.errors, "error") if check.errors else ""
+        failed = f"{check.failed} of {count(check.passed + check.failed, 'test')} failed" if check.failed else ""
+        rest = "" if failed else f", {count(check.passed, 'test')} passed" if check.passed else ", no tests ran"
+        return f"{' and '.join(filter(None, [failed, errors]))}{rest}{took}{skipped}: {join_names(check.failing, 2)}"
+    if not check.passed:
+        return f"no tests ran{skipped}"
+    passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"
+    return f"{passed}{took}{skipped}"
+
+
+def capitalised(text: str) -> str:
+    """`text` with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
