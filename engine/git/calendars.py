@@ -36,7 +36,7 @@ class Meeting:
 def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
     """The next one that has not begun, within `AHEAD`."""
     coming = [meeting for meeting in meetings if now <= meeting.begins < now + AHEAD]
-    return min(coming, key=lambda one: (one.begins, one.name), default=None)
+    return min(coming, key=lambda meeting: (meeting.begins, meeting.name), default=None)
 
 
 class CalendarReader:
@@ -55,17 +55,19 @@ class CalendarReader:
         if not files:
             return None
         with self._lock:
-            found = [one for name in files for one in _between(self._calendar(Path(name).expanduser()), local)]
-        return sorted(found, key=lambda one: (one.begins, one.name))
+            meetings = [
+                meeting for name in files for meeting in _between(self._calendar(Path(name).expanduser()), local)
+            ]
+        return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
 
     def _calendar(self, file: Path) -> Any:
         try:
-            known = file.stat()
-            stamp = (known.st_mtime_ns, known.st_size)
-            kept = self._parsed.get(file)
-            if kept is not None and kept[0] == stamp:
-                return kept[1]
-            if known.st_size > MAX_BYTES:
+            status = file.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            cached = self._parsed.get(file)
+            if cached is not None and cached[0] == stamp:
+                return cached[1]
+            if status.st_size > MAX_BYTES:
                 raise ValueError(f"larger than {MAX_BYTES} bytes")
             import icalendar  # 0.3 s that only those pay who have a calendar
 
@@ -81,18 +83,16 @@ class CalendarReader:
 def _between(calendar: Any, local: datetime) -> list[Meeting]:
     import recurring_ical_events
 
-    held: dict[str, datetime] = {}
-    found = []
-    for event in sorted(
-        (one for one in recurring_ical_events.of(calendar).between(local - BEHIND, local + AHEAD) if _is_meeting(one)),
-        key=lambda one: _instant(one, local),
-    ):
+    events = filter(_is_meeting, recurring_ical_events.of(calendar).between(local - BEHIND, local + AHEAD))
+    last_held: dict[str, datetime] = {}
+    meetings = []
+    for event in sorted(events, key=lambda event: _instant(event, local)):
         begins, uid = _instant(event, local), str(event.get("UID", ""))
         if begins >= local:
             name = sanitise(str(event.get("SUMMARY", ""))).strip() or UNNAMED
-            found.append(Meeting(name, begins, held.get(uid)))
-        held[uid] = begins
-    return [one for one in found if one.begins < local + AHEAD]
+            meetings.append(Meeting(name, begins, last_held.get(uid)))
+        last_held[uid] = begins
+    return [meeting for meeting in meetings if meeting.begins < local + AHEAD]
 
 
 def _is_meeting(event: Any) -> bool:

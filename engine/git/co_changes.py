@@ -30,7 +30,7 @@ MAX_FILES: Final = 30
 MAX_CHANGED: Final = 12
 """Of so many files at most it is asked what is missing: whoever changes more is not following a habit."""
 
-KNOWN: Final = 1_000
+MAX_COMMITS_BACK: Final = 1_000
 """So many commits back is looked. Half of `history.MAX_COMMITS` at most, so that the bar can be found, too."""
 
 HALF_LIFE: Final = 600
@@ -83,7 +83,7 @@ class Partner:
 
 
 class CoChanges:
-    """The commits of a project, ready to be asked. `before` in its methods is a position among its non-merge commits,
+    """The commits of a project, ready for questions. `before` in its methods is a position among its non-merge commits,
     oldest first: only those before it are known; by default all."""
 
     def __init__(self, history: Iterable[Change]) -> None:
@@ -92,45 +92,45 @@ class CoChanges:
         self._files: list[frozenset[str]] = []
         self._marks: list[frozenset[str]] = []
         self._changed: defaultdict[str, list[int]] = defaultdict(list)  # where a mark changed, sweeps left out
-        self._gone: defaultdict[str, list[int]] = defaultdict(list)
-        self._there: defaultdict[str, list[int]] = defaultdict(list)
+        self._deleted: defaultdict[str, list[int]] = defaultdict(list)
+        self._touched: defaultdict[str, list[int]] = defaultdict(list)
         self._scores: dict[int, float] = {}
-        for place, change in enumerate(changes):
+        for index, change in enumerate(changes):
             for path in change.files:
-                self._there[path].append(place)
+                self._touched[path].append(index)
             for path in change.gone:
-                self._gone[path].append(place)
+                self._deleted[path].append(index)
             usual = 0 < len(change.files) <= MAX_FILES
             self._files.append(frozenset(change.files) if usual else frozenset())
             self._marks.append(_marks(change.files) if usual else frozenset())
             for mark in self._marks[-1]:
-                self._changed[mark].append(place)
+                self._changed[mark].append(index)
 
     def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
         """The file that most likely ought to have changed with `files`; None when nothing is likely enough."""
         before = self.length if before is None else before
-        found = self.likeliest(files, before)
-        return found if found is not None and found.score >= self.bar(before) else None
+        partner = self.likeliest(files, before)
+        return partner if partner is not None and partner.score >= self.bar(before) else None
 
     def bar(self, before: int | None = None) -> float:
-        """The score from which a partner is told, in [`LOWEST_BAR`, 1]."""
+        """The score from which a partner is named, in [`LOWEST_BAR`, 1]."""
         before = self.length if before is None else before
         scores: list[float] = []
-        for place in range(before - 1, max(-1, before - 1 - KNOWN), -1):
-            if 2 <= len(self._files[place]) <= MAX_CHANGED:
-                scores.append(self._score(place))
+        for index in range(before - 1, max(-1, before - 1 - MAX_COMMITS_BACK), -1):
+            if 2 <= len(self._files[index]) <= MAX_CHANGED:
+                scores.append(self._score(index))
                 if len(scores) == JUDGED:
                     break
         if len(scores) < MIN_JUDGED:
             return UNPROVEN_BAR
         return max(LOWEST_BAR, sorted(scores)[-1 - int(FALSE_ALARMS * len(scores))])
 
-    def _score(self, place: int) -> float:
+    def _score(self, index: int) -> float:
         """How incomplete that commit looked when it was made."""
-        if place not in self._scores:
-            found = self.likeliest(self._files[place], place)
-            self._scores[place] = found.score if found is not None else 0.0
-        return self._scores[place]
+        if index not in self._scores:
+            partner = self.likeliest(self._files[index], index)
+            self._scores[index] = partner.score if partner is not None else 0.0
+        return self._scores[index]
 
     def likeliest(self, files: Iterable[str], before: int) -> Partner | None:
         """The partner with the highest score, however low."""
@@ -138,17 +138,17 @@ class CoChanges:
         if not 0 < len(present) <= MAX_CHANGED:
             return None
         marks = _marks(present)
-        oldest = max(0, before - KNOWN)
+        oldest = max(0, before - MAX_COMMITS_BACK)
         recent = {mark: self._recent(mark, oldest, before) for mark in marks}
         rarity = _Rarity(self._changed, oldest, before)
         whole = rarity.of(marks)
         total, ends = DOUBT, defaultdict[str, float](float)
-        for place in sorted(set(chain.from_iterable(places[-MAX_OCCURRENCES:] for places in recent.values()))):
-            others = self._files[place] - present
-            shared, further = rarity.of(self._marks[place] & marks), rarity.of(self._marks[place] - marks)
+        for index in sorted(set(chain.from_iterable(indexes[-MAX_OCCURRENCES:] for indexes in recent.values()))):
+            others = self._files[index] - present
+            shared, further = rarity.of(self._marks[index] & marks), rarity.of(self._marks[index] - marks)
             # One further file is what is asked for: it makes a commit no less alike. The weightiest, for each alike.
             least = max((rarity.of(_marks((path,)) - marks) for path in others), default=0.0)
-            weight = (shared / (whole + max(0.0, further - least))) ** ALIKE * 0.5 ** ((before - place) / HALF_LIFE)
+            weight = (shared / (whole + max(0.0, further - least))) ** ALIKE * 0.5 ** ((before - index) / HALF_LIFE)
             total += weight
             for path in others:
                 ends[path] += weight
@@ -165,21 +165,21 @@ class CoChanges:
     def _ties(self, path: str, recent: Mapping[str, Sequence[int]]) -> Iterator[tuple[float, bool, str, int, int]]:
         """The ties of `path` to each of the marks: the lower bound, whether the mark is one file, the mark, and in how
         many of how many commits they changed together."""
-        for mark, places in recent.items():
-            last = places[-TIE:]
-            together = sum(path in self._files[place] for place in last)
+        for mark, indexes in recent.items():
+            last = indexes[-TIE:]
+            together = sum(path in self._files[index] for index in last)
             if together >= MIN_TOGETHER:
                 bound = wilson_lower_bound(together, len(last), ONE_SIGMA)
                 yield bound, not is_group(mark), mark, together, len(last)
 
     def _recent(self, mark: str, oldest: int, before: int) -> list[int]:
-        places = self._changed.get(mark, [])
-        return places[bisect_left(places, oldest) : bisect_left(places, before)]
+        indexes = self._changed.get(mark, [])
+        return indexes[bisect_left(indexes, oldest) : bisect_left(indexes, before)]
 
     def _is_gone(self, path: str, before: int) -> bool:
-        gone, there = self._gone.get(path, []), self._there[path]
-        last = bisect_left(gone, before)
-        return last > 0 and gone[last - 1] == there[bisect_left(there, before) - 1]
+        deletions, changes = self._deleted.get(path, []), self._touched[path]
+        last = bisect_left(deletions, before)
+        return last > 0 and deletions[last - 1] == changes[bisect_left(changes, before) - 1]
 
 
 def is_group(mark: str) -> bool:
@@ -188,7 +188,7 @@ def is_group(mark: str) -> bool:
 
 
 def _marks(paths: Iterable[str]) -> frozenset[str]:
-    """What a commit is told by: its files, and for each its folder and ending."""
+    """What a commit is compared by: its files, and for each its folder and ending."""
     return frozenset(mark for path in paths for mark in (path, _group(path)))
 
 
@@ -204,15 +204,15 @@ class _Rarity:
 
     def __init__(self, changed: Mapping[str, Sequence[int]], oldest: int, before: int) -> None:
         self._changed, self._oldest, self._before = changed, oldest, before
-        self._known: dict[str, float] = {}
+        self._cache: dict[str, float] = {}
 
     def of(self, marks: Iterable[str]) -> float:
         """Of all the marks together, >= 0."""
-        return fsum(self._known.get(mark) or self._one(mark) for mark in marks)
+        return fsum(self._cache.get(mark) or self._rarity(mark) for mark in marks)
 
-    def _one(self, mark: str) -> float:
-        places = self._changed.get(mark, ())
-        number = bisect_left(places, self._before) - bisect_left(places, self._oldest)
-        rare = log(1 + (self._before - self._oldest) / (1 + number))
-        self._known[mark] = rare * FOLDER_WEIGHT if is_group(mark) else rare
-        return self._known[mark]
+    def _rarity(self, mark: str) -> float:
+        indexes = self._changed.get(mark, ())
+        count = bisect_left(indexes, self._before) - bisect_left(indexes, self._oldest)
+        rarity = log(1 + (self._before - self._oldest) / (1 + count))
+        self._cache[mark] = rarity * FOLDER_WEIGHT if is_group(mark) else rarity
+        return self._cache[mark]

@@ -53,9 +53,9 @@ class Git:
     @property
     def repository(self) -> Repository:
         """The repository of `folder`. Raises `Refusal`: `no_folder`, `bare_repository`, `git_failed`."""
-        found = self.pinned or find(self.folder)
-        if found is not None:
-            return found
+        repository = self.pinned or find(self.folder)
+        if repository is not None:
+            return repository
         if not self.folder.is_dir():
             raise Refusal("no_folder", f"{self.folder} does not exist", "name an existing folder")
         if (self.folder / "HEAD").exists() and (self.folder / "objects").is_dir():
@@ -94,8 +94,8 @@ class Git:
         timeout: float | None = None,
     ) -> str:
         """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
-        out = self.output(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
-        return out.decode(errors="surrogateescape").removesuffix("\n")
+        output = self.output(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
+        return output.decode(errors="surrogateescape").removesuffix("\n")
 
     def run(
         self,
@@ -107,13 +107,13 @@ class Git:
     ) -> subprocess.CompletedProcess[bytes]:
         """The finished process, for callers that need the exit code."""
         self.check()
-        place = self.repository
+        repository = self.repository
         try:
             done = run_git(
                 _with_options(arguments),
                 self.folder,
-                {**place.environment(), **self.environment, **(environment or {})},
-                without=(place.top, place.common.parent),
+                {**repository.environment(), **self.environment, **(environment or {})},
+                without=(repository.top, repository.common.parent),
                 stdin=stdin,
                 timeout=timeout or self.timeout,
             )
@@ -121,30 +121,30 @@ class Git:
                 raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), self.folder)
         except GitError as error:
             self.check()
-            if error.exit_code == -1 and (pipes := _pipes(place.top)):
-                told = f"{error.stderr}; git is waiting for something that is not a file: {', '.join(pipes)}"
-                raise GitError(arguments, -1, told, self.folder) from error
+            if error.exit_code == -1 and (pipes := _pipes(repository.top)):
+                message = f"{error.stderr}; git is waiting for something that is not a file: {', '.join(pipes)}"
+                raise GitError(arguments, -1, message, self.folder) from error
             raise
         return done
 
 
 def _with_options(arguments: Sequence[str]) -> list[str]:
     """The arguments with what their command always gets."""
-    place = 0
-    while arguments[place] == "-c":
-        place += 2
-    return [*arguments[: place + 1], *_OPTIONS.get(arguments[place], ()), *arguments[place + 1 :]]
+    position = 0
+    while arguments[position] == "-c":
+        position += 2
+    return [*arguments[: position + 1], *_OPTIONS.get(arguments[position], ()), *arguments[position + 1 :]]
 
 
 def _pipes(top: Path) -> list[str]:
     """The first few pipes in a tree: git opens one that is called `.gitignore`, and waits for ever."""
-    found = (
+    pipes = (
         os.path.relpath(file, top)
         for folder, _, names in os.walk(top)
         for name in names
         if stat.S_ISFIFO((file := Path(folder, name)).lstat().st_mode)
     )
-    return [sanitise(name) for name in itertools.islice(found, 3)]
+    return [sanitise(name) for name in itertools.islice(pipes, 3)]
 
 
 def version() -> str:

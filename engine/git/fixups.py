@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.frozen import frozen
 from engine.git import Git
@@ -31,33 +31,43 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     """Those of HEAD that no remote branch has, nor the base when another branch is checked out; None when there are
     none, or when what they mend is pushed already. Commits before a merge are left alone. Raises `GitError`."""
     without = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
-    out = git.output(
+    output = git.output(
         "log", f"-n{MAX_COMMITS}", "-z", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
         "--not", "--remotes", *without,
     )  # fmt: skip
     own = []
-    for record in split_nul(out):
-        commit, parents, seconds, subject = record.split("\n", 3)
+    for record in split_nul(output):
+        sha, parents, seconds, subject = record.split("\n", 3)
         if len(parents.split()) > 1:
             break
-        own.append((commit, parents, to_datetime(seconds), subject))
-    found: list[tuple[datetime, str, str]] = []
+        own.append(_Commit(sha, parents, to_datetime(seconds), subject))
+    fixups: list[_Commit] = []
+    targets: dict[str, None] = {}
     oldest = -1
-    for number, (_, _, at, subject) in enumerate(own):
-        if not FIXUP.match(subject):
+    for number, commit in enumerate(own):
+        if not FIXUP.match(commit.subject):
             continue
-        wanted = FIXUP.sub("", subject, count=1)
-        match = next((older for older in range(number + 1, len(own)) if _is_meant(wanted, own[older])), None)
+        wanted = FIXUP.sub("", commit.subject, count=1)
+        match = next((older for older in range(number + 1, len(own)) if _is_target(wanted, own[older])), None)
         if match is not None:
-            found.append((at, subject, own[match][3]))
+            fixups.append(commit)
+            targets[own[match].subject] = None
             oldest = max(oldest, match)
-    if not found:
+    if not fixups:
         return None
-    subjects = tuple(one[1] for one in found)
-    return Fixups(subjects, tuple(dict.fromkeys(one[2] for one in found)), own[oldest][1], min(one[0] for one in found))
+    subjects = tuple(fixup.subject for fixup in fixups)
+    return Fixups(subjects, tuple(targets), own[oldest].parents, min(fixup.at for fixup in fixups))
 
 
-def _is_meant(wanted: str, commit: tuple[str, str, datetime, str]) -> bool:
+class _Commit(NamedTuple):
+    id: str
+    parents: str
+    at: datetime
+    subject: str
+
+
+def _is_target(wanted: str, commit: _Commit) -> bool:
     """As git finds it: by the subject, its beginning, or the id."""
-    own = FIXUP.match(commit[3])
-    return not own and (commit[3].startswith(wanted) or (len(wanted) >= 7 and commit[0].startswith(wanted)))
+    if FIXUP.match(commit.subject):
+        return False
+    return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))

@@ -156,7 +156,8 @@ def address_of(workspace: Path) -> str:
     """
     git = Git(workspace, timeout=TIMEOUT_S)
     names = git.text("remote").split()
-    for name in sorted(names, key=lambda one: (_REMOTES.index(one) if one in _REMOTES else len(_REMOTES), one)):
+    rank = {name: number for number, name in enumerate(_REMOTES)}
+    for name in sorted(names, key=lambda name: (rank.get(name, len(rank)), name)):
         if match := _ADDRESS.fullmatch(git.text("remote", "get-url", "--", name)):
             return f"{match['host']}/{match['owner']}/{match['name']}"
     return ""
@@ -166,9 +167,9 @@ def ask(address: str, program: str, me: str = "") -> GitHubState:
     """One question about HOST/OWNER/NAME to the `gh` at `program`, at most ten seconds; what goes wrong becomes
     `error`. `me` is the operator's name there, "" when it is not known."""
     host = address.partition("/")[0]
-    asked = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _FIELDS]
+    arguments = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _FIELDS]
     try:
-        done = _call(program, host, asked)
+        done = _call(program, host, arguments)
         if done.returncode != 0:
             complaint = sanitise(done.stderr.decode(errors="replace")).strip()
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
@@ -233,18 +234,22 @@ def _wait(entry: dict[str, Any], me: str) -> Wait | None:
     """Whether it waits for the operator. A server that says less says no."""
     author = _name(entry)
     if author != me:
-        asked = any(isinstance(one, dict) and one.get("login") == me for one in entry.get("reviewRequests") or ())
-        return Wait(WaitsFor.REVIEW, author, None) if asked and not entry.get("isDraft") else None
-    reviews = [one for one in entry.get("latestReviews") or () if isinstance(one, dict) and _name(one) not in ("", me)]
+        is_requested = any(reviewer.get("login") == me for reviewer in _objects(entry, "reviewRequests"))
+        return Wait(WaitsFor.REVIEW, author, None) if is_requested and not entry.get("isDraft") else None
+    reviews = [review for review in _objects(entry, "latestReviews") if _name(review) not in ("", me)]
     changes = [review for review in reviews if review.get("state") == "CHANGES_REQUESTED"]
     if changes and entry.get("reviewDecision") in ("CHANGES_REQUESTED", "", None):
         return Wait(WaitsFor.CHANGES, _name(changes[-1]), _moment(changes[-1], "submittedAt"))
-    said = [(one, _moment(one, "createdAt")) for one in entry.get("comments") or () if isinstance(one, dict)]
-    said += [(review, _moment(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"]
-    last = max((pair for pair in said if pair[1]), key=lambda pair: pair[1] or _NEVER, default=None)
+    remarks = [(comment, _moment(comment, "createdAt")) for comment in _objects(entry, "comments")]
+    remarks += [(review, _moment(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"]
+    last = max((remark for remark in remarks if remark[1]), key=lambda remark: remark[1] or _NEVER, default=None)
     if last is None or _name(last[0]) in ("", me) or _is_bot(last[0]):
         return None
     return Wait(WaitsFor.ANSWER, _name(last[0]), last[1])
+
+
+def _objects(entry: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    return [item for item in entry.get(field) or () if isinstance(item, dict)]
 
 
 def _name(entry: dict[str, Any]) -> str:
@@ -258,7 +263,7 @@ def _is_bot(entry: dict[str, Any]) -> bool:
 
 def _moment(entry: dict[str, Any], field: str) -> datetime | None:
     try:
-        told = datetime.fromisoformat(str(entry.get(field) or ""))
+        moment = datetime.fromisoformat(str(entry.get(field) or ""))
     except ValueError:
         return None
-    return told if told.tzinfo else None
+    return moment if moment.tzinfo else None

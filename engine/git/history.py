@@ -42,11 +42,11 @@ def read_history(git: Git, head: str = "HEAD", limit: int = MAX_COMMITS) -> tupl
     for line in filter(None, refs.split("\n")):
         tip, peeled, name = line.split(" ", 2)
         tagged.setdefault(peeled or tip, []).append(name.removeprefix("refs/tags/"))
-    out = git.output(
+    output = git.output(
         "log", "-z", f"-n{limit}", "--no-renames", "--name-status", "--no-show-signature",
         f"--format={_HEADER}%H%x00%ct%x00%P%x00%s", head, "--",
     )  # fmt: skip
-    words = iter(out.decode(errors="surrogateescape").split("\0"))
+    words = iter(output.decode(errors="surrogateescape").split("\0"))
     return tuple(reversed(list(_changes(words, tagged))))
 
 

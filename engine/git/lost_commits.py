@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.merges import adds_nothing, objects_aside
+from engine.git.merges import is_merged, separate_objects
 from engine.git.reflog import Step, branch_logs, read_reflog
 from engine.git.state import GitState
 from engine.git.status import split_nul, to_datetime
@@ -102,13 +102,13 @@ def _steps(git: Git, since: datetime) -> list[Step]:
 
 def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, _Commit]:
     """Of the candidates and what leads to them, the commits that no branch or tag reaches, newest first."""
-    out = git.output(
+    output = git.output(
         "log", f"-n{MAX_COMMITS}", "-z", "--no-show-signature", "--ignore-missing", "--topo-order",
         "--format=%H%n%P%n%at%n%ct%n%ce%n%s", "--stdin", "--not", "--branches", "--remotes", "--tags",
         stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
     )  # fmt: skip
     commits = {}
-    for record in split_nul(out):
+    for record in split_nul(output):
         commit, parents, written, committed, email, subject = record.split("\n", 5)
         commits[commit] = _Commit(commit, tuple(parents.split()), written, to_datetime(committed), email, subject)
     return commits
@@ -117,11 +117,11 @@ def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, _Commit]:
 def _explained(git: Git, steps: list[Step], lost: dict[str, _Commit]) -> set[str]:
     """Lost commits whose like is on a branch: the same author's date and subject, amended, rebased, folded into it."""
     since = int(min(commit.at for commit in lost.values()).timestamp()) - 1
-    out = git.output(
+    output = git.output(
         "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
         "--branches", "--remotes", "--tags",
     )  # fmt: skip
-    alike = {(written, subject) for written, _, subject in (part.partition(" ") for part in split_nul(out))}
+    alike = {(written, subject) for written, _, subject in (part.partition(" ") for part in split_nul(output))}
     subjects = {subject for _, subject in alike}
     explained = {commit.id for commit in lost.values() if (commit.written, commit.subject) in alike}
     explained |= {
@@ -161,8 +161,8 @@ def _survives(git: Git, state: GitState, commits: dict[str, _Commit], line: Lost
     lines that they added are there."""
     onto = dict.fromkeys(tip for tip in (state.head, state.base_tip) if tip)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
-        aside = objects_aside(git, Path(folder))
-        if any(adds_nothing(git, tip, line.tip, aside) for tip in onto):
+        aside = separate_objects(git, Path(folder))
+        if any(is_merged(git, tip, line.tip, aside) for tip in onto):
             return True
     oldest = _ancestry(commits, line.tip)[-1]
     if not oldest.parents:
@@ -179,10 +179,10 @@ def _survives(git: Git, state: GitState, commits: dict[str, _Commit], line: Lost
 
 def _added_lines(git: Git, old: str, new: str) -> dict[str, set[bytes]]:
     """The meaningful lines that these commits added, by file; none where that is too much to compare."""
-    out = git.output("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")
+    output = git.output("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")
     added: dict[str, set[bytes]] = {}
     read = 0
-    for path in itertools.islice(split_nul(out), MAX_FILES):
+    for path in itertools.islice(split_nul(output), MAX_FILES):
         patch = git.output(
             "diff-tree", "-p", "-U0", "--no-renames", "--no-color", old, new, "--", path,
             environment={"GIT_LITERAL_PATHSPECS": "1"},

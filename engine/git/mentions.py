@@ -23,7 +23,7 @@ TIMEOUT_S: Final = 5.0
 _DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
 _IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in _DOCUMENTS)
 _ELSEWHERE: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in _DOCUMENTS)
-_HISTORY: Final = re.compile(
+_NO_DOCUMENTATION: Final = re.compile(
     r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
     r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
     re.I,
@@ -60,7 +60,7 @@ class Mention:
 
 
 @frozen
-class Gone:
+class RemovedName:
     """A name that the patch took away. `new` as in `Mention`."""
 
     name: str
@@ -71,61 +71,73 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
     line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when they
     take longer than `TIMEOUT_S` together."""
-    gone = {one.name: one for one in gone_names(git, patch)}
-    if not gone:
+    removed = {match.name: match for match in removed_names(git, patch)}
+    if not removed:
         return ()
     deadline = time.monotonic() + TIMEOUT_S
-    found = [one for one in _grep(git, list(gone), _IN_DOCUMENTS, deadline) if not _HISTORY.search(one.path)]
+    lines = _grep(git, list(removed), _IN_DOCUMENTS, deadline)
+    documentation = [line for line in lines if not _NO_DOCUMENTATION.search(line.path)]
     mentions: list[Mention] = []
-    for one in found[:MAX_LINES]:
-        if _PAST.search(one.text):
+    for line in documentation[:MAX_LINES]:
+        if _PAST.search(line.text):
             continue
-        here = [name for name, is_gone in gone.items() if _names(one.text, name) and not _is_new(one.text, is_gone)]
-        for name in here:
-            if not any(name != other and name in other for other in here):  # `cart.py` of `src/cart.py` is no other
-                mentions.append(Mention(one.path, one.line, name, gone[name].new, one.text.strip()[:300]))
-    alive = _alive(git, {mention.old for mention in mentions}, deadline)
-    return tuple(
-        sorted((mention for mention in mentions if mention.old not in alive), key=lambda one: (one.path, one.line))
-    )[:MAX_MENTIONS]
+        names = [name for name, gone in removed.items() if _mentions(line.text, name) and not _is_new(line.text, gone)]
+        for name in names:
+            if not any(name != other and name in other for other in names):  # `src/cart.py` names `cart.py`, too
+                mentions.append(Mention(line.path, line.line, name, removed[name].new, line.text.strip()[:300]))
+    used = _still_used(git, {mention.old for mention in mentions}, deadline)
+    stale = [mention for mention in mentions if mention.old not in used]
+    return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
 
 
-def _is_new(text: str, gone: Gone) -> bool:
-    return bool(gone.new) and _names(text, gone.new)
+def _is_new(text: str, removed: RemovedName) -> bool:
+    return bool(removed.new) and _mentions(text, removed.new)
 
 
-def gone_names(git: Git, patch: Patch) -> list[Gone]:
+def removed_names(git: Git, patch: Patch) -> list[RemovedName]:
     """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first."""
+    removed = _removed_paths(git, patch)
+    removed += [
+        RemovedName(PurePosixPath(path.name).name, PurePosixPath(path.new).name)
+        for path in removed
+        if "/" in path.name and PurePosixPath(path.name).name != PurePosixPath(path.new or "x").name
+    ]
+    removed += _removed_definitions(patch)
+    return list({item.name: item for item in reversed(removed)}.values())[::-1][:MAX_NAMES]
+
+
+def _removed_paths(git: Git, patch: Patch) -> list[RemovedName]:
+    """A file of the same name elsewhere, the only one, takes the place of a deleted one."""
     paths = dict(patch.renamed)
-    new_paths = {new for _, new in patch.renamed} | patch.untracked | {one.path for one in patch.added}
+    new_paths = {new for _, new in patch.renamed} | patch.untracked | {line.path for line in patch.added}
     for old in patch.deleted:
-        same = [new for new in new_paths if PurePosixPath(new).name == PurePosixPath(old).name]
-        paths.setdefault(old, same[0] if len(same) == 1 else "")
-    found = [
-        Gone(old, new)
+        namesakes = [new for new in new_paths if PurePosixPath(new).name == PurePosixPath(old).name]
+        paths.setdefault(old, namesakes[0] if len(namesakes) == 1 else "")
+    return [
+        RemovedName(old, new)
         for old, new in paths.items()
         if len(old) >= MIN_NAME_LENGTH and not os.path.lexists(git.folder / old)
-    ]  # fmt: skip
-    found += [
-        Gone(PurePosixPath(one.name).name, PurePosixPath(one.new).name)
-        for one in found
-        if "/" in one.name and PurePosixPath(one.name).name != PurePosixPath(one.new or "x").name
     ]
-    added = {name for one in patch.added for _, name in _definitions(one)}
-    by_hunk: dict[tuple[int, str], set[str]] = {}
-    for one in patch.added:
-        for word, name in _definitions(one):
-            by_hunk.setdefault((one.hunk, word), set()).add(name)
-    taken: dict[tuple[int, str], set[str]] = {}
-    for one in patch.removed:
-        for word, name in _definitions(one):
-            if len(name) >= MIN_NAME_LENGTH and name not in added:
-                taken.setdefault((one.hunk, word), set()).add(name)
-    for (hunk, word), names in taken.items():
-        new = by_hunk.get((hunk, word), set())
-        only = next(iter(new)) if len(new) == 1 and len(names) == 1 else ""
-        found += [Gone(name, only) for name in sorted(names)]
-    return list({one.name: one for one in reversed(found)}.values())[::-1][:MAX_NAMES]
+
+
+def _removed_definitions(patch: Patch) -> list[RemovedName]:
+    """A definition of the same sort in the same hunk, the only one, takes the place of a removed one."""
+    added: dict[tuple[int, str], set[str]] = {}
+    for line in patch.added:
+        for sort, name in _definitions(line):
+            added.setdefault((line.hunk, sort), set()).add(name)
+    still_defined = {name for names in added.values() for name in names}
+    removed: dict[tuple[int, str], set[str]] = {}
+    for line in patch.removed:
+        for sort, name in _definitions(line):
+            if len(name) >= MIN_NAME_LENGTH and name not in still_defined:
+                removed.setdefault((line.hunk, sort), set()).add(name)
+    definitions = []
+    for place, names in removed.items():
+        new = added.get(place, set())
+        replacement = next(iter(new)) if len(new) == 1 and len(names) == 1 else ""
+        definitions += [RemovedName(name, replacement) for name in sorted(names)]
+    return definitions
 
 
 def _definitions(line: Line) -> Iterable[tuple[str, str]]:
@@ -145,7 +157,7 @@ def _definitions(line: Line) -> Iterable[tuple[str, str]]:
     yield from (("option", match["name"]) for match in _OPTION.finditer(line.text))
 
 
-def _names(text: str, name: str) -> bool:
+def _mentions(text: str, name: str) -> bool:
     """Whether a line of documentation names this, and means code when it does."""
     word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     if _LOOKS_LIKE_CODE.search(name):
@@ -154,43 +166,50 @@ def _names(text: str, name: str) -> bool:
     return re.search(quoted, text) is not None
 
 
-def _left(deadline: float) -> float:
+def _timeout(deadline: float) -> float:
     """Seconds until then, at least one tenth."""
     return max(0.1, deadline - time.monotonic())
 
 
 def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -> list[Line]:
-    asked = [part for name in names for part in ("-e", name)]
-    out = git.run(
-        "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *asked, "--", *where,
-        allowed=(0, 1), timeout=_left(deadline),
+    patterns = [part for name in names for part in ("-e", name)]
+    output = git.run(
+        "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *patterns, "--", *where,
+        allowed=(0, 1), timeout=_timeout(deadline),
     ).stdout.decode(errors="surrogateescape")  # fmt: skip
-    found = []
-    for row in out.split("\n"):
+    lines = []
+    for row in output.split("\n"):
         path, _, rest = row.partition("\0")
         line, _, text = rest.partition("\0")
         if line.isdigit():
-            found.append(Line(path, int(line), text.rstrip("\r")))
-    return found
+            lines.append(Line(path, int(line), text.rstrip("\r")))
+    return lines
 
 
-def _alive(git: Git, names: set[str], deadline: float) -> set[str]:
+def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
     """Those that the sources still hold as a word of their own, or that a file is called."""
-    alive: set[str] = set()
+    used: set[str] = set()
     paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names if re.search(r"[/.]", name)]
     if paths:
-        out = git.text(
-            "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths, timeout=_left(deadline)
+        output = git.text(
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--",
+            *paths,
+            timeout=_timeout(deadline),
         )
-        there = [path for path in out.split("\0") if path and os.path.lexists(git.folder / path)]
-        alive = {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in there)}
-    asked = [part for name in sorted(names - alive) for part in ("-e", name)]
-    if asked:
+        existing = [path for path in output.split("\0") if path and os.path.lexists(git.folder / path)]
+        used = {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in existing)}
+    patterns = [part for name in sorted(names - used) for part in ("-e", name)]
+    if patterns:
         done = git.run(
-            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *asked, "--", ".", *_ELSEWHERE,
-            allowed=(0, 1), timeout=_left(deadline),
+            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".", *_ELSEWHERE,
+            allowed=(0, 1), timeout=_timeout(deadline),
         )  # fmt: skip
         # Of names that overlap git tells the longest alone: `cart.py` stands for `cart`, too.
-        told = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))
-        alive |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", told)}
-    return alive
+        words = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))
+        used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
+    return used

@@ -37,12 +37,12 @@ class Merge:
 class Collision:
     """Two branches that change the same lines of `files`."""
 
-    one: Branch
-    other: Branch
+    first: Branch
+    second: Branch
     files: tuple[str, ...]
 
 
-def objects_aside(git: Git, folder: Path) -> dict[str, str]:
+def separate_objects(git: Git, folder: Path) -> dict[str, str]:
     """The environment in which what git writes goes to `folder`/objects, not into the repository."""
     own = folder / "objects"
     own.mkdir(exist_ok=True)
@@ -51,12 +51,12 @@ def objects_aside(git: Git, folder: Path) -> dict[str, str]:
     return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 
-def merge_trees(git: Git, ours: str, theirs: str, aside: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The tree of merging `theirs` into `ours`, and the files in conflict, which it holds with git's marks; none when
     the merge is clean. Raises `GitError`, also when the two have no common history."""
     done = git.run(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
-        environment=aside, allowed=(0, 1),
+        environment=objects, allowed=(0, 1),
     )  # fmt: skip
     tree, *names = done.stdout.decode(errors="surrogateescape").removesuffix("\0").split("\0")
     return tree, tuple(dict.fromkeys(names)) if done.returncode else ()
@@ -67,26 +67,26 @@ def try_merge(workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None
     git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
         try:
-            return merge_trees(git, ours, theirs, objects_aside(git, Path(folder)))[1]
+            return merge_trees(git, ours, theirs, separate_objects(git, Path(folder)))[1]
         except GitError:
             return None
 
 
-def adds_nothing(git: Git, onto: str, other: str, aside: Mapping[str, str]) -> bool:
+def is_merged(git: Git, onto: str, other: str, objects: Mapping[str, str]) -> bool:
     """Whether `onto` has all that `other` did, be it as other commits: merging it would change nothing. False where
     that cannot be told."""
     try:
-        tree, conflicts = merge_trees(git, onto, other, aside)
+        tree, conflicts = merge_trees(git, onto, other, objects)
         return not conflicts and tree == git.text("rev-parse", f"{onto}^{{tree}}")
     except GitError:
         return False
 
 
-def try_whether_it_adds(workspace: Path, onto: str, other: str) -> bool:
+def adds_changes(workspace: Path, onto: str, other: str) -> bool:
     """Whether a merge of `other` would change anything in `onto`; True where that cannot be told within `TIMEOUT_S`."""
     git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
-        return not adds_nothing(git, onto, other, objects_aside(git, Path(folder)))
+        return not is_merged(git, onto, other, separate_objects(git, Path(folder)))
 
 
 def due_merges(state: GitState) -> list[Merge]:
@@ -96,17 +96,19 @@ def due_merges(state: GitState) -> list[Merge]:
     due = []
     if state.behind_base and state.ahead_of_base and state.base_name != state.branch:
         due.append(Merge(state.base, state.base_tip, state.behind_base, state.ahead_of_base))
-    if state.behind and state.ahead and state.upstream_tip not in (one.tip for one in due):
+    if state.behind and state.ahead and state.upstream_tip not in (merge.tip for merge in due):
         due.append(Merge(state.upstream, state.upstream_tip, state.behind, state.ahead))
     return due
 
 
-def compared(state: GitState) -> list[tuple[Branch, Branch]]:
+def branch_pairs(state: GitState) -> list[tuple[Branch, Branch]]:
     """The pairs of open branches worth trying: the newest that are worked on, one of the two a local one."""
     if state.operation or not state.base or not state.branches:
         return []
     newest = max(branch.at for branch in state.branches)
-    alive = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
-    alive.sort(key=lambda branch: branch.remote)  # stable: the newest first among each
-    pairs = combinations(alive[:MAX_COMPARED], 2)
-    return [(one, other) for one, other in pairs if one.tip != other.tip and not (one.remote and other.remote)]
+    active = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
+    active.sort(key=lambda branch: branch.remote)  # stable: the newest first among each
+    pairs = combinations(active[:MAX_COMPARED], 2)
+    return [
+        (first, second) for first, second in pairs if first.tip != second.tip and not (first.remote and second.remote)
+    ]

@@ -55,8 +55,8 @@ class Operation:
     `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
     what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
     `unmerged`: files still in conflict, `resolved`: those that were and are marked as resolved. `rebased` is the
-    branch that is rebased. `left`: commits that follow the present one, at most 100; `simple` is False when the list
-    also holds what is no commit, such as a merge.
+    branch that is rebased. `remaining`: commits that follow the present one, at most 100; `simple` is False when
+    the list also holds what is no commit, such as a merge.
     For a bisect: `bad` ("" for none yet), `good`, how many revisions are `suspects`, and what the operator calls the
     two (`terms`: bad, good).
     """
@@ -68,7 +68,7 @@ class Operation:
     unmerged: tuple[str, ...] = ()
     resolved: tuple[str, ...] = ()
     rebased: str = ""
-    left: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
     simple: bool = True
     bad: str = ""
     good: tuple[str, ...] = ()
@@ -82,14 +82,14 @@ class Operation:
         return tuple(sorted({*self.unmerged, *self.resolved}))
 
     @property
-    def go_on(self) -> str:
+    def continue_command(self) -> str:
         """The command that goes on once every file is marked as resolved."""
         if self.name == CONFLICT:
             return "git commit"
         return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
 
     @property
-    def give_up(self) -> str:
+    def abort_command(self) -> str:
         """The command that brings back what was before."""
         if self.name == CONFLICT:
             return "git reset --merge"
@@ -103,10 +103,10 @@ Stage = tuple[str, str]
 def operation_name(folder: Path, *, conflicted: bool) -> str:
     """What is unfinished in the repository whose `.git` is `folder`, "" for nothing. `conflicted`: whether files are
     in conflict."""
-    found = next((name for file, name in _MARKS if (folder / file).exists()), "")
-    if not found:  # several commits to pick, the present one of them committed by hand
-        found = {"pick": "cherry-pick", "revert": "revert"}.get(_text(folder / "sequencer/todo").partition(" ")[0], "")
-    return found or (CONFLICT if conflicted else "")
+    name = next((name for file, name in _MARKS if (folder / file).exists()), "")
+    if not name:  # several commits to pick, the present one of them committed by hand
+        name = {"pick": "cherry-pick", "revert": "revert"}.get(_text(folder / "sequencer/todo").partition(" ")[0], "")
+    return name or (CONFLICT if conflicted else "")
 
 
 def operation_stamp(folder: Path) -> tuple[object, ...]:
@@ -121,38 +121,38 @@ def read_operation(git: Git) -> Operation | None:
     name = operation_name(folder, conflicted=bool(unmerged))
     if not name:
         return None
-    begun_at = modified_at(folder / next((mark for mark, one in _MARKS if one == name), "index"))
+    begun_at = modified_at(folder / next((mark for mark, operation in _MARKS if operation == name), "index"))
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
     branch = git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
     if name == "bisect":
         return _bisect(git, folder, head, begun_at)
     resolved = {_path(entry) for entry in split_nul(git.output("ls-files", "--resolve-undo", "-z"))} - {*unmerged}
     rebased, onto, theirs = "", "", _id(folder / _HEADS.get(name, "REBASE_HEAD"))
-    left: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
     simple = True
     if name == "rebase":
         state = folder / ("rebase-merge" if (folder / "rebase-merge").exists() else "rebase-apply")
         rebased = _text(state / "head-name").removeprefix("refs/heads/")
         onto = _id(state / "onto")
         theirs = theirs or _id(state / "stopped-sha") or _id(state / "original-commit")
-        left, simple = _rest_of_rebase(state)
+        remaining, simple = _remaining_of_rebase(state)
     elif name in ("cherry-pick", "revert"):
-        left, simple = _steps(_text(folder / "sequencer/todo"))
-        left = left[1:] if theirs and left and theirs.startswith(left[0]) else left
+        remaining, simple = _steps(_text(folder / "sequencer/todo"))
+        remaining = remaining[1:] if theirs and remaining and theirs.startswith(remaining[0]) else remaining
     elif name in ("am", CONFLICT):
         theirs = ""
-    said = _subjects(git, [one for one in (head, onto, theirs) if one])
+    subjects = _subjects(git, [commit for commit in (head, onto, theirs) if commit])
     return Operation(
         name,
-        ours=Side(_named(git, onto) if onto else branch or head[:10], head, said.get(onto or head, "")),
-        theirs=Side(_named(git, theirs) if name == "merge" else theirs[:10], theirs, said.get(theirs, ""))
+        ours=Side(_branch_or_id(git, onto) if onto else branch or head[:10], head, subjects.get(onto or head, "")),
+        theirs=Side(_branch_or_id(git, theirs) if name == "merge" else theirs[:10], theirs, subjects.get(theirs, ""))
         if theirs
         else None,
         base=_base(git, name, head, theirs) if theirs else "",
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
         rebased=rebased,
-        left=left[:MAX_REMAINING],
+        remaining=remaining[:MAX_REMAINING],
         simple=simple,
         begun_at=begun_at,
     )
@@ -160,11 +160,11 @@ def read_operation(git: Git) -> Operation | None:
 
 def conflicted(git: Git) -> dict[str, dict[int, Stage]]:
     """The files in conflict, sorted, each with the versions that there are: 1 the common one, 2 ours, 3 theirs."""
-    found: dict[str, dict[int, Stage]] = {}
+    files: dict[str, dict[int, Stage]] = {}
     for entry in split_nul(git.output("ls-files", "--unmerged", "-z")):
         mode, oid, stage = entry.partition("\t")[0].split()
-        found.setdefault(_path(entry), {})[int(stage)] = (mode, oid)
-    return {path: found[path] for path in sorted(found)}
+        files.setdefault(_path(entry), {})[int(stage)] = (mode, oid)
+    return {path: files[path] for path in sorted(files)}
 
 
 def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
@@ -175,10 +175,10 @@ def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Ope
     bad = next((tip for tip, name in marks if name == bad_term), "")
     good = tuple(tip for tip, name in marks if name.startswith(f"{good_term}-"))
     suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
-    said = _subjects(git, [one for one in (head, bad, *good[:MAX_GOOD]) if one])
+    subjects = _subjects(git, [commit for commit in (head, bad, *good[:MAX_GOOD]) if commit])
     return Operation(
         "bisect",
-        ours=Side(head[:10], head, said.get(head, "")),
+        ours=Side(head[:10], head, subjects.get(head, "")),
         bad=bad,
         good=good[:MAX_GOOD],
         suspects=suspects,
@@ -187,7 +187,7 @@ def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Ope
     )
 
 
-def _rest_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
+def _remaining_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
     """Commits that follow the present one, and whether there is nothing else in the list."""
     if state.name == "rebase-merge":
         return _steps(_text(state / "git-rebase-todo"))
@@ -218,7 +218,7 @@ def _base(git: Git, name: str, head: str, theirs: str) -> str:
     return git.text("rev-parse", "--verify", "--quiet", f"{theirs}^", allowed=(0, 1))
 
 
-def _named(git: Git, commit: str) -> str:
+def _branch_or_id(git: Git, commit: str) -> str:
     """A branch that stands at `commit`, else its short id."""
     names = git.text(
         "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname)", "refs/heads", "refs/remotes"
@@ -230,12 +230,14 @@ def _named(git: Git, commit: str) -> str:
 def _subjects(git: Git, commits: list[str]) -> dict[str, str]:
     if not commits:
         return {}
-    out = git.text("log", "--no-walk=unsorted", "--no-show-signature", "-z", "--format=%H %s", *dict.fromkeys(commits))
-    return dict(_pairs(out))
+    output = git.text(
+        "log", "--no-walk=unsorted", "--no-show-signature", "-z", "--format=%H %s", *dict.fromkeys(commits)
+    )
+    return dict(_pairs(output))
 
 
-def _pairs(out: str) -> Iterator[tuple[str, str]]:
-    for line in filter(None, out.split("\0")):
+def _pairs(output: str) -> Iterator[tuple[str, str]]:
+    for line in filter(None, output.split("\0")):
         commit, _, subject = line.partition(" ")
         yield commit, subject
 

@@ -65,25 +65,25 @@ class Patch:
     @cached_property
     def mark(self) -> str:
         """A digest of all that was added and taken away: the same work is the same mark, committed or not."""
-        lines = [f"{one.path}\0{one.line}\0{one.text}" for one in (*self.added, *self.removed)]
+        lines = [f"{line.path}\0{line.line}\0{line.text}" for line in (*self.added, *self.removed)]
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
 
     @cached_property
     def lines_of(self) -> dict[str, list[Line]]:
         """The added lines by path."""
-        found: dict[str, list[Line]] = {}
-        for one in self.added:
-            found.setdefault(one.path, []).append(one)
-        return found
+        lines_by_path: dict[str, list[Line]] = {}
+        for line in self.added:
+            lines_by_path.setdefault(line.path, []).append(line)
+        return lines_by_path
 
 
 def base_of(git: Git, state: GitState) -> str:
     """The commit at which your own work begins: where HEAD left its upstream, else its base, else HEAD itself."""
     number = state.ahead if state.upstream else state.ahead_of_base
-    other = state.upstream_tip or state.base_tip
-    if not number or number > MAX_OWN_COMMITS or not other:
+    other_tip = state.upstream_tip or state.base_tip
+    if not number or number > MAX_OWN_COMMITS or not other_tip:
         return state.head
-    return git.text("merge-base", other, state.head, allowed=(0, 1)) or state.head
+    return git.text("merge-base", other_tip, state.head, allowed=(0, 1)) or state.head
 
 
 def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
@@ -97,25 +97,25 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     whole = tracked if base else [file.path for file in state.files if not file.deleted]
     added: list[Line] = []
     patch = Patch(base)
-    left = MAX_BYTES
+    remaining = MAX_BYTES
     if base and (tracked or base != state.head):
         # Whole trees are compared: which files were renamed shows only when both names are seen.
-        out = git.output(
+        output = git.output(
             "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
             timeout=TIMEOUT_S,
         )[:MAX_BYTES]  # fmt: skip
-        left -= len(out)
-        patch = _parsed(base, out.decode(errors="surrogateescape"))
+        remaining -= len(output)
+        patch = _parsed(base, output.decode(errors="surrogateescape"))
     conflicted = {file.path for file in state.files if file.conflicted}
     fresh = [file.path for file in state.files if file.untracked] if base else whole
-    for path in [one for one in fresh if not _NOT_WRITTEN.search(one) and not is_byproduct(one)][:MAX_PATHS]:
-        content = _content(git, path, min(MAX_FILE_BYTES, left))
-        left -= len(content)
+    for path in [path for path in fresh if not _NOT_WRITTEN.search(path) and not is_byproduct(path)][:MAX_PATHS]:
+        content = _content(git, path, min(MAX_FILE_BYTES, remaining))
+        remaining -= len(content)
         rows = content.decode(errors="surrogateescape").split("\n") if content else []
         rows = rows[: max(0, MAX_LINES - len(patch.added) - len(added))]
         added += [Line(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
-    kept = tuple(one for one in (*patch.added, *added) if one.path not in conflicted and not is_litter(one.path))
-    return Patch(patch.base, kept, patch.removed, patch.renamed, patch.deleted, frozenset(fresh))
+    lines = tuple(line for line in (*patch.added, *added) if line.path not in conflicted and not is_litter(line.path))
+    return Patch(patch.base, lines, patch.removed, patch.renamed, patch.deleted, frozenset(fresh))
 
 
 def _content(git: Git, path: str, most: int) -> bytes:

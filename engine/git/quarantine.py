@@ -35,23 +35,23 @@ class Quarantined:
 def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
     """The tests of a commit that are in quarantine, or were until their day came; at most `MAX_TESTS`. One git process:
     of the files that have one, it tells the lines that define tests and classes. Raises `GitError`."""
-    out = git.run(
+    output = git.run(
         "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES}",
         "-e", UNTIL, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
         revision, "--", ":(glob)**/test_*.py", ":(glob)**/*_test.py",
         allowed=(0, 1), timeout=TIMEOUT_S,
     ).stdout[:MAX_BYTES].decode(errors="surrogateescape")  # fmt: skip
     rows: dict[str, list[str]] = {}
-    for line in out.split("\n"):
+    for line in output.split("\n"):
         name, _, row = line.partition("\0")
         rows.setdefault(name.removeprefix(f"{revision}:"), []).append(row)
-    found = (one for path, lines in rows.items() for one in in_file(path, lines))
-    return tuple(itertools.islice(found, MAX_TESTS))
+    tests = (test for path, lines in rows.items() for test in in_file(path, lines))
+    return tuple(itertools.islice(tests, MAX_TESTS))
 
 
 def in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
     """Those of one file."""
-    found: list[Quarantined] = []
+    tests: list[Quarantined] = []
     scopes: list[tuple[int, str]] = []
     until: date | None = None
     for row in rows:
@@ -64,6 +64,6 @@ def in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
             scopes = [scope for scope in scopes if scope[0] < len(match[1])] + [(len(match[1]), match[2])]
         elif until is not None and (match := _TEST.match(row)):
             inside = [name for indent, name in scopes if indent < len(match[1])]
-            found.append(Quarantined("::".join([path, *inside, match[2]]), until))
+            tests.append(Quarantined("::".join([path, *inside, match[2]]), until))
             until = None
-    return found
+    return tests

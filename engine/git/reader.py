@@ -26,7 +26,7 @@ from engine.git.fixups import FIXUP, Fixups, read_fixups
 from engine.git.history import read_history
 from engine.git.inspection import NO_OWN_CHANGES, Inspection
 from engine.git.lost_commits import LostCommits, read_lost_commits
-from engine.git.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
+from engine.git.merges import Collision, Merge, adds_changes, branch_pairs, due_merges, try_merge
 from engine.git.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.quarantine import Quarantined, quarantined
@@ -57,7 +57,7 @@ MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
 MAX_ANSWERS: Final = 512  # of one workspace: pairs of commits whose relation is remembered
 RETRY_S: Final = 600.0  # until a look that failed is tried again, though nothing changed
 TIMEOUT_S: Final = 15.0
-MAX_COMPARED: Final = 300  # commits that are compared by what they change
+MAX_COMPARED: Final = 300  # commits that are branch_pairs by what they change
 MAX_CONFIG_BYTES: Final = 4_000_000
 
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
@@ -101,8 +101,8 @@ class GitReader:
             )
         ).hexdigest()
         with self._lock:
-            known, history = self._history.get(workspace, ("", GitState()))
-        if known != key:
+            cached_key, history = self._history.get(workspace, ("", GitState()))
+        if cached_key != key:
             history = _history(git, repository, status, refs.decode(errors="surrogateescape"))
             with self._lock:
                 self._history[workspace] = (key, history)
@@ -127,17 +127,17 @@ class GitReader:
         tags = b"\n".join(line for line in refs.splitlines() if b" refs/tags/" in line)
         key = hashlib.sha256(head.encode() + tags).hexdigest()
         with self._lock:
-            known = self._habits.get(workspace)
-        if known is None or known[0] != key:
+            cached = self._habits.get(workspace)
+        if cached is None or cached[0] != key:
             try:
                 past = read_history(git, head) if head else ()
             except GitError as error:  # a clone without trees, or a history that takes too long: no habits are known
                 log.warning("%s: its history cannot be read: %s", workspace, error)
                 past = ()
-            known = key, CoChanges(past), release_rhythm(past)
+            cached = key, CoChanges(past), release_rhythm(past)
             with self._lock:
-                self._habits[workspace] = known
-        return known[1], known[2]
+                self._habits[workspace] = cached
+        return cached[1], cached[2]
 
     def _partner(self, workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
         """The file that usually changes with what is uncommitted, or else with what this branch changed."""
@@ -240,21 +240,23 @@ class GitReader:
             if self._adds(workspace, merge.tip, state.head)
             and (merge.source != state.upstream or not self._rewritten(workspace, state))
         ]
-        tried = [replace(one, files=self._conflicts(workspace, state.head, one.tip)) for one in due]
-        return tuple(sorted(tried, key=lambda one: not one.files))
+        tried = [replace(merge, files=self._conflicts(workspace, state.head, merge.tip)) for merge in due]
+        return tuple(sorted(tried, key=lambda merge: not merge.files))
 
     def _collisions(self, workspace: Path, state: GitState) -> tuple[Collision, ...]:
         """Open branches that change the same lines, in pairs; none that was squashed into the base already."""
-        tried = [(one, other, self._conflicts(workspace, one.tip, other.tip)) for one, other in compared(state)]
+        tried = [
+            (first, second, self._conflicts(workspace, first.tip, second.tip)) for first, second in branch_pairs(state)
+        ]
         return tuple(
-            Collision(one, other, files)
-            for one, other, files in tried
-            if files and all(self._adds(workspace, state.base_tip, branch.tip) for branch in (one, other))
+            Collision(first, second, files)
+            for first, second, files in tried
+            if files and all(self._adds(workspace, state.base_tip, branch.tip) for branch in (first, second))
         )
 
     def _adds(self, workspace: Path, onto: str, other: str) -> bool:
         key = ("adds", onto, other)
-        return self._once(workspace, key, lambda: try_whether_it_adds(workspace, onto, other))
+        return self._once(workspace, key, lambda: adds_changes(workspace, onto, other))
 
     def _conflicts(self, workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
         key = ("conflicts", ours, theirs)
@@ -265,7 +267,7 @@ class GitReader:
         git = Git(workspace, timeout=TIMEOUT_S)
 
         def ask() -> bool:
-            if state.upstream_tip in (one.commit for one in read_reflog(git, f"refs/heads/{state.branch}")):
+            if state.upstream_tip in (step.commit for step in read_reflog(git, f"refs/heads/{state.branch}")):
                 return True
             if state.ahead + state.behind > MAX_COMPARED:
                 return False
@@ -277,8 +279,8 @@ class GitReader:
     def _own(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
         """See `own_changes`. Asked once for the same commits, files and times of writing."""
         files = [f"{file.path}\0{file.modified_at}\0{file.conflicted}" for file in state.files]
-        seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
-        key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
+        inputs = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
+        key = hashlib.sha256("\n".join(inputs).encode(errors="surrogateescape")).hexdigest()
 
         git = Git(workspace, timeout=TIMEOUT_S)
         return self._latest(workspace, "own", (key,), lambda: own_changes(git.pin(), state, since))
@@ -295,18 +297,18 @@ class GitReader:
         tracked files changed."""
         git = Git(workspace, timeout=TIMEOUT_S)
         span = span_of(state, now)
-        found = NOTHING_UNPUSHED
+        unpushed = NOTHING_UNPUSHED
         if span is not None:
             remote = hashlib.sha256("".join(branch.tip for branch in state.branches if branch.remote).encode())
             key = (*span.arguments, str(span.shared), remote.hexdigest())
-            found = self._latest(workspace, "unpushed", key, lambda: read_commits(git, span))
+            unpushed = self._latest(workspace, "unpushed", key, lambda: read_commits(git, span))
         changed = [file for file in state.files if file.staged or file.modified]
         if not changed:
-            return found
+            return unpushed
         index = [touch for touch in state.touches if touch.path == ".git/index"]
         key = (state.head, hashlib.sha256(repr((changed, index)).encode()).hexdigest())
         uncommitted = self._latest(workspace, "uncommitted", key, lambda: read_uncommitted(git, state.head, changed))
-        return replace(found, uncommitted=uncommitted)
+        return replace(unpushed, uncommitted=uncommitted)
 
     def _once(self, workspace: Path, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers of the workspace are forgotten."""
@@ -328,25 +330,25 @@ class GitReader:
     ) -> T:
         with self._lock:
             answers = self._answers.setdefault(workspace, OrderedDict())
-            known = answers.get(slot)
-            if known is not None:
+            answer = answers.get(slot)
+            if answer is not None:
                 answers.move_to_end(slot)
-        if known is None or known.key != key or (known.error and time.monotonic() - known.at > RETRY_S):
-            known = _Answer(key, time.monotonic())
+        if answer is None or answer.key != key or (answer.error and time.monotonic() - answer.at > RETRY_S):
+            answer = _Answer(key, time.monotonic())
             try:
-                known = replace(known, value=ask())
+                answer = replace(answer, value=ask())
             except Exception as error:
                 if not failures:
                     raise
                 log.warning("%s: reading %s failed: %s", workspace, slot[0], error)
-                known = replace(known, error=error)
+                answer = replace(answer, error=error)
             with self._lock:
-                answers[slot] = known
+                answers[slot] = answer
                 while len(answers) > MAX_ANSWERS:
                     answers.popitem(last=False)
-        if known.error is not None:
-            raise known.error.with_traceback(None)
-        return cast("T", known.value)
+        if answer.error is not None:
+            raise answer.error.with_traceback(None)
+        return cast("T", answer.value)
 
 
 def _history(git: Git, repository: Repository, status: Status, refs: str) -> GitState:
@@ -396,7 +398,7 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
 def _branches(git: Git, present: str) -> list[Branch]:
     """All but those that sessions' changes became: nobody left them, each waited to be asked for. One that is checked
     out is the operator's by now."""
-    out = git.text(
+    output = git.text(
         "for-each-ref",
         "--sort=-committerdate",
         "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)%00"
@@ -405,7 +407,7 @@ def _branches(git: Git, present: str) -> list[Branch]:
         "refs/remotes",
     )
     branches = []
-    fields = iter(out.split("\0"))  # not lines: a commit's text may hold anything but NUL
+    fields = iter(output.split("\0"))  # not lines: a commit's text may hold anything but NUL
     for line, worktree, session in zip(fields, fields, fields, strict=False):
         tip, seconds, name, link = line.lstrip("\n").split(" ", 3)
         if link:
@@ -443,9 +445,9 @@ def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
     remote = [branch for branch in branches if branch.remote]
     names = [name for _, name in pointed]
     for name in [*names, *_USUAL_BASES]:
-        same = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
-        if same:
-            newest = max(same, key=lambda branch: branch.at)
+        candidates = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
+        if candidates:
+            newest = max(candidates, key=lambda branch: branch.at)
             return newest.name, newest.tip
     if len(local) == 1:
         only = next(iter(local.values()))
@@ -470,15 +472,15 @@ def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple
         return "", "", 0
     tagged: dict[str, str] = {}
     if any(name.startswith("refs/tags/") for name in tips):
-        out = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
-        for line in filter(None, out.split("\n")):
+        output = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
+        for line in filter(None, output.split("\n")):
             tip, peeled, name = line.split(" ", 2)
             tagged[peeled or tip] = name.removeprefix("refs/tags/")
-    found = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
-    if not found:
+    newest = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
+    if not newest:
         return "", "", min(len(walked), MAX_UNTAGGED)
-    since = 0 if found[0][0] == head else int(git.text("rev-list", "--count", f"{found[0][0]}..{head}"))
-    return found[0][1], found[1][1] if len(found) > 1 else "", since
+    since = 0 if newest[0][0] == head else int(git.text("rev-list", "--count", f"{newest[0][0]}..{head}"))
+    return newest[0][1], newest[1][1] if len(newest) > 1 else "", since
 
 
 def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
@@ -486,16 +488,16 @@ def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
     if not since:
         return ()
     span = f"refs/tags/{since}..{head}"
-    out = git.text("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
-    return tuple(filter(None, out.split("\n")))
+    output = git.text("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
+    return tuple(filter(None, output.split("\n")))
 
 
 def _recent(git: Git, head: str) -> tuple[Commit, ...]:
     if not head:
         return ()
-    out = git.text("log", "-z", f"-n{MAX_RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
+    output = git.text("log", "-z", f"-n{MAX_RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
     commits = []
-    for record in filter(None, out.split("\0")):
+    for record in filter(None, output.split("\0")):
         commit, seconds, parents, author, email, subject = record.split("\n", 5)
         commits.append(Commit(commit, to_datetime(seconds), author, subject, tuple(parents.split()), email))
     return tuple(commits)
@@ -505,13 +507,13 @@ def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
     if not head or not other or head == other:
         return ()
-    out = git.run(
+    done = git.run(
         "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
         allowed=(0, 128),
     )  # fmt: skip
-    if out.returncode:
+    if done.returncode:
         return ()  # two histories that never met
-    return tuple(itertools.islice(itertools.filterfalse(is_litter, split_nul(out.stdout)), MAX_FILES))
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, split_nul(done.stdout)), MAX_FILES))
 
 
 def _config(common: Path) -> bytes:

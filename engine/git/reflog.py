@@ -42,17 +42,17 @@ def read_reflog(git: Git, ref: str = "HEAD") -> list[Step]:
 def branch_logs(git: Git) -> list[str]:
     """The branches that have a log, as refs, at most 300."""
     top = git.repository.common / "logs"
-    found = (Path(folder, name).relative_to(top).as_posix() for folder, name in _files(top / "refs" / "heads"))
-    return sorted(found)[:MAX_LOGS]
+    refs = (Path(folder, name).relative_to(top).as_posix() for folder, name in _files(top / "refs" / "heads"))
+    return sorted(refs)[:MAX_LOGS]
 
 
 def logs_stamp(git: Git) -> tuple[object, ...]:
     """Changes whenever HEAD's log does, and so whenever anything is committed, reset or checked out here."""
     try:
-        found = (git.repository.git_dir / "logs" / "HEAD").stat()
+        status = (git.repository.git_dir / "logs" / "HEAD").stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
@@ -67,10 +67,10 @@ def _end(file: Path) -> bytes:
     except OSError:
         return b""
     with os.fdopen(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             return b""
-        skipped = max(0, found.st_size - MAX_BYTES)
+        skipped = max(0, status.st_size - MAX_BYTES)
         opened.seek(skipped)
         text = opened.read(MAX_BYTES)
     return text.partition(b"\n")[2] if skipped else text

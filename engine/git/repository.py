@@ -59,13 +59,13 @@ def repository_root(folder: Path) -> Path:
     shown = sanitise(str(folder))
     if not folder.is_dir():
         raise Refusal("no_folder", f"{shown} is not a folder", "name an existing folder with --workspace DIR")
-    found = find(folder)
-    stamp = configuration_stamp(found, operators_files()) if found else ()
-    if found is not None and _trusted.get(folder) == (found, stamp):
-        return found.top
+    nearest = find(folder)
+    stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
+    if nearest is not None and _trusted.get(folder) == (nearest, stamp):
+        return nearest.top
     # The one call that lets git find the repository itself: it knows whom to trust, and `rev-parse` runs nothing.
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]
-    without = (found.top, found.common.parent) if found else ()
+    without = (nearest.top, nearest.common.parent) if nearest else ()
     done = run_git(arguments, folder, operators_configuration(), without=without, timeout=10)
     bare, _, top = done.stdout.decode(errors="surrogateescape").partition("\n")
     error_text = done.stderr.decode(errors="replace")
@@ -80,8 +80,8 @@ def repository_root(folder: Path) -> Path:
                 f"the repository of {shown} has its files elsewhere, in {sanitise(str(root))}",
                 "unset core.worktree in its configuration",
             )
-        if found is not None and root == found.top:
-            _trusted[folder] = found, stamp
+        if nearest is not None and root == nearest.top:
+            _trusted[folder] = nearest, stamp
         return _storable(root)
     if "dubious ownership" in error_text:
         raise Refusal(

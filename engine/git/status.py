@@ -54,7 +54,7 @@ class Status:
 
 def read_status(git: Git) -> Status:
     """One `git status`, which writes nothing and does not enter submodules. Raises `GitError`."""
-    out = git.output(
+    output = git.output(
         "status",
         "--porcelain=v2",
         "--branch",
@@ -65,8 +65,8 @@ def read_status(git: Git) -> Status:
     )
     header: dict[str, str] = {}
     files: list[FileState] = []
-    left_out = 0
-    for part in split_nul(out):
+    omitted = 0
+    for part in split_nul(output):
         if part.startswith("# "):
             name, _, value = part[2:].partition(" ")
             header[name] = value
@@ -75,14 +75,14 @@ def read_status(git: Git) -> Status:
             if len(files) < MAX_FILES:
                 files.append(file)
             else:
-                left_out += 1
+                omitted += 1
     head, branch = header.get("branch.oid", ""), header.get("branch.head", "")
     return Status(
         head="" if head == "(initial)" else head,
         branch="" if branch == "(detached)" else branch,
         upstream=header.get("branch.upstream", ""),
         files=tuple(files),
-        more_files=left_out,
+        more_files=omitted,
     )
 
 
@@ -139,6 +139,6 @@ def to_datetime(seconds: str | float) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def split_nul(out: bytes) -> Iterator[str]:
+def split_nul(output: bytes) -> Iterator[str]:
     """The NUL-ended parts of git's output."""
-    return (part.decode(errors="surrogateescape") for part in out.split(b"\0") if part)
+    return (part.decode(errors="surrogateescape") for part in output.split(b"\0") if part)

@@ -144,7 +144,7 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     )  # fmt: skip
     entries = list(_entries(listing))
     sizes = _sizes(git, {entry.blob for entry in entries})
-    found = _files(git, entries, sizes, span.without, span.head)
+    problems = _files(git, entries, sizes, span.without, span.head)
     read = _affordable(shas, entries, sizes)
     patch = git.run(
         "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-tree", "--stdin", "--root", "-r", "--patch", *_TEXT,
@@ -153,8 +153,8 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     if patch.returncode:
         read = []  # a partial clone lacks files to compare with
     else:
-        found += _judged(git, span.head, patch.stdout, leftovers=leftovers)
-    return Unpushed(len(shas), len(shas) - len(read), span.shared, _sorted(found))
+        problems += _judged(git, span.head, patch.stdout, leftovers=leftovers)
+    return Unpushed(len(shas), len(shas) - len(read), span.shared, _sorted(problems))
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
@@ -163,23 +163,23 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
         return ()
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
     entries = list(_entries(listing))
-    found = _files(git, entries, _sizes(git, {entry.blob for entry in entries}), head, "")
+    problems = _files(git, entries, _sizes(git, {entry.blob for entry in entries}), head, "")
     paths = _readable(git, files)
-    for asked in (["--cached"], []) if paths else ():
+    for option in (["--cached"], []) if paths else ():
         patch = git.output(
-            "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-index", *asked, "--patch", *_TEXT, "--no-prefix",
+            "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-index", *option, "--patch", *_TEXT, "--no-prefix",
             head, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
         for added in _suspicious(patch):
             if kind := secret_kind(added.path, added.text, added.after):
-                found.append(UnpushedProblem(f"{SECRET}: {kind}", added.path, added.line))
-    return _sorted({(one.kind, one.path, one.line): one for one in found}.values())
+                problems.append(UnpushedProblem(f"{SECRET}: {kind}", added.path, added.line))
+    return _sorted({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
 
 def _readable(git: Git, files: Sequence[FileState]) -> list[str]:
     """The changed tracked files that are small enough, as many as `MAX_BYTES` hold."""
     paths: list[str] = []
-    left = MAX_BYTES
+    remaining = MAX_BYTES
     for file in files:
         if not (file.staged or file.modified) or file.deleted or len(paths) >= MAX_PROBLEMS:
             continue
@@ -187,8 +187,8 @@ def _readable(git: Git, files: Sequence[FileState]) -> list[str]:
             size = (git.folder / file.path).lstat().st_size
         except OSError:
             size = 0  # staged, and taken away since
-        if size <= min(MAX_READ_BYTES, left):
-            left -= size
+        if size <= min(MAX_READ_BYTES, remaining):
+            remaining -= size
             paths.append(file.path)
     return paths
 
@@ -209,9 +209,9 @@ def _entries(listing: bytes) -> Iterator[_Entry]:
 
 def _sizes(git: Git, blobs: Iterable[str]) -> Mapping[str, int]:
     """Bytes of each; what is not here (a partial clone) is left out."""
-    asked = "\n".join(sorted(blobs)).encode() + b"\n"
-    out = git.text("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer", stdin=asked)
-    fields = (line.split(" ") for line in out.splitlines())
+    names = "\n".join(sorted(blobs)).encode() + b"\n"
+    output = git.text("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer", stdin=names)
+    fields = (line.split(" ") for line in output.splitlines())
     return {field[0]: int(field[2]) for field in fields if len(field) == 3 and field[1] == "blob"}
 
 
@@ -221,10 +221,10 @@ def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[s
     for entry in entries:
         size = sizes.get(entry.blob, 0)
         cost[entry.sha] += size if size <= MAX_READ_BYTES else 0
-    read, left = [], MAX_BYTES
+    read, remaining = [], MAX_BYTES
     for sha in shas:
-        if cost[sha] <= left:
-            left -= cost[sha]
+        if cost[sha] <= remaining:
+            remaining -= cost[sha]
             read.append(sha)
     return read
 
@@ -233,30 +233,30 @@ def _files(
     git: Git, entries: Iterable[_Entry], sizes: Mapping[str, int], base: str, head: str
 ) -> list[UnpushedProblem]:
     """Files that do not belong there, one a path, unless `base` has the like at the same place already."""
-    found: dict[str, UnpushedProblem] = {}
+    problems: dict[str, UnpushedProblem] = {}
     for entry in entries:
         size = sizes.get(entry.blob, 0)
         kind, path = _unwanted(entry, size)
-        if kind and (path not in found or size > found[path].size):
-            found[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
-    asked = [path for path in found if "\n" not in path]
-    for path, there in zip(asked, _at(git, base, asked), strict=True):
-        if there is not None and there * 2 >= found[path].size:
-            del found[path]
-    asked = [path for path in asked if path in found]
-    for path, there in zip(asked, _at(git, head, asked), strict=True):
-        found[path] = replace(found[path], gone=there is None and bool(found[path].sha))
-    return list(found.values())
+        if kind and (path not in problems or size > problems[path].size):
+            problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
+    names = [path for path in problems if "\n" not in path]
+    for path, size_there in zip(names, _at(git, base, names), strict=True):
+        if size_there is not None and size_there * 2 >= problems[path].size:
+            del problems[path]
+    names = [path for path in names if path in problems]
+    for path, size_there in zip(names, _at(git, head, names), strict=True):
+        problems[path] = replace(problems[path], gone=size_there is None and bool(problems[path].sha))
+    return list(problems.values())
 
 
 def _at(git: Git, commit: str, paths: Sequence[str]) -> list[int | None]:
     """For each path its bytes in that commit, more than any file's for a folder, None where it is not there."""
     if not paths or not commit:
         return [None] * len(paths)
-    asked = "".join(f"{commit}:{path}\n" for path in paths).encode(errors="surrogateescape")
-    out = git.output("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer", stdin=asked)
-    known = (line.split(b" ") for line in out.splitlines())
-    return [int(one[1]) if one[0] == b"blob" else 1 << 62 if one[0] == b"tree" else None for one in known]
+    names = "".join(f"{commit}:{path}\n" for path in paths).encode(errors="surrogateescape")
+    output = git.output("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer", stdin=names)
+    fields = (line.split(b" ") for line in output.splitlines())
+    return [int(field[1]) if field[0] == b"blob" else 1 << 62 if field[0] == b"tree" else None for field in fields]
 
 
 def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
@@ -275,7 +275,7 @@ def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
 def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
     """Findings in the lines that commits add; what a later commit took out again is dropped unless it is a secret."""
     texts: dict[str, list[str]] = {}
-    found: dict[tuple[str, str, int], UnpushedProblem] = {}
+    problems: dict[tuple[str, str, int], UnpushedProblem] = {}
     for added in added_lines(patch.decode(errors="surrogateescape")) if leftovers else _suspicious(patch):
         if leftovers:
             hits = scan_line(added.path, added.text, added.after)
@@ -285,20 +285,21 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
         for hit in hits:
             if added.path not in texts:
                 texts[added.path] = _lines(git, head, added.path)
-            one = _placed(hit, added, texts[added.path])
-            if one is not None:
-                found.setdefault((one.kind, one.path, one.line), one)
-        if len(found) >= MAX_PROBLEMS:
+            problem = _placed(hit, added, texts[added.path])
+            if problem is not None:
+                problems.setdefault((problem.kind, problem.path, problem.line), problem)
+        if len(problems) >= MAX_PROBLEMS:
             break
-    return list(found.values())
+    return list(problems.values())
 
 
-def _sorted(found: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
-    """Secrets before others, a line before a whole file; a file whose lines are told is not told once more."""
-    every = list(found)
-    told = {one.path for one in every if one.secret and one.line}
-    found = [one for one in every if not one.secret or one.line or one.path not in told]
-    return tuple(sorted(found, key=lambda one: (not one.secret, not one.line, one.path, one.line))[:MAX_PROBLEMS])
+def _sorted(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
+    """Secrets before others, a line before a whole file; of a file whose lines are named the file is not."""
+    problems = list(problems)
+    located = {problem.path for problem in problems if problem.secret and problem.line}
+    shown = [problem for problem in problems if not problem.secret or problem.line or problem.path not in located]
+    shown.sort(key=lambda problem: (not problem.secret, not problem.line, problem.path, problem.line))
+    return tuple(shown[:MAX_PROBLEMS])
 
 
 def _placed(hit: Leftover, added: Added, now: list[str]) -> UnpushedProblem | None:

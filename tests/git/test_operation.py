@@ -44,7 +44,7 @@ def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
     found = read_operation(git)
     assert found is not None
     assert (found.unmerged, found.resolved, found.files) == ((":a.txt",), ("b c.txt",), (":a.txt", "b c.txt"))
-    assert (found.go_on, found.give_up) == ("git merge --continue", "git merge --abort")
+    assert (found.continue_command, found.abort_command) == ("git merge --continue", "git merge --abort")
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
@@ -57,7 +57,7 @@ def test_what_a_rebase_has_left(apart: Repository, backend: str) -> None:
     assert (found.name, found.rebased, found.ours.name) == ("rebase", "side", "main")
     assert found.theirs is not None
     assert found.theirs.subject == "side"
-    assert [one[:7] for one in found.left] == [one[:7] for one in rest]
+    assert [one[:7] for one in found.remaining] == [one[:7] for one in rest]
     assert found.simple
 
 
@@ -71,7 +71,7 @@ def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
     found = read_operation(Git(apart.path))
     assert found is not None
     assert (found.name, found.unmerged) == ("cherry-pick", ())
-    assert last.startswith(found.left[-1])
+    assert last.startswith(found.remaining[-1])
 
 
 def test_a_bisect_with_words_of_its_own(repository: Repository) -> None:
@@ -84,7 +84,7 @@ def test_a_bisect_with_words_of_its_own(repository: Repository) -> None:
     repository.git("bisect", "fast", first)
     found = read_operation(Git(repository.path))
     assert found is not None
-    assert (found.bad, found.good, found.suspects, found.go_on) == (last, (first,), 5, "git bisect fast")
+    assert (found.bad, found.good, found.suspects, found.continue_command) == (last, (first,), 5, "git bisect fast")
 
 
 def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:

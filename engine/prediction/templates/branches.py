@@ -68,17 +68,17 @@ def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
     collisions = [
         collision
         for collision in context.inspection.collisions
-        if is_usable(collision.one.name) and is_usable(collision.other.name)
+        if is_usable(collision.first.name) and is_usable(collision.second.name)
     ]
     if git is None or not collisions or not is_usable(git.base):
         return None
-    group = {collisions[0].one.name: collisions[0].one, collisions[0].other.name: collisions[0].other}
+    group = {collisions[0].first.name: collisions[0].first, collisions[0].second.name: collisions[0].second}
     for pair in collisions:
-        both = {pair.one.name: pair.one, pair.other.name: pair.other}
+        both = {pair.first.name: pair.first, pair.second.name: pair.second}
         if both.keys() & group.keys() and len(both.keys() | group.keys()) <= MAX_COLLIDING:
             group |= both
     files = sorted(
-        {name for pair in collisions if {pair.one.name, pair.other.name} <= group.keys() for name in pair.files}
+        {name for pair in collisions if {pair.first.name, pair.second.name} <= group.keys() for name in pair.files}
     )
     names = list(group)
     return Offer(

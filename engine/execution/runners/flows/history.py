@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.co_changes import is_group
 from engine.git.leftovers import scan_line
-from engine.git.merges import objects_aside
+from engine.git.merges import separate_objects
 from engine.model import sanitise
 
 # -- Which branches are done or forgotten, and the commands that tidy them. Deletes nothing -----------------------
@@ -112,7 +112,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     if not fork:
         return False
     # squashed: merging it would change nothing any more
-    aside = objects_aside(job.git, job.scratch)
+    aside = separate_objects(job.git, job.scratch)
     done = job.git.run("merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=aside)
     return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
 

@@ -30,7 +30,7 @@ from engine.execution.runners.flows.wording import capitalised, count, describe_
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
 from engine.git import Git, GitError
-from engine.git.merges import MAX_COLLIDING, merge_trees, objects_aside
+from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
@@ -280,7 +280,7 @@ def _best_order(job: Job, target: str, tips: dict[str, str], ages: dict[str, int
 
     A file in conflict is merged on with git's marks in it: who changes the same lines later conflicts again.
     """
-    aside = objects_aside(job.git, job.scratch) | _IDENTITY
+    aside = separate_objects(job.git, job.scratch) | _IDENTITY
     merged: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {(): (target, ())}
     orders = []
     for names in permutations(sorted(tips, key=lambda name: ages[name])):
@@ -312,7 +312,7 @@ def _describe_order(job: Job, base: str, order: MergeOrder) -> str:
 
 def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
     try:
-        names = merge_trees(job.git, target, source, objects_aside(job.git, job.scratch))[1]
+        names = merge_trees(job.git, target, source, separate_objects(job.git, job.scratch))[1]
     except GitError as error:
         raise FlowUnable(
             f"git cannot merge {source[:10]} into {target[:10]}: {one_line(error.stderr)[-300:]}"

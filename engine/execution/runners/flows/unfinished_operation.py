@@ -112,8 +112,8 @@ def _report_files(job: Job, git: Git, operation: Operation, places: dict[str, in
                 job.say(f"          {name}: {line}")
     if len(operation.files) > MAX_LISTED_FILES:
         job.say(f"and {len(operation.files) - MAX_LISTED_FILES} more files")
-    if operation.left:
-        job.say(f"{count(len(operation.left), 'commit')} to apply after this one")
+    if operation.remaining:
+        job.say(f"{count(len(operation.remaining), 'commit')} to apply after this one")
 
 
 def _commit_ranges(operation: Operation) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ def _next_commands(operation: Operation) -> tuple[str, str]:
     names = " ".join(shlex.quote(one_line(path)) for path in operation.unmerged[:5])
     more = " …" if len(operation.unmerged) > 5 else ""
     before = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
-    return f"{before}`{operation.go_on}`", f"`{operation.give_up}`"
+    return f"{before}`{operation.continue_command}`", f"`{operation.abort_command}`"
 
 
 def _side_name(operation: Operation, side: str) -> str:
@@ -152,21 +152,22 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
         job.say(f"Known to be {good}: {read_commit(git, sha)}")
     if not operation.good:
         job.say(f"Known to be {good}: none yet")
-    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", operation.give_up]
+    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", operation.abort_command]
     job.say(
         f"Test what is checked out, then `{commands[0]}` or `{commands[1]}`; `{commands[2]}` if it cannot be tested."
     )
-    job.say(f"To give up: `{operation.give_up}`")
+    job.say(f"To give up: `{operation.abort_command}`")
     facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
     if not operation.bad or not operation.good:
         missing = " and ".join(
             f"`git bisect {term} COMMIT`" for term, known in ((bad, operation.bad), (good, operation.good)) if not known
         )
-        return FlowResult(f"The bisect waits for {missing}; to give up: `{operation.give_up}`", facts=facts)
+        return FlowResult(f"The bisect waits for {missing}; to give up: `{operation.abort_command}`", facts=facts)
     steps = max(0, operation.suspects.bit_length() - 1)
+    abort = operation.abort_command
     summary = (
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
-        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`; to give up: `{operation.give_up}`"
+        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`; to give up: `{abort}`"
     )
     return FlowResult(summary, facts=facts | {"commands": commands})
 
@@ -198,17 +199,19 @@ def _test_each_side(
 
 def _apply_remaining_commits(job: Job, operation: Operation, side: str, stage: int) -> None:
     """The commits that a rebase, or a cherry-pick of several, would apply next."""
-    if not operation.left or operation.name == "am":
+    if not operation.remaining or operation.name == "am":
         return
     if not operation.simple:
-        job.say(f"{count(len(operation.left), 'commit')} after this one are left out: the list holds more than commits")
+        job.say(
+            f"{count(len(operation.remaining), 'commit')} after this one are left out: the list holds more than commits"
+        )
         return
     verb = "revert" if operation.name == "revert" else "cherry-pick"
-    for number, sha in enumerate(operation.left):
+    for number, sha in enumerate(operation.remaining):
         done = job.git.run(verb, "--no-commit", "-X", side, sha, allowed=(0, 1, 128))
         left = conflicted(job.git)
         if done.returncode and not left:
-            job.say(f"{count(len(operation.left) - number, 'commit')} after this one could not be applied")
+            job.say(f"{count(len(operation.remaining) - number, 'commit')} after this one could not be applied")
             return
         for path, versions in left.items():
             _resolve_file(job, path, versions, side, stage)
