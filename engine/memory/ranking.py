@@ -41,7 +41,7 @@ WEIGHTS = (
     Weight("tokens", "meaning", 5.09, "each word of the question finds a near one in a passage"),
     Weight("beside", "neighbours", 2.33, "the turn before or after it fits: what answers, or was asked"),
     Weight("session", "session", 2.54, "its session is about what is asked"),
-    Weight("who", "speaker", 2.15, "the one whom the question is about says it"),
+    Weight("who", "speaker", 3.2, "the one whom the question is about says it"),
     Weight("standing", "speaker", 2.93, "the user's own rule; where advice is asked for, what the user prefers"),
     Weight("date", "date", 3.1, "it was said when the question says"),
     Weight("time", "date", 1.59, "the question asks for a time, and it names one"),

@@ -9,14 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.events import TaskAdded
-from engine.memory.capture_rules import MAX_LENGTH, MIN_LENGTH, capture, classify, corrected_by, digest
+from engine.memory.capture_rules import MAX_LENGTH, MIN_LENGTH, capture, classify, corrected_by
 from engine.memory.captures import Captures
-from engine.memory.work import ENDED
-from engine.storage.consumers import MAX_TRIES, ConsumerThread, LedgerConsumer, NotYet
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, LedgerEntry
-from tests.memory.session_book import Book, ended, view
+from tests.memory.fake_work import FakeWork, view
 
 
 @pytest.mark.parametrize(
@@ -104,10 +100,6 @@ def test_code_block_quotes_and_tables_are_left_out() -> None:
     assert [(one.text, one.line) for one in found] == [("We decided to keep the old parser for good.", 13)]
 
 
-def test_a_fence_that_is_never_closed_hides_the_rest() -> None:
-    assert capture([(1, "```"), (2, "Decision: we keep the parser.")]) == []
-
-
 def test_a_sentence_with_a_secret_is_not_taken() -> None:
     key = "sk-" + "a1" * 15
     assert capture([(1, f"Note that the service uses {key} to sign in.")]) == []
@@ -119,20 +111,9 @@ def test_output_counts_only_where_it_says_what_it_is() -> None:
     assert capture([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
 
 
-def test_an_operators_own_preference_is_a_fact_an_agents_is_none() -> None:
-    said = [(1, "I prefer small commits with a reason.")]
-    assert capture(said) == []
-    assert capture(said, operator=True)[0].tags == ("git", "preference")
-
-
 def test_tags_name_topics_and_files() -> None:
     (one,) = capture([(1, "The schema is defined in engine/storage/types.py by hand.")])
     assert one.tags == ("database", "engine/storage/types.py")
-
-
-def test_the_same_with_other_little_words_is_the_same() -> None:
-    assert digest("We decided to use the SQLite.") == digest("we DECIDED to use SQLite")
-    assert digest("Use SQLite") != digest("Do not use SQLite")
 
 
 @given(st.text())
@@ -157,9 +138,9 @@ def test_a_correction_finds_what_it_corrects() -> None:
 
 class TestStoring:
     @pytest.fixture
-    def book(self) -> Book:
-        book = Book()
-        book.add(
+    def work(self) -> FakeWork:
+        work = FakeWork()
+        work.add(
             view(),
             ("say", "I read the parser."),
             ("say", "We decided to keep the old parser."),
@@ -167,13 +148,13 @@ class TestStoring:
             ("reply", "I prefer small commits with a reason."),
             ("note", "Decision: it ran in a worktree of its own."),
         )
-        return book
+        return work
 
     @pytest.fixture
-    def captures(self, database: Database, book: Book) -> Captures:
-        return Captures(database, book, book.remember)
+    def captures(self, database: Database, work: FakeWork) -> Captures:
+        return Captures(database, work, work.remember)
 
-    def test_it_is_kept_with_its_source_and_remembered(self, captures: Captures, book: Book) -> None:
+    def test_it_is_kept_with_its_source_and_remembered(self, captures: Captures, work: FakeWork) -> None:
         captures.capture_session("session_1")
         found = captures.of_session("session_1")
         assert [(one.kind, one.source) for one in found] == [
@@ -181,7 +162,7 @@ class TestStoring:
             ("fact", "session_1:4"),
             ("decision", "session_1:5"),
         ]
-        memory = book.remembered[found[0].id]
+        memory = work.remembered[found[0].id]
         assert (memory.kind, memory.source, memory.agent) == ("decision", "session_1:2", "backend_builder")
         assert "captured" in memory.tags
 
@@ -191,19 +172,13 @@ class TestStoring:
         captures.capture_session("session_1")
         assert captures.entries() == before
 
-    def test_another_session_that_says_the_same_is_counted(self, captures: Captures, book: Book) -> None:
+    def test_another_session_that_says_the_same_is_counted(self, captures: Captures, work: FakeWork) -> None:
         captures.capture_session("session_1")
-        book.add(view("session_2"), ("say", "We decided to keep the old parser!"))
+        work.add(view("session_2"), ("say", "We decided to keep the old parser!"))
         captures.capture_session("session_2")
         captures.capture_session("session_2")
         (one,) = captures.entries(words="old parser")
         assert (one.seen, one.session) == (2, "session_1")
-
-    def test_other_workspaces_have_their_own(self, captures: Captures, book: Book) -> None:
-        captures.capture_session("session_1")
-        book.add(view("session_2", workspace="/home/me/other"), ("say", "We decided to keep the old parser."))
-        captures.capture_session("session_2")
-        assert len(captures.entries(words="old parser")) == 2
 
     def test_pages_and_counts(self, captures: Captures, clock: FakeClock) -> None:
         captures.capture_session("session_1")
@@ -216,85 +191,3 @@ class TestStoring:
 
     def test_a_session_that_nobody_knows_is_nothing(self, captures: Captures) -> None:
         assert captures.capture_session("nobody") == []
-
-
-class TestFollowing:
-    def test_each_fact_is_handled_once_also_after_a_restart(self, database: Database) -> None:
-        handled: list[str] = []
-
-        def follower() -> LedgerConsumer:
-            return LedgerConsumer("test", Ledger(database), ENDED, lambda fact: handled.append(fact.subject))
-
-        for number in range(3):
-            ended(database, view(f"session_{number}"))
-        assert follower().catch_up() == []
-        ended(database, view("session_3"))
-        follower().catch_up()
-        assert handled == [f"session_{number}" for number in range(4)]
-
-    def test_what_concerns_nobody_is_read_without_a_write(self, database: Database) -> None:
-        follower = LedgerConsumer("test", Ledger(database), ENDED, lambda fact: None)
-        ended(database, view("session_1"))
-        follower.catch_up()
-        database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="Round totals")))
-        commits = database.commits
-        assert follower.catch_up() == []
-        assert database.commits == commits
-
-    def test_one_who_is_stopped_or_dies_in_the_middle_goes_on_there_or_before(self, database: Database) -> None:
-        handled: list[str] = []
-
-        def handle(fact: LedgerEntry) -> None:
-            if fact.subject == "session_3" and handled.count("session_2") < 2:
-                raise SystemExit  # as good as a crash: nobody handles it
-            handled.append(fact.subject)
-
-        def follower() -> LedgerConsumer:
-            return LedgerConsumer("test", Ledger(database), ENDED, handle)
-
-        for number in (1, 2, 3):
-            ended(database, view(f"session_{number}"))
-        follower().catch_up(lambda: not handled)
-        database.write(lambda tx: None)  # how far it came rides along with what is written next
-        with pytest.raises(SystemExit):
-            follower().catch_up()
-        follower().catch_up()
-        assert handled == ["session_1", "session_2", "session_2", "session_3"]
-
-    def test_what_is_not_ready_holds_up_what_comes_after(self, database: Database) -> None:
-        ready = False
-        handled: list[str] = []
-
-        def handle(fact: object) -> None:
-            if not ready:
-                raise NotYet
-            handled.append(fact.subject)  # type: ignore[attr-defined]
-
-        follower = LedgerConsumer("test", Ledger(database), ENDED, handle)
-        ended(database, view("session_1"))
-        for _ in range(MAX_TRIES + 2):
-            assert follower.catch_up() == []
-        ready = True
-        follower.catch_up()
-        assert handled == ["session_1"]
-
-    def test_what_always_fails_is_told_of_and_passed_over(self, database: Database) -> None:
-        handled: list[str] = []
-
-        def handle(fact: object) -> None:
-            if fact.subject == "session_1":  # type: ignore[attr-defined]
-                raise ValueError("broken")
-            handled.append(fact.subject)  # type: ignore[attr-defined]
-
-        said: list[str] = []
-        following = ConsumerThread(
-            [LedgerConsumer("test", Ledger(database), ENDED, handle)], lambda where, words: said.append(words)
-        )
-        for number in (1, 2):
-            ended(database, view(f"session_{number}"))
-        for _ in range(MAX_TRIES - 1):
-            following.catch_up()
-        assert (handled, said) == ([], [])
-        following.catch_up()
-        assert handled == ["session_2"]
-        assert "session_1 was skipped: broken" in said[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import OperatorActed
 from engine.home import Home
-from engine.model import Layer, RecallQuery
+from engine.model import Layer
 from engine.overrides import Overrides
 from engine.storage import state
 from engine.wiring.acting import last_heard
@@ -57,43 +57,6 @@ def test_what_a_session_did_is_known_afterwards(engine: Engine, repository: Repo
     assert states[Layer.PARA].state == "ready"
     engine.knowledge.catch_up()
     assert len(engine.memory.entries(Layer.CONTEXT)) == 1
-
-
-def test_facts_wait_in_the_operators_queue_and_join_recall(engine: Engine, repository: Repository) -> None:
-    ran(engine, repository)
-    workspace = str(repository.path)
-
-    def say(tx: object) -> None:
-        from engine.memory.captures import CaptureRow
-
-        tx.session.add(  # type: ignore[attr-defined]
-            CaptureRow(
-                id="cap_1",
-                kind="fact",
-                text="The service listens on port 8000",
-                tags=[],
-                digest="d",
-                session_id="session_1",
-                line=3,
-                agent="backend_builder",
-                workspace=workspace,
-                at=MONDAY_MORNING,
-                last_session="session_1",
-            )
-        )
-
-    engine.database.write(say)
-    report = engine.knowledge.nightly.run(date(2026, 1, 5))
-    assert report.drafted == 1
-    waiting = [one for one in engine.queue() if one.kind == "fact"]
-    assert "port 8000" in waiting[0].title
-    fact = engine.memory.drafts.promote(waiting[0].id)
-    assert [one for one in engine.queue() if one.kind == "fact"] == []
-    found = engine.memory.recall(RecallQuery("which port does the service listen on", workspace=workspace))
-    assert fact.id in [item.id for item in found.items if item.layer is Layer.PARA]
-    diary = (engine.home.agents / "backend_builder/memory.md").read_text()
-    assert diary.count("## 2026-01-05") == 1
-    assert "port 8000" in diary
 
 
 def test_the_night_comes_round_by_itself(engine: Engine) -> None:

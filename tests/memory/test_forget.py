@@ -35,7 +35,7 @@ from engine.model import (
 from engine.overrides import Overrides
 from engine.storage import erasing
 from engine.storage.database import Database
-from engine.storage.erasing import SearchTerms, search_terms_of
+from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"
@@ -131,14 +131,6 @@ def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
     assert [entry.text for entry in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
 
 
-def test_an_entry_is_forgotten_by_its_id(engine: Engine, tmp_path: Path) -> None:
-    fact = next(one for one in engine.memory.para.facts() if one.fact == SECRET)
-    preview = engine.memory.forget_preview(fact.id)
-    assert preview.wanted == (SECRET,)
-    engine.memory.forget(fact.id)
-    assert holders(tmp_path / "home") == []
-
-
 def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, tmp_path: Path) -> None:
     told = f"{SECRET} and wants every letter answered within the very same day that it came in"
     wisdom = engine.wisdom
@@ -226,14 +218,6 @@ class TestWanted:
         assert not wanted.match("Bob Leeson")
         assert wanted.remove_from("hi Bob  Lee!") == "hi !"
 
-    def test_covering_keeps_the_length(self) -> None:
-        text = "a Zoë b"
-        assert len(SearchTerms(["Zoë"]).blank_out(text).encode()) == len(text.encode())
-
-    def test_a_long_text_is_looked_for_by_the_letter(self) -> None:
-        text = " ".join(f"word{number}" for number in range(1_000))
-        assert SearchTerms([text]).remove_from(f"<{text}>") == "<>"
-
     def test_what_was_quoted_and_cut_is_found(self) -> None:
         text = "The operator of this shop lives in Utrecht and never answers before noon"
         wanted = SearchTerms([text])
@@ -242,11 +226,6 @@ class TestWanted:
         assert wanted.remove_from(quoted) == "wants “” instead"
         assert not wanted.match(f"wants “{text[:40]}…” instead"), "seven words may be anybody's"
         assert not wanted.match("The operator of this shop lives in Utrecht, as one does"), "no quote"
-
-    def test_pieces_are_the_whole_and_what_is_long_enough_of_it(self) -> None:
-        text = "Yes. We met her at the old mill. Fine.\nShe paid for all of the tickets"
-        lines = ["Yes. We met her at the old mill. Fine.", "She paid for all of the tickets"]
-        assert search_terms_of(text) == [text, *lines, "We met her at the old mill."]
 
     @given(st.text(), st.text(min_size=1))
     def test_what_was_removed_is_not_held(self, text: str, needle: str) -> None:

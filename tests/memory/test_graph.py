@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import graph_file
-from engine.memory.graph import MAX_DESCRIPTION, TaskGraph
-from engine.memory.graph_rules import SEMANTIC_WEIGHT, cycles, recency, semantic, similar
-from engine.memory.layer_sources import _with_recency
-from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, ScorePart
-from engine.storage.erasing import SearchTerms
+from engine.memory.graph import TaskGraph
+from engine.memory.graph_rules import cycles, recency, semantic, similar
+from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -67,48 +65,6 @@ class TestKeeping:
         assert {"task_id", "title", "timestamp", "success", "description"} <= first["task"].keys()
         assert first["edges"] == [["blocks", "b", 1.0]]
 
-    def test_the_same_again_writes_nothing(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a"))
-        graph.put(node("b"))
-        assert graph.relate("a", Relation.RELATED_TO, "b")
-        journal = tmp_path / "task_graph.journal.jsonl"
-        size = journal.stat().st_size
-        graph.put(node("a"))
-        assert not graph.relate("a", Relation.RELATED_TO, "b")
-        assert journal.stat().st_size == size
-
-    def test_nothing_is_deleted_only_invalidated(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a"))
-        graph.put(node("b"))
-        graph.relate("a", Relation.RELATED_TO, "b")
-        graph.put(node("b", invalidated_at=NOW, why="it was a mistake"))
-        graph.cut("a", Relation.RELATED_TO, "b")
-        graph.compact()
-        graph.close()
-        again = opened(tmp_path)
-        around = again.neighbourhood("a")
-        assert around.edges[0].invalidated
-        assert around.neighbours[0].why == "it was a mistake"
-        assert again.neighbours(["a"]) == []
-        again.close()
-
-    def test_long_and_hostile_words_are_cut_and_made_harmless(self, graph: TaskGraph) -> None:
-        graph.put(node("a", title="\x1b[31mred", description="x" * 5_000))
-        kept = graph.get("a")
-        assert kept is not None
-        assert kept.title == "red"
-        assert len(kept.description) == MAX_DESCRIPTION
-
-    def test_unknown_tasks_are_refused(self, graph: TaskGraph) -> None:
-        graph.put(node("a"))
-        for call in (
-            lambda: graph.relate("a", Relation.BLOCKS, "nobody"),
-            lambda: graph.neighbourhood("nobody"),
-        ):
-            with pytest.raises(Refusal) as refusal:
-                call()
-            assert refusal.value.code == "unknown_task"
-
     def test_one_hop_goes_both_ways_and_no_further(self, graph: TaskGraph) -> None:
         for name in "abcd":
             graph.put(node(name))
@@ -116,17 +72,6 @@ class TestKeeping:
         graph.relate("c", Relation.RELATED_TO, "a")
         graph.relate("b", Relation.BLOCKS, "d")
         assert {found.task_id for _, found in graph.neighbours(["a"])} == {"b", "c"}
-
-    def test_forgetting_empties_a_task_and_leaves_its_place(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a", title="Call Henrietta"))
-        graph.put(node("b"))
-        graph.relate("b", Relation.DERIVED_FROM, "a")
-        assert graph.erase(SearchTerms(["Henrietta"])) == 1
-        stub = graph.neighbourhood("a")
-        assert (stub.node.title, stub.node.invalidated_at) == ("", NOW)
-        assert len(stub.edges) == 1
-        for file in tmp_path.iterdir():
-            assert b"Henrietta" not in file.read_bytes(), file
 
 
 class TestAcyclic:
@@ -141,15 +86,6 @@ class TestAcyclic:
         assert refusal.value.code == "cycle"
         with pytest.raises(Refusal):
             graph.relate("a", relation, "a")
-
-    def test_a_cut_arrow_counts_no_longer(self, graph: TaskGraph) -> None:
-        for name in "ab":
-            graph.put(node(name))
-        graph.relate("a", Relation.BLOCKS, "b")
-        graph.cut("a", Relation.BLOCKS, "b")
-        assert graph.relate("b", Relation.BLOCKS, "a")
-        with pytest.raises(Refusal):
-            graph.relate("a", Relation.BLOCKS, "b")
 
     @settings(max_examples=60, deadline=None)
     @given(
@@ -206,17 +142,6 @@ class TestScore:
         assert recency(NOW - timedelta(days=14), NOW) == pytest.approx(math.exp(-1))
         assert recency(NOW - timedelta(days=28), NOW) == pytest.approx(math.exp(-2))
         assert recency(NOW + timedelta(days=3), NOW) == 1.0
-
-    def test_likeness_and_age_make_seven_and_three_parts(self) -> None:
-        part = ScorePart("semantic", semantic(0.0), SEMANTIC_WEIGHT)
-        parts = _with_recency(part, NOW - timedelta(days=14), NOW)
-        assert [one.weight for one in parts] == pytest.approx([0.7, 0.3])
-        assert parts[1].value == pytest.approx(0.3679, abs=1e-4)
-
-    @given(st.floats(-10, 10), st.floats(-1000, 100_000))
-    def test_they_are_always_between_0_and_1(self, distance: float, days: float) -> None:
-        assert 0 <= semantic(distance) <= 1
-        assert 0 <= recency(NOW - timedelta(days=days), NOW) <= 1
 
     def test_similar_begins_at_a_cosine_of_exactly_0_8(self) -> None:
         found = similar([("just", 0.4), ("not", 0.4001), ("close", 0.1), ("itself", 0.0)], "itself")
@@ -358,15 +283,6 @@ class TestFiles:
         assert (tmp_path / "task_graph.journal.jsonl").read_bytes() == b""
         third.close()
 
-    def test_what_cannot_be_written_is_not_in_memory_either(
-        self, graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(graph_file.os, "write", crash)
-            with pytest.raises(InterruptedError):
-                graph.put(node("a"))
-        assert graph.get("a") is None
-
     def test_a_long_journal_becomes_part_of_the_snapshot_by_itself(
         self, graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -379,15 +295,6 @@ class TestFiles:
         again = opened(tmp_path)
         assert len(again) == 60
         again.close()
-
-    def test_a_question_before_it_is_read_is_refused_not_kept_waiting(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("engine.memory.graph.READY_TIMEOUT_S", 0.01)
-        graph = TaskGraph(tmp_path, FakeClock(NOW))
-        with pytest.raises(Refusal) as refusal:
-            graph.get("a")
-        assert refusal.value.code == "not_ready"
 
 
 def crash(*_: object, **__: object) -> None:

@@ -22,8 +22,7 @@ from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, N
 from engine.memory.helper import Helper
 from engine.memory.memory import MemoryService
 from engine.model import Layer, NewMemory
-from engine.storage.database import Database
-from tests.memory.conftest import Making, WordVectors, turns
+from tests.memory.conftest import WordVectors, turns
 
 LONG = 90.0
 """Seconds: the helper loads its libraries, on a machine that may be busy."""
@@ -99,20 +98,6 @@ def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryService) ->
 
 
 @pytest.mark.long
-def test_an_index_that_another_changed_is_built_again(many: MemoryService) -> None:
-    code = (
-        "import chromadb, sys; one = chromadb.PersistentClient(sys.argv[1]).get_collection('clawpy_memory'); "
-        "ids = one.get()['ids']; one.delete(ids=ids[:30]); "
-        "one.upsert(ids=ids[30:], embeddings=[[float(n % 5)] * 32 for n in range(len(ids) - 30)])"
-    )
-    subprocess.run([sys.executable, "-c", code, str(many.index.folder)], check=True)
-    helper = many.index._helper
-    helper.end()  # as after a restart: what this one holds in its memory is older than the folder
-    many.index.check()
-    found_again(many)
-
-
-@pytest.mark.long
 def test_what_is_missing_or_too_much_is_found_while_it_answers(
     many: MemoryService, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -133,44 +118,6 @@ def test_what_is_missing_or_too_much_is_found_while_it_answers(
     assert index.wait(LONG)
     ids = index._helper.call("ids", "C", 0, 1_000, timeout=LONG)
     assert sorted(ids) == store.indexed(many.vectoriser.model)[Layer.VECTORS]
-
-
-@pytest.mark.long
-def test_a_small_home_is_not_said_to_be_building_at_its_start(
-    many: MemoryService, make_memory: Making, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many.close()
-    again = make_memory(embedder=WordVectors())
-    states: list[tuple[str, str]] = []
-    say = again.index._set_state
-
-    def noted(*told: object) -> None:
-        say(*told)  # type: ignore[arg-type]
-        states.extend((layer.state, layer.words) for layer in again.layers() if layer.layer is Layer.VECTORS)
-
-    monkeypatch.setattr(again.index, "_say", noted)
-    again.start()
-    assert again.index.wait(LONG)
-    assert set(states) == {("ready", "")}
-
-
-@pytest.mark.long
-def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryService, make_memory: Making) -> None:
-    many.close()
-    again = make_memory(embedder=WordVectors())
-    again.remember(turns("afterwards something new"))
-    until(lambda: nearest(again, "afterwards something new") == "afterwards something new")
-
-
-@pytest.mark.long
-def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
-    many: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [entry.id for entry in many.entries(Layer.VECTORS)][:50]
-    database.write(lambda tx: many.store.empty(tx, names))
-    assert many.index.wait(LONG)
-    left = {entry.text for entry in many.entries(Layer.VECTORS) if entry.text}
-    assert nearest(many, "word59 thing3") in {*left, "task summary", ""}
 
 
 @pytest.mark.long
@@ -227,18 +174,6 @@ def test_the_local_model_reads_meaning_and_never_looks_at_the_neighbours(local: 
     assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
 
 
-@pytest.mark.long
-def test_a_long_text_is_found_by_its_end(make_memory: Making) -> None:
-    memory = make_memory()
-    filler = "The weather was mild and nothing much happened on that day in the office. " * 40
-    memory.remember(
-        [NewMemory(filler + "Our new puppy, a small brown dog, is called Biscuit."), NewMemory("We bought a red car.")]
-    )
-    assert memory.settle(LONG)
-    assert memory.store.chunk_count() > 3
-    assert nearest(memory, "what is the name of the dog?").endswith("Biscuit.")
-
-
 class _Embeddings(BaseHTTPRequestHandler):
     asked: list[dict[str, object]] = []
 
@@ -293,18 +228,3 @@ def test_another_embedder_makes_all_vectors_anew(memory: MemoryService) -> None:
     assert memory.settle(LONG)
     assert memory.vectors.embed("one thing").array.shape == (16,)
     assert nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
-
-
-def test_without_an_embedder_words_find_and_the_layer_says_why(make_memory: Making) -> None:
-    class Broken(WordVectors):
-        def embed(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
-            raise NoEmbedder("the model is not the one it should be")
-
-    memory = make_memory(embedder=Broken())
-    memory.remember(turns("found by words"))
-    assert memory.settle(LONG) is False
-    assert memory.vectors.embed("words") is None
-    [state, *_] = memory.layers()
-    assert state.state == "degraded"
-    assert "the model is not the one it should be" in state.words
-    assert len(memory.entries(Layer.VECTORS, words="words")) == 1

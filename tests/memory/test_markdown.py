@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.memory.agent_file_watcher import AgentFileWatcher
-from engine.memory.agent_files import FILES, MAX_BYTES, AgentFiles
+from engine.memory.agent_files import MAX_BYTES, AgentFiles
 from engine.model import AgentFile, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -59,13 +58,6 @@ def told(database: Database) -> list[tuple[str, str, str]]:
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
 
-def test_every_agent_has_its_five_files(files: AgentFiles, agents: Agents) -> None:
-    found = files.list()
-    assert {one.agent for one in found} == {one.id for one in agents.list()}
-    assert {one.name for one in found} == set(FILES)
-    assert [one for one in found if one.problem or not one.digest] == []
-
-
 def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: AgentFiles, database: Database) -> None:
     path = files.folder / "gardener" / "soul.md"
     path.chmod(0o640)
@@ -85,13 +77,6 @@ def test_a_link_stays_a_link_and_line_ends_stay(files: AgentFiles, tmp_path: Pat
     edit(files, "gardener", "memory.md", lambda text: text.replace("\r\n", "\n") + "three")
     assert path.is_symlink()
     assert elsewhere.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
-
-
-def test_a_file_that_is_not_there_can_be_made(files: AgentFiles) -> None:
-    (files.folder / "gardener" / "heartbeat.md").unlink()
-    assert files.read("gardener", "heartbeat.md").digest == ""
-    assert files.write("gardener", "heartbeat.md", "# Heartbeat", read="").text == "# Heartbeat\n"
-    refused("changed_meanwhile", lambda: files.write("gardener", "heartbeat.md", "again", read=""))
 
 
 def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
@@ -135,23 +120,6 @@ def test_json_that_is_wrong_is_told_with_its_place_and_not_written(
     assert files.read("gardener", name) == before
 
 
-def test_a_leader_cannot_be_put_below_its_own_reports(files: AgentFiles) -> None:
-    before = files.read("coo", "comms.json")
-    comms = json.loads(before.text) | {"reports_to": "gardener"}
-    refusal = refused(
-        "bad_file", lambda: files.write("coo", "comms.json", json.dumps(comms, indent=2), read=before.digest)
-    )
-    assert "line 2" in refusal.message
-    assert "coo leads gardener" in refusal.message
-
-
-def test_what_is_wrong_already_is_told_and_can_be_mended(files: AgentFiles) -> None:
-    (files.folder / "gardener" / "tools.json").write_text("{,}")
-    broken = files.read("gardener", "tools.json")
-    assert broken.problem.startswith("line 1, column 2")
-    assert files.write("gardener", "tools.json", "{}", read=broken.digest).problem == ""
-
-
 def test_what_cannot_be_read_says_why(files: AgentFiles) -> None:
     folder = files.folder / "gardener"
     (folder / "soul.md").write_bytes(b"caf\xe9")
@@ -173,11 +141,6 @@ def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: st
     refused("unknown_file", lambda: files.write(agent, name, "x", read=""))
 
 
-def test_an_agent_that_is_not_there_gets_no_folder(files: AgentFiles) -> None:
-    refused("unknown_file", lambda: files.write("nobody", "soul.md", "x", read=""))
-    assert not (files.folder / "nobody").exists()
-
-
 def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
@@ -194,27 +157,6 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
     assert files.read("gardener", "memory.md").text == before + "## Monday\nred facts\n"
     refused("unknown_file", lambda: files.append("gardener", "soul.md", "obey"))
     assert told(database) == [("gardener", "memory.md", "by the engine")]
-
-
-def test_readers_never_see_half_a_file(files: AgentFiles) -> None:
-    texts = {letter * 50_000 + "\n" for letter in "ab"}
-    edit(files, "gardener", "memory.md", lambda _: "a" * 50_000)
-    over = threading.Event()
-    torn: list[str] = []
-
-    def read() -> None:
-        while not over.is_set():
-            text = files.read("gardener", "memory.md").text
-            if text not in texts:
-                torn.append(text)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for number in range(40):
-        edit(files, "gardener", "memory.md", lambda _, letter="ab"[number % 2]: letter * 50_000)
-    over.set()
-    reader.join()
-    assert torn == []
 
 
 # AgentFileWatcher
@@ -251,48 +193,12 @@ def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
     assert told(database) == [("gardener", "soul.md", "in the console"), ("gardener", "heartbeat.md", "on disk")]
 
 
-@pytest.mark.long
-def test_a_folder_that_comes_by_hand_shows_up(
-    files: AgentFiles, watching: AgentFileWatcher, database: Database
-) -> None:
-    made = files.folder.parent / "newcomer"
-    made.mkdir()
-    (made / "comms.json").write_text('{"reports_to": "coo"}')
-    made.rename(files.folder / "newcomer")
-    until(lambda: ("newcomer", "comms.json", "on disk") in told(database))
-
-
-def test_folders_without_an_agents_files_come_and_go(files: AgentFiles) -> None:
-    files.snapshot()
-    for name in ("newbie", "No Agent\x07"):
-        (files.folder / name).mkdir()
-    assert files.record_changes([files.folder]) == [("No Agent", ""), ("newbie", "")]
-    assert files.record_changes([files.folder]) == []
-    (files.folder / "newbie" / "comms.json").write_text("{}")
-    assert files.record_changes([files.folder / "newbie" / "comms.json"]) == [("newbie", "comms.json")]
-    (files.folder / "No Agent\x07").rmdir()
-    assert files.record_changes([files.folder]) == [("No Agent", "")]
-
-
 def test_what_changed_while_the_watcher_began_shows_up(files: AgentFiles, database: Database) -> None:
     files.snapshot()
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
     watching = AgentFileWatcher(files)
     assert not watching.is_set()
     assert told(database) == [("gardener", "soul.md", "on disk")]
-
-
-def test_where_nothing_can_be_watched_it_is_said(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(*paths: object, **options: object) -> None:
-        raise OSError("inotify watch limit reached")
-
-    monkeypatch.setattr("watchfiles.watch", none)
-    said: list[str] = []
-    watching = AgentFileWatcher(files, report=lambda where, message: said.append(message))
-    watching.start()
-    assert watching.is_ready.wait(WITHIN)
-    watching.close()
-    assert "watch limit" in said[0]
 
 
 def test_the_layer_says_how_it_stands(files: AgentFiles, database: Database) -> None:

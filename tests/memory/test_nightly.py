@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetLanded, ValidationFailed
+from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.day import MOST_FACTS, Day, draft, lines_for
@@ -30,10 +30,10 @@ from engine.memory.para import NewFact, Para
 from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clipped, summarise_by_rules
 from engine.memory.store import MemoryStore
 from engine.memory.validation_runs import ValidationRuns
-from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
+from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.memory.session_book import NOW, Book, ended, view
+from tests.memory.fake_work import NOW, FakeWork, ended, view
 
 TODAY = date(2026, 1, 5)
 SAID = "We decided to keep the new parser."
@@ -69,19 +69,19 @@ class Model:
 
 class World:
     def __init__(self, folder: Path, database: Database, clock: FakeClock, model: Model | None = None) -> None:
-        self.book = Book()
+        self.work = FakeWork()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
         self.files = AgentFiles(folder / "agents")
         self.database = database
         self.para = Para(folder / "para", database, clock)
-        self.captures = Captures(database, self.book, self.book.remember)
+        self.captures = Captures(database, self.work, self.work.remember)
         self.drafts = Drafts(database, self.para, clock, approve=self.captures.approve)
         self.nightly = Nightly(
             database,
             clock,
             ledger=Ledger(database),
             captures=self.captures,
-            session=self.book.get,
+            session=self.work.get,
             drafts=self.drafts,
             files=self.files,
             model=model or NobodyAsks(),
@@ -93,7 +93,7 @@ class World:
         return self.files.read("backend_builder", "memory.md").text
 
     def happen(self) -> None:
-        one = self.book.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
+        one = self.work.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
         self.captures.capture_session(one.id)
         ended(self.database, one)
         landed = ChangeSetLanded(subject="change_1", workspace=one.workspace, session_id=one.id, files=2)
@@ -117,31 +117,9 @@ class TestWithoutAModel:
         assert waiting == [("decision", "quoted"), ("decision", "operator"), ("change", "quoted")]
         assert "(2 files landed)" in world.page
 
-    def test_a_second_time_changes_no_byte(self, world: World, tmp_path: Path) -> None:
-        world.nightly.run(TODAY)
-        page, waiting = world.page, world.drafts.waiting()
-        ledger = Ledger(world.database).latest(1_000)
-        report = world.nightly.run(TODAY)
-        assert (report.promoted, report.drafted) == (0, 0)
-        assert (world.page, world.drafts.waiting()) == (page, waiting)
-        assert Ledger(world.database).latest(1_000) == ledger
-
-    def test_the_operator_decides_once(self, world: World) -> None:
-        world.nightly.run(TODAY)
-        first, second, _ = world.drafts.waiting()
-        fact = world.drafts.promote(first.id, edit="We keep the old parser")
-        assert world.drafts.promote(first.id).id == fact.id
-        assert world.drafts.reject(second.id).state == "rejected"
-        assert len(world.drafts.waiting()) == 1
-        with pytest.raises(Refusal):
-            world.drafts.promote(second.id)
-        with pytest.raises(Refusal):
-            world.drafts.reject(first.id)
-        assert [one.fact for one in world.para.facts()] == ["We keep the old parser"]
-
     def test_a_correction_takes_the_place_of_what_it_corrects(self, world: World) -> None:
         old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
-        world.book.add(view("session_2"), ("say", "Actually, the service listens on port 8001."))
+        world.work.add(view("session_2"), ("say", "Actually, the service listens on port 8001."))
         world.captures.capture_session("session_2")
         world.nightly.run(TODAY)
         waiting = next(one for one in world.drafts.waiting() if one.category == "correction")
@@ -183,13 +161,6 @@ class TestWithAModel:
         assert (waits.fact, waits.trust) == (CLAIM["fact"], Trust.QUOTED)
         fact = world.drafts.promote(waits.id)
         assert (fact.trust, fact.approved_at) == (Trust.QUOTED, clock.now())
-
-    def test_what_is_captured_of_an_agent_may_guide_once_its_draft_is_kept(self, world: World) -> None:
-        world.nightly.run(TODAY)
-        quote = next(entry for entry in world.captures.entries() if entry.trust is Trust.QUOTED)
-        assert quote.approved_at is None
-        world.drafts.promote(next(one.id for one in world.drafts.waiting() if one.fact == quote.text))
-        assert [entry.approved_at is not None for entry in world.captures.entries() if entry.id == quote.id] == [True]
 
     def test_it_is_asked_again_with_what_was_wrong(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
         bad = proposed("A fact", "x", "nowhere", "shop", "session_1")
@@ -235,32 +206,6 @@ class TestWithAModel:
         assert world.nightly.run(TODAY).promoted == 1
         assert len(model.asked) == 1
 
-    def test_a_model_that_fails_leaves_the_drafts(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
-        world = World(tmp_path, database, clock, Model())  # has no answer
-        world.happen()
-        report = world.nightly.run(TODAY)
-        assert (report.promoted, report.drafted, report.cost) == (0, 3, 30_000)
-        assert report.reason == "no model evaluated it, so rules draft facts: it is silent"
-        said = Ledger(database).latest(1)[0]
-        assert (said.kind, said.payload["reason"]) == ("NightlyFinished", report.reason)
-        assert ValidationRuns(database).latest("")[0].check.failed == 1
-
-    def test_a_model_that_keeps_nothing_leaves_no_drafts(
-        self, tmp_path: Path, database: Database, clock: FakeClock
-    ) -> None:
-        world = World(tmp_path, database, clock, Model([]))
-        world.happen()
-        report = world.nightly.run(TODAY)
-        assert (report.promoted, report.drafted, report.reason) == (0, 0, "the model found nothing to keep")
-
-    def test_a_fact_belongs_to_the_workspace_it_comes_from(
-        self, tmp_path: Path, database: Database, clock: FakeClock
-    ) -> None:
-        world = World(tmp_path, database, clock, Model([GOOD]))
-        world.happen()
-        world.nightly.run(TODAY)
-        assert world.para.facts()[0].workspace == "/home/me/shop"
-
     def test_eight_facts_and_not_more(self) -> None:
         def faults(*facts: dict[str, str]) -> str:
             return "\n".join(parse_evaluation(json.dumps({"facts": facts}), "[session_1:2] something")[1])
@@ -294,12 +239,6 @@ class TestDays:
         assert [(end - start) / timedelta(hours=1) for start, end in spans] == [24, 23, 25]
         assert spans[0][1] == spans[1][0]
 
-    def test_after_a_week_away_each_day_is_worked_through_once(self, world: World, clock: FakeClock) -> None:
-        world.nightly.run_due()
-        clock.advance(timedelta(days=3))
-        assert [one.day for one in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
-        assert world.nightly.run_due() == []
-
 
 def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
     def said(number: int) -> Capture:
@@ -331,9 +270,9 @@ class TestContext:
         assert clipped(" ".join(["w"] * 120), 120).endswith("w")
 
     def test_it_is_remembered_once_for_each_outcome(self, context: SessionSummariser, database: Database) -> None:
-        book = context._work
-        one = book.add(view(check=CheckResult("pytest", 3, 1)))
-        book.files["session_1"] = ("parser.py",)
+        work = context._work
+        one = work.add(view(check=CheckResult("pytest", 3, 1)))
+        work.files["session_1"] = ("parser.py",)
         ended(database, one)
         (fact,) = Ledger(database).latest(1)
         context.handle(fact)
@@ -343,40 +282,19 @@ class TestContext:
         assert (red.layer, red.session, red.kind, red.tags) == ("E", "session_1", "summary", ("summary", "failed"))
         assert "parser.py" in red.text
         assert "Outcome: failed. 3 tests passed, 1 failed." in red.text
-        book.add(replace(one, discarded_at=NOW))
+        work.add(replace(one, discarded_at=NOW))
         gone = replace(fact, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_1"})
         context.handle(gone)
         now, before = store.entries(Layer.CONTEXT)
         assert (now.tags[1], before.superseded_by) == ("discarded", now.id)
 
-    def test_a_models_words_are_taken_and_clipped_without_any_the_record_is(self, context: SessionSummariser) -> None:
-        class Summing:
-            def ask(self, question: Question) -> Answer | None:
-                return Answer(" ".join(["told"] * 300), 1) if question.subject == "session_1" else None
-
-        context._model = Summing()
-        assert len(context.summary(SessionFacts(view())).split()) == MAX_WORDS
-        assert context.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
-
     @pytest.fixture
     def context(self, database: Database, clock: FakeClock) -> SessionSummariser:
-        book, store = Book(), MemoryStore(database)
-        captures = Captures(database, book, store.remember)
+        work, store = FakeWork(), MemoryStore(database)
+        captures = Captures(database, work, store.remember)
         said = lambda where, words: None  # noqa: E731
-        return SessionSummariser(book, captures, store, store.remember, model=NobodyAsks(), clock=clock, report=said)
+        return SessionSummariser(work, captures, store, store.remember, model=NobodyAsks(), clock=clock, report=said)
 
 
 def crash(*_: object, **__: object) -> None:
     raise InterruptedError("the power went")
-
-
-def test_what_failed_twice_is_read_from_the_ledger(world: World) -> None:
-    for number in (2, 3):
-        world.book.add(view(f"session_{number}"))
-        failed = ValidationFailed(
-            subject=f"session_{number}", workspace="/home/me/shop", agent="a", attempts=3, cost=0,
-            failing=("tests/test_a.py::test_x",), reason="tries",
-        )  # fmt: skip
-        world.database.write(lambda tx, failed=failed: tx.record(failed))  # type: ignore[misc]
-    world.nightly.run(TODAY)
-    assert "failure" in [one.category for one in world.drafts.waiting()]

@@ -15,7 +15,6 @@ from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.erasing import SearchTerms
 
 
 @pytest.fixture
@@ -43,27 +42,6 @@ class TestFiles:
             "status": "active",
         }
         assert (item["access_count"], item["last_accessed"], item["superseded_by"]) == (0, None, None)
-
-    def test_the_summary_says_what_holds_and_what_did(self, para: Para, tmp_path: Path) -> None:
-        old = para.add([PORT])[0]
-        new = para.supersede(old.id, "The service listens on port 8001")
-        page = (tmp_path / "para/projects/shop/summary.md").read_text()
-        holds, history = page.split("## Superseded")
-        assert "port 8001" in holds
-        assert "port 8000" not in holds
-        assert f"superseded by {new.id}" in history
-
-    def test_adding_the_same_again_changes_no_byte(self, para: Para, tmp_path: Path) -> None:
-        first = para.add([PORT, NewFact("Always run the linter")])
-        before = {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")}
-        assert para.add([PORT, NewFact("Always run the linter!")]) == first
-        assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
-
-    def test_an_outside_edit_shows_at_once(self, para: Para, tmp_path: Path) -> None:
-        para.add([PORT])
-        file = tmp_path / "para/projects/shop/items.json"
-        file.write_text(file.read_text().replace("8000", "9000"))
-        assert "9000" in para.facts()[0].fact
 
     def test_bad_items_are_named_and_none_is_lost(self, para: Para, tmp_path: Path) -> None:
         para.add([PORT])
@@ -141,40 +119,6 @@ class TestChain:
         assert refusal.value.code == "already_superseded"
         assert new.id in refusal.value.fix
 
-    def test_back_to_the_first_words_is_a_new_fact(self, para: Para) -> None:
-        first = para.add([PORT])[0]
-        second = para.supersede(first.id, "The service listens on port 8001")
-        third = para.supersede(second.id, PORT.fact)
-        assert len({first.id, second.id, third.id}) == 3
-        assert [fact.id for fact in para.corrections(second.id)] == [first.id, second.id, third.id]
-
-    def test_a_circle_made_by_hand_ends(self, para: Para, tmp_path: Path) -> None:
-        one, two = para.add([NewFact("The first of two"), NewFact("The second of two")])
-        file = tmp_path / "para/areas/general/items.json"
-        written = json.loads(file.read_text())
-        for item, other in zip(written, (two.id, one.id), strict=True):
-            item |= {"status": "superseded", "superseded_by": other}
-        file.write_text(json.dumps(written))
-        assert {fact.id for fact in para.corrections(one.id)} == {one.id, two.id}
-
-    def test_a_successor_that_is_not_there_is_named(self, para: Para, tmp_path: Path) -> None:
-        para.add([PORT])
-        file = tmp_path / "para/projects/shop/items.json"
-        written = json.loads(file.read_text())
-        written[0] |= {"status": "superseded", "superseded_by": "fact_gone1"}
-        file.write_text(json.dumps(written))
-        assert "fact_gone1, which is missing" in para.problems()[0]
-
-    def test_forgetting_leaves_a_stub_in_its_place(self, para: Para, tmp_path: Path) -> None:
-        first = para.add([NewFact("Henrietta lives in Rome")])[0]
-        second = para.supersede(first.id, "Henrietta lives in Oslo")
-        third = para.supersede(second.id, "She lives in Bern")
-        assert para.erase(SearchTerms(["Henrietta"])) == 2
-        assert [fact.id for fact in para.corrections(third.id)] == [first.id, second.id, third.id]
-        for file in (tmp_path / "para").rglob("*.*"):
-            assert "Henrietta" not in file.read_text()
-        assert para.problems() == []
-
 
 class TestRecall:
     def test_what_was_recalled_is_counted_once_flushed(self, para: Para, clock: FakeClock, tmp_path: Path) -> None:
@@ -186,16 +130,6 @@ class TestRecall:
         para.flush()
         kept = para.get(fact.id)
         assert (kept.access_count, kept.last_accessed) == (3, clock.now())
-
-    def test_counts_that_cannot_be_written_wait(self, para: Para, monkeypatch: pytest.MonkeyPatch) -> None:
-        fact = para.add([PORT])[0]
-        para.count_access([fact.id])
-        with monkeypatch.context() as patch:
-            patch.setattr(para_file, "write_atomic", full_disk)
-            para.flush()
-        assert para.get(fact.id).access_count == 0
-        para.flush()
-        assert para.get(fact.id).access_count == 1
 
 
 class TestCrash:

@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.execution.prompt import PromptAssembly
-from engine.memory.prompt_part import BLOCK, MAX_QUERY, PREAMBLE, RecallPromptPart, memory_lines
+from engine.memory.prompt_part import BLOCK, PREAMBLE, RecallPromptPart, memory_lines
 from engine.model import (
     Layer,
     PromptRequest,
     Recall,
     Recalled,
     RecallQuery,
-    Refusal,
     SourceKind,
     sanitise,
 )
@@ -81,33 +79,11 @@ def test_each_line_says_layer_date_and_source_and_leads_to_its_memory() -> None:
     )  # fmt: skip
 
 
-def test_of_a_long_memory_it_says_which_part_is_told() -> None:
-    made, memories = part(item(1, "Totals are rounded once.", place="characters 1201-1225 of 3700"))
-    told = made.part(request())
-    assert told.part is not None
-    assert 'part="characters 1201-1225 of 3700"' in told.part.text
-    assert memories.asked[0].passages
-
-
-def test_nothing_recalled_is_no_block() -> None:
-    made, _ = part(left_out=("graph: no answer within 0.2 s",))
-    told = made.part(request())
-    assert told.part is None
-    assert told.provenance == {}
-    assert told.notes == ("recall went without graph: no answer within 0.2 s",)
-
-
 @pytest.mark.parametrize(("task", "budget"), [("", 600), ("  \n", 600), ("Round", 0)])
 def test_without_a_task_or_a_budget_nobody_is_asked(task: str, budget: int) -> None:
     made, memories = part(item(1, "x"), budget=budget)
     assert made.part(request(task)).part is None
     assert memories.asked == []
-
-
-def test_a_long_task_is_cut() -> None:
-    made, memories = part()
-    made.part(request("word " * 10_000))
-    assert len(memories.asked[0].text) <= MAX_QUERY
 
 
 def test_whole_memories_fill_the_budget_and_the_rest_is_told() -> None:
@@ -120,23 +96,6 @@ def test_whole_memories_fill_the_budget_and_the_rest_is_told() -> None:
     assert 2 <= len(preview.items) < 10
     assert [one.id for one in (*preview.items, *preview.dropped)] == [f"mem_{n}" for n in range(1, 11)]
     assert told.notes == ()
-
-
-def test_one_that_is_too_long_makes_room_for_a_shorter_one() -> None:
-    made, _ = part(item(1, "x " * 500_000), item(2, "short"))
-    preview = made.preview(request())
-    assert [one.id for one in preview.items] == ["mem_2"]
-    assert [one.id for one in preview.dropped] == ["mem_1"]
-
-
-def test_a_recall_that_fails_is_left_out_of_the_prompt_and_named() -> None:
-    class Broken:
-        def recall(self, query: RecallQuery) -> Recall:
-            raise Refusal("damaged_home", "the database is damaged", "put back a copy")
-
-    prompt = PromptAssembly([RecallPromptPart(Broken(), FixedSettings())]).assemble(request())
-    assert prompt.parts == ()
-    assert prompt.notes == ("recall was left out: the database is damaged (put back a copy)",)
 
 
 # Hostile memories

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory import graph_rules, token_vectors
-from engine.memory.question import DateRange, read_question, stem
+from engine.memory import token_vectors
+from engine.memory.question import read_question
 from engine.memory.ranking import (
     COMPANION_DIVISOR,
     MIN_RELEVANCE,
-    WEIGHTS,
     Pool,
     Ranked,
     add_text_features,
@@ -79,7 +78,7 @@ def test_how_it_is_asked_is_not_looked_for(text: str, topic: str) -> None:
     ("text", "asked"),
     [
         ("What did I plant in May?", {"user"}),
-        ("Which book about birds was it?", {"user"}),
+        ("Which work about birds was it?", {"user"}),
         ("What would you suggest for dinner?", {"user"}),
         ("What did you recommend to me for dinner?", {"assistant"}),
         ("Can you give me a summary of my plans for the garden?", set()),
@@ -116,20 +115,10 @@ def test_may_is_a_verb_where_no_date_is_meant() -> None:
     assert read_question("may I march to the garden?").dates == ()
 
 
-def test_endings_do_not_part_words() -> None:
-    assert len({stem(word) for word in ("plan", "plans", "planned", "planning")}) == 1
-    assert stem("ponies") == stem("pony")
-
-
 def test_who_is_asked_about_counts() -> None:
     ranked = ask("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
     assert ranked[0][0] == 1
     assert "Ada says it" in ranked[0][1].reason
-
-
-def test_the_user_counts_in_a_first_person_question() -> None:
-    ranked = ask("What do I grow?", [("assistant", "beans in pots"), ("user", "beans in pots")], session="")
-    assert ranked[0][0] == 1
 
 
 def test_a_rule_of_the_user_counts_and_a_preference_where_advice_is_asked_for() -> None:
@@ -165,30 +154,6 @@ def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
     ranked = ask("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
     order = [place for place, _ in ranked]
     assert order.index(3) < order.index(0)
-
-
-NEW_TASK_HARDLY_ALIKE = 0.7 * graph_rules.semantic(2 - 2 * 0.27) + 0.3 * graph_rules.recency(NOW, NOW)
-
-
-def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_hardly_alike() -> None:
-    """Nobody is named and no day asked for, so nobody is below the others for want of them (SPEC 4.6 for the task)."""
-    turns = [("", "the rate limiter of the gateway lets 100 requests pass"), ("", "fonts of invoices")]
-    (place, first), (_, other) = ask(
-        "rate limiter of the gateway", turns, session="", meaning=[0.73, 0.26], words=[8.0, 0.0], tokens=[0.9, 0.1]
-    )
-    assert place == 0
-    assert first.score > NEW_TASK_HARDLY_ALIKE > other.score
-    assert "speaker" not in {part.name for part in first.parts}
-
-
-def test_what_no_line_has_lowers_them_all_where_one_could_have_it() -> None:
-    """The best of lines that hardly fit is no good one: it has one of three words, and is far in meaning."""
-    turns = [("", "the shop window needs cleaning"), ("", "fonts of invoices")]
-    (place, stray), _ = ask(
-        "how is the shop deployed to production?", turns, session="", meaning=[0.3, 0.15], words=[2.0, 0.0]
-    )
-    assert place == 0
-    assert stray.score < NEW_TASK_HARDLY_ALIKE
 
 
 def test_what_is_far_and_shares_no_word_is_not_found() -> None:
@@ -230,15 +195,6 @@ def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, sess
         assert -1e-6 <= one.score <= 1 + 1e-6
 
 
-def test_every_weight_says_why() -> None:
-    assert all(weight.why and weight.part for weight in WEIGHTS)
-    assert len({weight.feature for weight in WEIGHTS}) == len(WEIGHTS)
-
-
-def test_dates_without_a_range_need_a_month() -> None:
-    assert DateRange(year=2023).fits(date(2023, 5, 1)) == 0.0
-
-
 # -- token vectors
 
 
@@ -252,9 +208,3 @@ def test_a_word_finds_itself() -> None:
     assert average[1] == pytest.approx(1.0, abs=0.02)
     assert average[0] < average[1]
     assert average[2] == 0.0
-
-
-def test_token_vectors_of_another_model_are_not_kept() -> None:
-    assert token_vectors.pack_tokens(np.ones((5, 100), np.float32)) == b""
-    assert token_vectors.pack_tokens(np.ones((2, 384), np.float32)) == b""
-    assert token_vectors.match(b"", [], [b"\x01" * 32])[0] == 0.0

@@ -71,14 +71,6 @@ def test_what_two_layers_say_is_there_once_and_as_the_fact() -> None:
     assert [item.layer for item in found.items] == [Layer.PARA]
 
 
-def test_the_same_words_on_two_days_are_two_memories() -> None:
-    from dataclasses import replace
-
-    one, two = line("a", text="yes"), replace(line("b", text="yes"), at=NOW + timedelta(days=1))
-    three = line("c", text="Yes")
-    assert [each.id for each in recaller(Source(one, two, three)).recall(RecallQuery("yes")).items] == ["a", "b"]
-
-
 def test_a_broken_layer_is_left_out_and_named() -> None:
     found = recaller(Source(line("a")), Broken(layer=Layer.PARA, name="facts (G)")).recall(RecallQuery("what"))
     assert [item.id for item in found.items] == ["a"]
@@ -101,22 +93,11 @@ def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answe
     assert port.recall(RecallQuery("what"), deadline=5.0).left_out == ()
 
 
-def test_what_a_layer_does_without_is_said() -> None:
-    found = recaller(Source(line("a"), warning="found by words only", name="memories (C, E)")).recall(RecallQuery("x"))
-    assert found.left_out == ("memories (C, E): found by words only",)
-    assert len(found.items) == 1
-
-
 def test_only_the_layers_that_are_wanted_are_asked() -> None:
     one, two = Source(line("a")), Source(line("f", Layer.PARA), layer=Layer.PARA)
     found = recaller(one, two).recall(RecallQuery("x", layers=frozenset({Layer.PARA})))
     assert [each.layer for each in found.items] == [Layer.PARA]
     assert one.asked == 0
-
-
-def test_nothing_asked_is_nothing_found() -> None:
-    assert recaller(Source(line("a"))).recall(RecallQuery("  ")).items == ()
-    assert recaller(Source(line("a"))).recall(RecallQuery("x", k=0)).items == ()
 
 
 def test_a_session_is_there_once_in_the_form_that_tells_most() -> None:
@@ -155,41 +136,6 @@ def test_the_budget_is_met_by_whole_items(some: list[tuple[float, str]], budget:
     assert len(found.items) + len(found.dropped) <= k
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.permutations([0, 1, 2]), st.data())
-def test_who_answers_first_makes_no_difference(order: list[int], data: st.DataObject) -> None:
-    scores = data.draw(st.lists(st.sampled_from([0.2, 0.5, 0.7]), min_size=6, max_size=6))
-    layers = (Layer.VECTORS, Layer.LEDGER, Layer.PARA)
-    sources = [
-        Source(*(line(f"{layer.value}{m}", layer, scores[2 * n + m]) for m in (0, 1)), layer=layer)
-        for n, layer in enumerate(layers)
-    ]
-    calm = recaller(*sources).recall(RecallQuery("x"))
-    for source in sources:
-        source.go.clear()
-    answers: list[tuple[Recalled, ...]] = []
-    asking = threading.Thread(target=lambda: answers.append(recaller(*sources).recall(RecallQuery("x")).items))
-    asking.start()
-    for number in order:
-        sources[number].go.set()
-    asking.join(20)
-    assert answers == [calm.items]
-
-
-def test_a_megabyte_is_not_counted_for_a_small_budget() -> None:
-    counted: list[int] = []
-
-    def count(text: str) -> int:
-        counted.append(len(text))
-        return len(text)
-
-    port = Recaller([Source(line("a", text="x" * 1_000_000, tokens=0))], clock=FakeClock(NOW), count=count)
-    found = port.recall(RecallQuery("x", token_budget=100))
-    assert found.items == ()
-    assert len(found.dropped) == 1
-    assert counted == []
-
-
 @pytest.mark.parametrize(("days", "fresh"), [(0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_tasks_fade(days: int, fresh: float) -> None:
     one = with_age_decay(line("e", Layer.CONTEXT, 0.8), NOW + timedelta(days=days))
@@ -198,18 +144,6 @@ def test_tasks_fade(days: int, fresh: float) -> None:
 
 
 # -- over the real store
-
-
-def test_a_turn_is_found_with_its_source_and_reasons(memory: MemoryService) -> None:
-    memory.remember(turns("We sow beans in April", "What a day", "The roof leaks", speaker="Ada"))
-    assert memory.settle(30)
-    found = memory.recall(RecallQuery("when do we sow beans?", k=2))
-    assert found.left_out == ()
-    assert found.items[0].text == "We sow beans in April"
-    for item in found.items:
-        assert item.source
-        assert item.reason
-        assert {part.name for part in item.parts} >= {"words", "meaning", "neighbours", "date", "session"}
 
 
 class NoVectors(WordVectors):
@@ -243,14 +177,6 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) ->
     start, stop, of = map(int, re.findall(r"\d+", told.place))
     assert of == 2 * len(filler) + len("My passport number ends in 4417. ")
     assert told.text in (filler + "My passport number ends in 4417. " + filler)[start - 1 : stop]
-
-
-def test_nothing_of_the_session_that_asks_is_found(memory: MemoryService) -> None:
-    memory.remember(turns("The cart rounds half up", session="sess_1"))
-    assert memory.settle(30)
-    for asking, found in (("sess_1", 0), ("sess_2", 1), (None, 1)):
-        query = RecallQuery("how does the cart round", session=asking)
-        assert len(memory.recall(query, deadline=30).items) == found
 
 
 def test_scope(memory: MemoryService) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
 from engine.memory import candidate_reader
-from engine.memory.checking import LONGEST, check, memory_id, quoted
+from engine.memory.checking import LONGEST, check, quoted
 from engine.memory.memory import MemoryService
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database
@@ -22,14 +20,6 @@ from tests.memory.conftest import Making, WordVectors, turns
 
 def texts(memory: MemoryService, words: str = "") -> list[str]:
     return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
-
-
-def test_what_was_remembered_is_found_by_its_words_at_once(memory: MemoryService) -> None:
-    [first, _] = memory.remember(turns("the cart rounds to cents", "the basket is empty"))
-    assert texts(memory, "rounding cart") == ["the cart rounds to cents"]
-    found = memory.store.get(first)
-    assert found is not None
-    assert (found.speaker, found.session, found.kind, found.layer) == ("Ada", "s1", "turn", Layer.VECTORS)
 
 
 def test_what_looks_like_a_secret_is_cut_out_before_it_is_kept(memory: MemoryService) -> None:
@@ -52,31 +42,6 @@ def test_an_own_id_is_kept_and_tells_two_equal_texts_apart(memory: MemoryService
     found = memory.store.get("D1:2")
     assert found is not None
     assert found.ref == "D1:2"
-
-
-def test_a_memory_in_a_transaction_that_fails_was_never_there(memory: MemoryService, database: Database) -> None:
-    def work(tx: object) -> None:
-        memory.store.add(tx, turns("never"))  # type: ignore[arg-type]
-        raise RuntimeError("the rest failed")
-
-    with pytest.raises(RuntimeError):
-        database.write(work)
-    assert texts(memory) == []
-    assert texts(memory, "never") == []
-
-
-def test_forgetting_leaves_a_stub_and_nothing_of_the_text(memory: MemoryService, database: Database) -> None:
-    [secret] = memory.remember(turns("the phone number is 555 0199"))
-    memory.settle(10)
-    database.write(lambda tx: memory.store.empty(tx, [secret]))
-    stub = memory.store.get(secret)
-    assert stub is not None
-    assert (stub.text, stub.speaker, stub.forgotten) == ("", "", True)
-    assert texts(memory, "phone") == []
-    assert memory.store.chunk_count() == 0
-    raw = database.path.read_bytes() if memory.store.count() else b""
-    assert b"0199" not in raw
-    assert memory.add(turns("the phone number is 555 0199")).new == 0, "it stays forgotten"
 
 
 def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: Making, clock: FakeClock) -> None:
@@ -121,14 +86,6 @@ def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryService, ne
     assert refused.value.code == code
     assert refused.value.fix
     assert memory.store.count() == 0, "all or nothing"
-
-
-def test_a_megabyte_is_remembered_whole(memory: MemoryService) -> None:
-    [name] = memory.remember([NewMemory("needle " + "x" * (LONGEST - 7))])
-    found = memory.store.get(name)
-    assert found is not None
-    assert len(found.text) == LONGEST
-    assert len(texts(memory, "needle")) == 1
 
 
 HOSTILE = (
@@ -178,30 +135,6 @@ def test_no_word_of_a_text_is_an_operator(text: str) -> None:
         assert '"' not in word[1:-1]
 
 
-@given(st.text(min_size=1), st.text(), st.text())
-def test_an_id_follows_from_what_it_is(text: str, speaker: str, session: str) -> None:
-    one = NewMemory(text, speaker=speaker, session=session)
-    assert memory_id(one) == memory_id(NewMemory(text, speaker=speaker, session=session, at=datetime.now(UTC)))
-    assert memory_id(one) != memory_id(NewMemory(text + "!", speaker=speaker, session=session))
-
-
-def test_neighbours_are_of_the_same_session(memory: MemoryService) -> None:
-    memory.remember(
-        [
-            NewMemory("one", session="a"),
-            NewMemory("other", session="b"),
-            NewMemory("two", session="a"),
-            NewMemory("three", session="a"),
-            NewMemory("alone"),
-        ]
-    )
-    by_text = {entry.text: entry.seq for entry in memory.entries(Layer.VECTORS)}
-    assert memory.store.previous_turns(list(by_text.values())) == {
-        by_text["two"]: by_text["one"],
-        by_text["three"]: by_text["two"],
-    }
-
-
 def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,15 +147,3 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
         everywhere = reader.by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))
         assert reader.by_words(['"', "nowhere"], 300) == {}
-
-
-def test_without_meaning_nothing_is_started_and_words_find(
-    database: Database, clock: FakeClock, tmp_path: Path
-) -> None:
-    memory = MemoryService(database, settings=FixedSettings(), clock=clock, folder=tmp_path / "chroma", meaning=False)
-    memory.remember(turns("found by words"))
-    memory.start()
-    assert memory.vectors.embed("words") is None
-    assert len(memory.entries(Layer.VECTORS, words="words")) == 1
-    assert not (tmp_path / "chroma").exists()
-    memory.close()

@@ -177,17 +177,6 @@ def test_rows_that_are_not_what_they_say_are_left_out(machines: tuple[Shared, Ma
     assert two.texts() == set()
 
 
-def test_a_workspace_that_comes_later_gets_what_was_there(machines: tuple[Shared, Machine, Machine]) -> None:
-    _, one, two = machines
-    two.projects.clear()
-    one.did(1)
-    settle(one, two)
-    assert two.texts() == set()
-    two.projects["/srv/shop"] = PROJECT
-    settle(two)
-    assert two.texts() == one.texts()
-
-
 def test_what_a_prompt_was_served_of_others() -> None:
     told = [
         {"id": "mem_a", "layer": "E", "source": "shared:home_one", "score": 1},

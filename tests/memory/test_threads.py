@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -76,19 +75,6 @@ def test_an_open_question_is_found_with_what_it_is_about(world: World) -> None:
     assert world.threads.latest("/home/me/blog") == []
 
 
-def test_a_last_word_of_the_operator_is_unanswered(world: World) -> None:
-    world.write(claude("assistant", "Shall I?") + claude("user", "Yes, do it"))
-    [thread] = world.threads.latest(SHOP)
-    assert (thread.unanswered, thread.question, thread.about) == (True, "", "Yes, do it")
-
-
-def test_what_a_program_wrote_for_him_is_no_topic(world: World) -> None:
-    told = [claude("user", "Fix the parser"), claude("user", "<command-name>/clear</command-name>"),
-            claude("assistant", "Cleared."), claude("user", "[Request interrupted by user]")]  # fmt: skip
-    world.write("".join(told))
-    assert world.threads.latest(SHOP)[0].about == "Fix the parser"
-
-
 def test_codex_says_its_folder_once(world: World) -> None:
     meta = {"type": "session_meta", "payload": {"id": "x", "cwd": SHOP}}
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
@@ -119,19 +105,3 @@ def test_old_files_and_files_of_the_future_say_nothing(world: World, ago: timede
     world.write(claude("user", "hello"), ago=ago)
     assert world.threads.grew() is None
     assert world.threads.latest(SHOP) == []
-
-
-def test_a_file_is_read_again_only_when_it_grew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = world.write(claude("user", "hello"))
-    read = []
-    real: Callable[..., Any] = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, *how, **more: (read.append(self), real(self, *how, **more))[1])
-    for _ in range(3):
-        world.clock.advance(timedelta(seconds=6))
-        world.threads.latest(SHOP)
-    assert read.count(path) == 1
-
-
-def test_half_a_line_and_rubbish_are_passed_over(world: World) -> None:
-    world.write(claude("user", "Fix it") + "{broken\n" + '{"type": "user", "message": 3}\n' + claude("user", "x")[:40])
-    assert world.threads.latest(SHOP)[0].about == "Fix it"

@@ -25,7 +25,8 @@ NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
 def view(name: str = "session_1", **more: Any) -> SessionView:
-    one = SessionView(
+    """A session that succeeded, with `more` fields."""
+    session = SessionView(
         id=name,
         prediction_id="pred_1",
         prompt="Fix the parser",
@@ -45,11 +46,11 @@ def view(name: str = "session_1", **more: Any) -> SessionView:
         cost=0,
         summary="The parser reads dates again.",
     )
-    return replace(one, **more)
+    return replace(session, **more)
 
 
 @dataclass
-class Book:
+class FakeWork:
     """Sessions, their transcripts and changes, as `engine.memory.work.Work` has them; everything that is remembered."""
 
     views: dict[str, SessionView] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Book:
         return None
 
     def running(self) -> Sequence[SessionView]:
-        return [one for one in self.views.values() if not one.state.over]
+        return [session for session in self.views.values() if not session.state.over]
 
 
 def ended(database: Database, session_view: SessionView) -> None:
