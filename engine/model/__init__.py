@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.model.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
 from engine.model.cards import (
     COLD_START,
+    CONFIDENCE_WEIGHTS,
     Band,
     Card,
     ConfidenceParts,
@@ -172,6 +173,7 @@ __all__ = [
     "ACYCLIC",
     "ALWAYS_ASKED",
     "COLD_START",
+    "CONFIDENCE_WEIGHTS",
     "MICRO",
     "NO_SANDBOX",
     "RETENTION_BY_KIND",

@@ -150,6 +150,10 @@ FEW_DECISIONS = 8
 """With fewer decisions on a kind of card its confidence is said to rest on few."""
 
 
+CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgency": 0.2, "time": 0.15}
+"""The terms of the confidence and their weights, which sum to 1 (SPEC 2.5)."""
+
+
 @frozen
 class ConfidenceParts:
     """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use. `stated` is False in
@@ -164,6 +168,11 @@ class ConfidenceParts:
     words: tuple[str, ...] = ()
     stated: bool = False
     decided: int | None = None
+
+    @property
+    def weighted(self) -> float:
+        """The weighted sum of the terms before calibration, in [0, 1]."""
+        return min(sum(weight * float(getattr(self, term)) for term, weight in CONFIDENCE_WEIGHTS.items()), 1.0)
 
     @property
     def few(self) -> bool:

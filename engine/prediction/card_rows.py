@@ -30,7 +30,7 @@ from engine.model import (
     is_due,
     sanitise,
 )
-from engine.prediction.twin import TERMS, band_of, weighted
+from engine.prediction.twin import band_of
 from engine.storage.rows import Row, ask, load, load_all, select_all
 from engine.storage.types import shallow_dict, utc_column
 
@@ -110,6 +110,11 @@ class Prediction(Row, table=True):
         """Exactly what would run."""
         parameters, to = dict(self.parameters), self.target_channel
         return Assignment(self.prompt, to, self.workspace, self.runner, self.flow, parameters, self.target_agent)
+
+    @property
+    def confidence_parts(self) -> ConfidenceParts | None:
+        """What its confidence is made of; None when nothing estimated it."""
+        return None if self.parts is None else ConfidenceParts(**self.parts | {"words": tuple(self.parts["words"])})
 
     @property
     def edited(self) -> bool:
@@ -249,7 +254,7 @@ def card_of(row: Prediction) -> Card:
         tier=Tier(row.tier),
         agent=row.target_agent,
         band=band_of(row.confidence),
-        parts=None if row.parts is None else ConfidenceParts(**(row.parts | {"words": tuple(row.parts["words"])})),
+        parts=row.confidence_parts,
         status=Status(row.status),
         source=Source(row.source),
         signals=tuple(Signal(**(signal | {"evidence": tuple(signal["evidence"])})) for signal in row.signals),
@@ -262,7 +267,7 @@ def card_of(row: Prediction) -> Card:
 
 def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
     """A row as the history of decisions takes it. A prompt of one's own waited for nobody: it has no evidence."""
-    is_own_prompt = row.source == Source.OPERATOR
+    is_own_prompt, parts = row.source == Source.OPERATOR, row.confidence_parts
     return DecidedCard(
         prediction_id=row.id,
         kind=row.kind,
@@ -276,7 +281,7 @@ def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
         evidence_at=None if is_own_prompt else row.evidence_at or row.created_at,
         original_prompt=row.original_prompt if row.edited else "",
         seen=row.seen,
-        raw=None if row.parts is None else weighted(*(row.parts[term] for term in TERMS)),
+        raw=None if parts is None else parts.weighted,
     )
 
 

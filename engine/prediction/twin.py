@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -216,12 +217,6 @@ def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
     return CalibrationCheck(number, holds, reason + why, error, bound)
 
 
-TWIN, PATTERN, URGENCY, TIME = 0.4, 0.25, 0.2, 0.15
-"""Weights of the four terms; they sum to 1."""
-
-TERMS = ("twin", "pattern", "urgency", "time")
-"""Their names, in the order of `weighted`."""
-
 CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
 """Lower ends of the bands; each band includes its lower end."""
 
@@ -256,16 +251,8 @@ def confidence_of(
     six digits, so that a sum which is 0.6 in arithmetic is not 0.5999… in a band.
     """
     twin, pattern, urgency, time = (min(max(term, 0.0), 1.0) for term in (twin, pattern, urgency, time))
-    if phase == 0:
-        total = COLD_START
-    else:
-        total = round(min(max(calibrate(weighted(twin, pattern, urgency, time)), 0.0), 1.0), 6)
-    return ConfidenceParts(twin, pattern, urgency, time, total, words, stated=phase > 0)
-
-
-def weighted(twin: float, pattern: float, urgency: float, time: float) -> float:
-    """The sum of the four terms before calibration, in [0, 1]."""
-    return min(TWIN * twin + PATTERN * pattern + URGENCY * urgency + TIME * time, 1.0)
+    parts = ConfidenceParts(twin, pattern, urgency, time, COLD_START, words, stated=phase > 0)
+    return replace(parts, total=round(min(max(calibrate(parts.weighted), 0.0), 1.0), 6)) if phase else parts
 
 
 def urgency_of(evidence_at: datetime | None, now: datetime, usual: timedelta) -> float:

@@ -16,9 +16,9 @@ from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
 from engine.prediction.templates.changes import lint
+from engine.prediction.templates.environments import prepare_environment
 from engine.prediction.templates.history import ROUTINE, day_begin
 from engine.prediction.templates.offers import is_usable
-from engine.prediction.templates.tests import prepare_environment
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, session, task, touch
 

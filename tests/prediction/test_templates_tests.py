@@ -14,13 +14,9 @@ from engine.git.github import GitHub
 from engine.memory.validation_runs import flipped_tests, verdict_on
 from engine.model import Proposal, SessionState, Tier
 from engine.prediction.templates import propose
-from engine.prediction.templates.tests import (
-    bisect,
-    check_clean_head,
-    failing_ci,
-    hunt_flakes,
-    run_tests,
-)
+from engine.prediction.templates.failures import bisect
+from engine.prediction.templates.runs import check_clean_head, failing_ci, run_tests
+from engine.prediction.templates.unreliable_tests import hunt_flakes
 from tests.conftest import Repository
 from tests.git.test_github import answering
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, touch

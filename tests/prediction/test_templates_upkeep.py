@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.prediction.templates.tests import slower_tests
+from engine.prediction.templates.runs import slower_tests
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit
 

@@ -26,7 +26,7 @@ from engine.model import (
     Phase,
 )
 from engine.prediction import twin as module
-from engine.prediction.twin import EmbeddedTwin, weighted
+from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import append
 from tests.learning.decisions.test_habits import ASKED, NO, YES
@@ -214,10 +214,9 @@ class TestTrust:
 
         def decide(kind: str, signal: DecisionSignal, hours: int, number: int) -> None:
             parts = stated(kind, hours)
-            raw = weighted(parts.twin, parts.pattern, parts.urgency, parts.time)
             card = DecidedCard(
                 f"pred_{kind}_{number}", kind, "koji-core", SHOP, kind, "run it", parts.total, DecidedBy.OPERATOR,
-                raw=raw,
+                raw=parts.weighted,
             )  # fmt: skip
             home.database.write(lambda tx: home.decisions.record(tx, signal, card))
 

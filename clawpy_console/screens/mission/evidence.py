@@ -12,10 +12,7 @@ from clawpy_console.fields import Field, bar, present
 from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
-from engine.model import Card, RailVerdict, Source, Tier, Verdict
-
-TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
-"""The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
+from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Source, Tier, Verdict
 
 SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
 
@@ -63,7 +60,7 @@ def _place(card: Card) -> Iterator[Field]:
         return
     place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
     yield Field("", place, "wrong" if card.tier is Tier.BROKEN else "ink")
-    moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
+    moved = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
     yield from (Field("", words.one_line(item), "grey") for item in moved)
 
 
@@ -73,7 +70,7 @@ def _confidence(card: Card) -> Iterator[Field]:
     if parts is None or not card.stated:
         return
     yield Field("", "confidence (weight · value)", "heading")
-    for number, (name, weight) in enumerate(TERMS):
+    for number, (name, weight) in enumerate(CONFIDENCE_WEIGHTS.items()):
         value = getattr(parts, name)
         why = words.one_line(parts.words[number]) if number < len(parts.words) else ""
         yield Field("", f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {why}", "grey")

@@ -14,7 +14,16 @@ from typing import Final
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import branches, changes, history, tests, work
+from engine.prediction.templates import (
+    branches,
+    changes,
+    environments,
+    failures,
+    history,
+    runs,
+    unreliable_tests,
+    work,
+)
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
@@ -24,7 +33,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     changes.secret,
     changes.large_file,
     changes.reclaim_space,
-    tests.failing_ci,
+    runs.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
@@ -49,19 +58,19 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
-    tests.undo_landing,
-    tests.rehearse_revert,
-    tests.prepare_environment,
-    tests.update_lock,
-    tests.bisect,
-    tests.apply_fix,
-    tests.still_red,
-    tests.rerun_failing,
-    tests.run_tests,
-    tests.check_clean_head,
-    tests.hunt_flakes,
-    tests.quarantine,
-    tests.slower_tests,
+    failures.undo_landing,
+    failures.rehearse_revert,
+    environments.prepare_environment,
+    environments.update_lock,
+    failures.bisect,
+    failures.apply_fix,
+    failures.still_red,
+    runs.rerun_failing,
+    runs.run_tests,
+    runs.check_clean_head,
+    unreliable_tests.hunt_flakes,
+    unreliable_tests.quarantine,
+    runs.slower_tests,
     changes.uncovered_lines,
     changes.fix_lint,
     changes.lint,

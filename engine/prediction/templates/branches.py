@@ -13,6 +13,7 @@ from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
+    and_others,
     branch_of,
     earliest,
     is_usable,
@@ -186,7 +187,8 @@ def old_stash(context: WorkspaceContext) -> Offer | None:
         return None
     oldest = old[-1]
     holds = f" with {listing(oldest.files)}" if oldest.files else ""
-    beside = f", and {count(len(old) - 1, 'other')} older than two weeks" if len(old) > 1 else ""
+    others = and_others(old, ", and ")
+    beside = f"{others} older than two weeks" if others else ""
     where = f" made on {plain(oldest.branch, 40)}" if oldest.branch else ""
     return Offer(
         "Look at the old stash: what is in it, and does it still apply?"

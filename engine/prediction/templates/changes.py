@@ -18,6 +18,7 @@ from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     MOST_PATHS,
     Offer,
+    and_others,
     branch_of,
     earliest,
     ended_sessions,
@@ -113,7 +114,7 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
     names = list(dict.fromkeys(plain(item.old, 60) for item in mentions))
     first = mentions[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
-    more = f" and {count(len(mentions) - 1, 'more line')}" if len(mentions) > 1 else ""
+    more = and_others(mentions, noun="more line")
     return Offer(
         f"Show the documentation that still names {listing(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
@@ -310,7 +311,7 @@ def _warning(
     assert git is not None
     first, paths = findings[0], sorted({entry.path for entry in findings})
     subjects = sorted({_found_subject(item) for item in findings})
-    others = f", and {count(len(findings) - 1, 'other finding')}" if len(findings) > 1 else ""
+    others = and_others(findings, ", and ", "other finding")
     commit = next((other for other in git.recent if other.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:

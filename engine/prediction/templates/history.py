@@ -16,6 +16,7 @@ from engine.model import PartOfDay, Proposal
 from engine.model.text import count, listing, mark, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.changes import review_range
+from engine.prediction.templates.failures import culprit
 from engine.prediction.templates.offers import (
     Offer,
     branch_of,
@@ -25,7 +26,6 @@ from engine.prediction.templates.offers import (
     newest_commit,
     template,
 )
-from engine.prediction.templates.tests import culprit
 
 ROUTINE = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
 from engine.frozen import frozen
 from engine.git.state import GitState
+from engine.memory.validation_runs import PastRun
 from engine.model import Proposal, SessionView, Tier, sanitise
-from engine.model.text import plain
+from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.signals import related_task, signal, tasks_signal, time_signal
@@ -141,3 +142,22 @@ def _utf8(name: str) -> bool:
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:
     """The earliest that is known: evidence is as old as its first piece."""
     return min((moment for moment in moments if moment is not None), default=None)
+
+
+def short_test(test: str) -> str:
+    """The name of a test: `test_cart` for `tests/test_cart.py::TestCart::test_cart`, in at most 40 characters. A dotted
+    name that is longer is known by its last part."""
+    name = test.rpartition("::")[2] or test
+    if len(name) > 40 and name.replace(".", "").isidentifier():
+        name = name.rpartition(".")[2]
+    return plain(name, 40)
+
+
+def usable_failures(run: PastRun) -> list[str]:
+    """The tests that failed in a run, those whose names may become a parameter."""
+    return [test for test in run.check.failing if is_usable(test)]
+
+
+def and_others(items: Sequence[object], joint: str = " and ", noun: str = "other") -> str:
+    """` and 2 others` after the first of some items; "" where it is the only one."""
+    return f"{joint}{count(len(items) - 1, noun)}" if len(items) > 1 else ""

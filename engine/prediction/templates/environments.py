@@ -1,0 +1,107 @@
+"""Cards about what the tests of a project lack: packages that are not installed, lock files out of step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from engine.execution.runners.toolchains.detection import Packages
+from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
+from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model.text import plain
+from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates.offers import (
+    LONG_AGO,
+    Offer,
+    ended_sessions,
+    is_usable,
+    make_proposal,
+    newest_commit,
+    template,
+)
+
+_TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
+"""Flows that run tests."""
+
+
+@template
+def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
+    """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
+    repository that you only look at it is upkeep."""
+    git, where = context.repository, plain(part.project.path, 40) or "this project"
+    if any(lock.folder == part.project.path for lock in context.locks):
+        return None  # first the lock file: `update_lock`
+    tried = _session_lacking_packages(context, part)
+    at: datetime | None = LONG_AGO
+    if tried is not None:
+        reason, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
+    elif part.project.lacks:
+        reason = f"The tests of {where} need {plain(part.project.lacks, 30)}, which is not installed"
+    else:
+        return None
+    changed_file = next((file for file in git.files if part.holds(file.path)), None)
+    if tried is None and changed_file is not None:
+        at = changed_file.modified_at
+    blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
+    usable_installations = _with_usable_commands(
+        installations(Path(context.workspace), _packages(context), part.project.path)
+    )
+    if not usable_installations:
+        return None
+    installation = usable_installations[0]
+    return Offer(
+        f"Install the packages{part.within}: {plain(installation.command, 80)}",
+        f"{reason}. {installation.words}.",
+        subject="packages",
+        facts={"command": installation.lines},  # what it could not bring it will not bring the next time
+        parameters={"command": installation.lines},
+        evidence_at=at,
+        tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
+        about=f"install packages {part.project.path}",
+    )
+
+
+def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
+    """The newest session that tried its tests, when these lacked a package and nothing was installed since."""
+    for session in ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
+        if session.flow in _TESTING:
+            lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
+            return session if lacked else None
+        if session.state is SessionState.SUCCEEDED:
+            return None
+    return None
+
+
+def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A lock file says something else than its manifest."""
+    git = context.repository
+    offers = []
+    for mismatch in (lock for lock in context.locks if lock.folder == part.project.path):
+        updates = _with_usable_commands(lock_updates(Path(context.workspace), _packages(context), part.project.path))
+        update = next((item for item in updates if item.lock == mismatch.lock_path), None)
+        if update is None:
+            continue
+        manifest = f"{mismatch.folder}/{mismatch.manifest}".removeprefix("/")
+        changed = [file.modified_at for file in git.files if file.path == manifest and file.modified_at]
+        more = f", and {mismatch.more} more" if mismatch.more else ""
+        offers.append(
+            Offer(
+                f"Bring {plain(mismatch.lock_path, 50)} in step: {plain(update.command, 60)}",
+                f"{plain(mismatch.differences[0], 120)}{more}. {update.words}.",
+                subject=mismatch.lock_path,
+                facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
+                parameters={"command": update.lines, **part.parameters},
+                evidence_at=min(changed, default=newest_commit(git)),
+            )
+        )
+    return [make_proposal(context, "update_lock", offer) for offer in offers]
+
+
+def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
+    return {part.project.path: part.project.packages for part in context.parts}
+
+
+def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installation]:
+    """Those whose commands may become a parameter."""
+    return [item for item in candidates if all(is_usable(line) for line in item.lines)]

@@ -1,0 +1,218 @@
+"""Cards that offer a run of the tests: of what changed, of what failed last, of HEAD alone, of what got slower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from engine.execution.runners.flows.failure_causes import TEST_FILE
+from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.memory.validation_runs import seconds_of
+from engine.model import SessionState
+from engine.model.text import count, listing, moment, plain
+from engine.prediction.context import Part, WorkspaceContext, result_words
+from engine.prediction.templates.offers import (
+    LONG_AGO,
+    MOST_PATHS,
+    Offer,
+    branch_of,
+    earliest,
+    ended_sessions,
+    is_usable,
+    newest_commit,
+    short_test,
+    template,
+    usable_failures,
+    usable_names,
+)
+
+DAY = timedelta(days=1)
+
+SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
+"""A test is slower at so many times its usual seconds, and so many seconds more; so many runs must have measured it."""
+
+
+@template
+def run_tests(context: WorkspaceContext, part: Part) -> Offer | None:
+    """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
+    the whole suite, once."""
+    git, tool = context.repository, part.tool
+    if tool is None or part.project.lacks or not (git.head or git.files):
+        return None
+    if not part.here:
+        return _first_run(context, part, tool)
+    changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable(file.path)]
+    if not changed:
+        return None
+    last = part.here[0]
+    when = moment(last.ran_at, context.local)
+    return _run_offer(
+        context,
+        part,
+        [file.path for file in changed],
+        f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
+        facts={"run": last.session_id or last.ran_at.isoformat()},
+        evidence_at=earliest(file.at for file in changed) or newest_commit(git),
+    )
+
+
+def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer | None:
+    git = context.repository
+    files = [file for file in git.files if not file.deleted and part.tests(file.path)]
+    uncommitted = usable_names(file.path for file in files)
+    unpushed = usable_names(path for path in git.own_files if part.tests(path))
+    for paths, reason, at in (
+        (uncommitted, "Not committed yet", earliest(file.modified_at for file in files)),
+        (unpushed, "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)),
+    ):
+        if paths:
+            reason = f"{reason}: {listing(paths, 3)}. No test run is known here."
+            return _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
+    return Offer(
+        f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
+        "No test run is known here. Later runs are compared with it.",
+        subject="first run",
+        facts={"tool": tool.name, "where": tool.where},
+        parameters={"paths": []},
+        evidence_at=LONG_AGO,
+        kind="first_run",
+    )
+
+
+def _run_offer(
+    context: WorkspaceContext,
+    part: Part,
+    paths: Sequence[str],
+    reason: str,
+    *,
+    facts: Mapping[str, Any],
+    evidence_at: datetime | None,
+) -> Offer:
+    git, whole = context.repository, len(paths) > MOST_PATHS
+    return Offer(
+        f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
+        if whole
+        else f"Run the tests of {listing(paths)}",
+        reason,
+        subject=f"changes on {branch_of(git)}",
+        facts={"paths": list(paths), "head": git.head, **facts},
+        parameters={"paths": [] if whole else list(paths)},
+        evidence_at=evidence_at,
+        about=" ".join(paths),
+    )
+
+
+@template
+def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
+    """The last run failed and something changed since: the same tests again."""
+    if part.tool is None or not part.here:
+        return None
+    last = part.here[0]
+    failing = usable_failures(last)
+    if last.check.green or not failing:
+        return None
+    deleted = {part.project.within(file.path) for file in part.changed if file.gone}
+    some = part.tool.exact and last.check.counted and len(failing) <= MOST_PATHS
+    some = some and deleted.isdisjoint(test.partition("::")[0] for test in failing)
+    if some and not part.changed:
+        return None  # `still_red` says more
+    which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
+    changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
+    return Offer(
+        f"Run {which} again" if some else f"Run the whole suite{part.within} again",
+        f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
+        subject="what failed last",
+        facts={
+            "run": last.session_id or last.ran_at.isoformat(),
+            "changed": [item.path for item in part.changed],
+        },
+        parameters=({"tests": failing} if some else {"paths": []}),
+        evidence_at=last.ran_at,
+    )
+
+
+@template
+def failing_ci(context: WorkspaceContext) -> Offer | None:
+    """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
+    git = context.repository
+    part = next((item for item in context.parts if item.tool), None)
+    if part is None or context.github is None:
+        return None
+    checks = [check.name for check in context.github.failing if check.branch == git.branch]
+    if not checks or any(run.head == git.head and run.full for run in part.runs):
+        return None
+    return Offer(
+        f"Run the whole suite here: CI fails on {plain(git.branch, 30)}",
+        f"The check “{plain(checks[0], 40)}” failed on the server.",
+        subject=branch_of(git),
+        facts={"ci": sorted(checks), "head": git.head},
+        parameters={"paths": [], **part.parameters},
+        evidence_at=newest_commit(git),
+    )
+
+
+@template
+def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
+    """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
+    git = context.repository
+    has_own_commits = git.own_files or any(
+        git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1]
+    )
+    if not has_own_commits or part.tool is None or part.project.lacks:
+        return None
+    tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
+    if any(item.state is SessionState.CANNOT_RUN for item in tried):
+        return None  # until what they lack is there, they lack it at HEAD, too
+    if any(run.head == git.head and run.clean and run.full for run in part.runs):
+        return None
+    new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
+    files = usable_names(file.path for file in new)
+    if not files:
+        return None
+    return Offer(
+        f"Does HEAD pass without {listing(files)}?",
+        f"{'It is' if len(files) == 1 else 'They are'} in no commit: others get "
+        f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
+        subject=branch_of(git),
+        facts={"head": git.head, "files": files},
+        parameters={"files": files[: 4 * MOST_PATHS]},
+        evidence_at=earliest(file.modified_at for file in new),
+        about=" ".join(files),
+    )
+
+
+@template
+def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
+    """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
+    tool = part.tool
+    runs = [run for run in part.runs if run.check.green and run.check.durations]
+    if tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
+        return None
+    slow: list[tuple[float, float, str, str]] = []
+    for test, _ in runs[0].check.durations:
+        now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
+        earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+        if len(now) < 2 or len(earlier) < MEASURED_RUNS - 2 or not is_usable(test):
+            continue
+        usual = median(seconds for seconds, _ in earlier)
+        fast = [
+            run.head
+            for seconds, run in earlier
+            if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
+        ]
+        if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
+            slow.append((min(now) - usual, usual, test, fast[0]))
+    if not slow:
+        return None
+    more, usual, test, fast_head = max(slow)
+    return Offer(
+        f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
+        f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
+        subject=test,
+        facts={"test": test, "fast": fast_head, "head": context.repository.head},
+        parameters={"tests": [test], "fast": fast_head},
+        evidence_at=runs[1].ran_at,
+        about=test,
+    )
