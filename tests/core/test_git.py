@@ -18,10 +18,6 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
     assert repository_root(repository.path / "src" / "deep") == repository.path
 
 
-def test_a_repository_without_commits_has_a_root(repository: Repository) -> None:
-    assert repository_root(repository.path) == repository.path
-
-
 def test_folders_that_will_not_do_are_named_with_the_mend(tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)

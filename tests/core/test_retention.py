@@ -162,38 +162,6 @@ def test_a_fact_of_exactly_its_days_stays_and_an_older_one_goes(database: Databa
     assert database.commits == written
 
 
-def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) -> None:
-    start = clock.now()
-    happen(database, "a", "b")
-    clock.advance(DAY)
-    happen(database, "c", workspace=BLOG)
-    clock.advance(200 * DAY)
-    happen_newest(database)
-    all_read(database)
-    before = Ledger(database).per_day("ChangeSetLanded", start, clock.now())
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
-    assert Ledger(database).per_day("ChangeSetLanded", start, clock.now()) == before
-    assert Ledger(database).layer().count == len(keys(database, "memory_events")) == MAX_KEPT + 1
-
-
-def test_each_workspace_by_its_own_days(database: Database, clock: FakeClock) -> None:
-    happen(database, "shop")
-    happen(database, "blog", workspace=BLOG)
-    happen(database, "nowhere", workspace="")
-    clock.advance(100 * DAY)
-    happen_newest(database)
-    all_read(database)
-    document = f'[retention]\nmemoryEvents = 120\n[workspaces."{SHOP}".retention]\nmemoryEvents = 60\n'
-    assert keeping(database, clock, document).round() == {"memory_events": 1}
-    clock.advance(30 * DAY)
-    happen_newest(database)
-    all_read(database)
-    document = f'[retention]\nmemoryEvents = 120\n[workspaces."{BLOG}".retention]\nmemoryEvents = 0\n'
-    assert keeping(database, clock, document).round() == {"memory_events": 1}
-    assert "blog" in old_subjects(database)
-    assert not {"shop", "nowhere"} & set(old_subjects(database))
-
-
 def test_what_a_follower_has_not_read_stays_and_days_count_back_from_it(database: Database, clock: FakeClock) -> None:
     happen(database, "long ago")
     clock.advance(50 * DAY)
@@ -206,13 +174,6 @@ def test_what_a_follower_has_not_read_stays_and_days_count_back_from_it(database
     all_read(database)
     read_to(database, 3)
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
-
-
-def test_without_a_follower_that_is_known_no_fact_goes(database: Database, clock: FakeClock) -> None:
-    happen(database, "a")
-    clock.advance(400 * DAY)
-    happen_newest(database)
-    assert keeping(database, clock, EVENTS).round() == {}
 
 
 def test_the_newest_facts_stay_however_old(database: Database, clock: FakeClock) -> None:

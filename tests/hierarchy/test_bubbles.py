@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import Executable
 
 from engine.clock import FakeClock
@@ -22,7 +20,6 @@ from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, 
 from engine.model.lessons import lesson_id
 from engine.model.wisdom import confidence, importance
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger
 from engine.storage.rows import Rows
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
 
@@ -95,12 +92,6 @@ def test_similarity_at_its_boundary() -> None:
     assert known_as("", (("a", ""),)) == ""
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_similarity_is_symmetric_and_between_0_and_1(text: str, other: str) -> None:
-    assert similarity(text, other) == similarity(other, text)
-    assert 0 <= similarity(text, other) <= 1
-
-
 def test_confidence_comes_from_how_it_was_established() -> None:
     expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
     assert {basis: confidence(basis).value for basis in Basis} == expected
@@ -115,13 +106,6 @@ def test_importance_comes_from_what_was_touched() -> None:
     some = importance(Touched(failure_avoided=True, seconds=600, cost=100_000, reach=2))
     assert some.value == 0.6
     assert len(some.reasons) == 4
-
-
-@given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
-def test_more_touched_never_weighs_less(failure: bool, seconds: float, cost: int, reach: int) -> None:
-    here = importance(Touched(failure, seconds, cost, reach)).value
-    assert 0 <= here <= 1
-    assert importance(Touched(True, seconds + 60, cost + 1000, reach + 1)).value >= here
 
 
 # -- the queue
@@ -188,30 +172,6 @@ def test_two_that_say_the_same_become_one_pattern_with_both_sources(world: World
     assert {bubble.pattern for bubble in world.wisdom.bubbles()} == {pattern.key}
 
 
-def test_who_cannot_send_up_is_told_at_which_gate(world: World) -> None:
-    gates = {}
-    for number, agent in enumerate(("lead", "junior", "worker")):
-        found = world.wisdom.offer(learning(number, agent=agent)).refused_by
-        gates[agent] = found.name if found else ""
-    assert gates == {"lead": "tier", "junior": "leader", "worker": ""}
-    world.member("loner", "gone", 4)
-    loner = world.wisdom.offer(learning(9, agent="loner")).refused_by
-    assert loner is not None
-    assert "gone does not exist" in loner.reason
-    for bad in (learning(10, agent="nobody"), learning(11, text=" \x00 ")):
-        with pytest.raises(Refusal):
-            world.wisdom.offer(bad)
-
-
-def test_bubbles_of_a_leader_that_went_away_wait(world: World) -> None:
-    world.wisdom.offer(learning())
-    (world.folder / "lead" / "comms.json").rename(world.folder / "comms.json.kept")
-    report = world.wisdom.flush()
-    assert (report.flushed, report.waiting) == ({}, 1)
-    (world.folder / "comms.json.kept").rename(world.folder / "lead" / "comms.json")
-    assert len(world.wisdom.flush().flushed["lead"]) == 1
-
-
 def test_the_queue_is_among_what_waits_for_the_operator_by_leader(world: World, clock: FakeClock) -> None:
     assert world.wisdom.waiting() == []
     first = world.wisdom.offer(learning(1, importance=0.6))
@@ -261,20 +221,6 @@ def test_a_bubble_follows_its_agent_to_another_leader_through_the_gates(world: W
     refused = found["learning:2"].refused_by
     assert refused is not None
     assert (found["learning:2"].leader, refused.reason) == ("cto", "cto already has it as known")
-
-
-def test_what_a_retired_worker_found_out_still_goes_up(world: World) -> None:
-    world.wisdom.offer(learning())
-    (world.folder / "worker").rename(world.folder / ".retired-worker")
-    assert len(world.wisdom.flush().flushed["lead"]) == 1
-
-
-def test_a_flush_says_how_sure_and_weighty_each_was(world: World) -> None:
-    world.wisdom.offer(learning(1, confidence=0.75, importance=0.6))
-    world.wisdom.offer(learning(2, confidence=0.9, importance=0.8))
-    world.wisdom.flush()
-    [event] = Ledger(world.database).latest(kinds=("MemoryBubbleFlushed",))
-    assert (event.payload["confidences"], event.payload["importances"]) == ([0.9, 0.75], [0.8, 0.6])
 
 
 # -- faults

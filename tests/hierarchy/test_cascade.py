@@ -41,14 +41,6 @@ def test_a_worker_hears_its_chain_and_leaders_hear_nobody(world: World) -> None:
     assert (lead.block, lead.reason) == ("", "tier 3 leads and receives no guidance")
 
 
-def test_a_worker_in_the_chain_keeps_its_place_but_says_nothing(world: World) -> None:
-    junior = world.wisdom.guidance("junior")
-    assert [(hop.leader, hop.hop, bool(hop.kept)) for hop in junior.hops] == [
-        ("worker", 0, False), ("lead", 1, True), ("cto", 2, True), ("ceo", 3, True),
-    ]  # fmt: skip
-    assert junior.hops[0].why == "tier 4 gives no guidance"
-
-
 def test_cycles_missing_and_broken_leaders_end_the_walk(world: World) -> None:
     world.member("cto", "lead", 2)  # an edit outside: lead → cto → lead
     circle = world.wisdom.guidance("worker")
@@ -80,15 +72,6 @@ def test_every_walk_ends_and_says_why(reports_to: dict[str, str], depth: int) ->
     assert "a" not in chain.leaders
     assert len(asked) <= len(chain.leaders) + 2
     assert (chain.stop is Stop.OWNER) == (chain.at == "owner")
-
-
-def test_depth_comes_from_the_settings(world: World) -> None:
-    world.configure(cascade_depth=2)
-    assert world.wisdom.guidance("worker").chain == ("lead", "cto")
-    chain = world.agents.lineage("worker").chain
-    assert (chain.leaders, chain.words) == (("lead", "cto"), "stops after 2 leaders")
-    world.configure(cascade_depth=None)
-    assert world.wisdom.guidance("worker").chain == ("lead", "cto", "ceo")
 
 
 def test_what_is_kept_is_the_same_object_until_its_time_is_over(world: World, clock: FakeClock) -> None:
@@ -160,16 +143,6 @@ def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) ->
     none = assembly.assemble(PromptRequest("lead", "koji-core", "/w", "fix"))
     assert none.parts == ()
     assert none.provenance["guidance_applied"] is False
-
-
-def test_most_used_patterns_come_first_then_the_newest(world: World, clock: FakeClock) -> None:
-    wisdom = world.wisdom
-    for name in ("old", "mid", "new"):
-        wisdom.edit_profile("lead", "patterns", key=name, value=f"do it the {name} way")
-        clock.advance(timedelta(days=1))
-    assert [pattern.key for pattern in wisdom.profile("lead").patterns] == ["new", "mid", "old", "lead_first"]
-    wisdom._profiles._database.write(lambda tx: wisdom._profiles.used(tx, [("lead", "old")]))
-    assert [pattern.key for pattern in wisdom.profile("lead").patterns] == ["old", "new", "mid", "lead_first"]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

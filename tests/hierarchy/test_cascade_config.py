@@ -37,16 +37,6 @@ def test_a_value_out_of_bounds_is_told_by_line_and_key_and_its_default_holds(key
     assert read.problems[1].startswith(f"c.json:3: {key}: ")
 
 
-def test_what_is_right_counts_beside_what_is_wrong() -> None:
-    read = read_config('{"m1_token_budget": 100,\n"enable_m2": 3,\n"tier_assignments": {"cto": 1,\n"x": 0}}', "c.json")
-    assert (read.config.m1_token_budget, read.config.enable_m2, read.config.tier_assignments) == (
-        100,
-        False,
-        {"cto": 1},
-    )
-    assert [problem.split(": ")[0] for problem in read.problems] == ["c.json:2", "c.json:4"]
-
-
 @pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"bubble_min_confidence": NaN}', "[" * 100_000])
 def test_what_is_no_json_object_is_told(text: str) -> None:
     read = read_config(text, "c.json")

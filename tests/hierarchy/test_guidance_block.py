@@ -144,31 +144,6 @@ def test_shares_are_normalised_over_the_chain(hops: list[int], expected: list[in
     assert shares(hops, 800) == expected
 
 
-def test_what_has_no_room_is_cut_whole_and_told() -> None:
-    lines, hops, tokens = compose(speakers([profile(), profile(), profile()]), 160, tokenizer.count)
-    assert tokens <= 160
-    assert all(hop.cut for hop in hops)
-    everything = {item.text for hop in hops for item in hop.kept}
-    text = "\n".join(line.text for line in lines)
-    assert all(one in text for one in everything)
-    assert not any(item.text in text for item in hops[0].cut)
-
-
-def test_what_no_count_of_pieces_foresaw_is_dropped_from_the_farthest_first() -> None:
-    """A tokenizer for which the whole is more than its parts."""
-
-    def uneven(text: str) -> int:
-        return len(text.split()) * (2 if "<leadership-guidance>\n" in text else 1)
-
-    _, free, _ = compose(speakers([profile()] * 3), 10_000, uneven)
-    _, hops, tokens = compose(speakers([profile()] * 3), 200, uneven)
-    assert tokens <= 200
-    assert hops[0].kept
-    assert len(hops[2].kept) < len(free[2].kept)
-    dropped = [len(a.kept) - len(b.kept) for a, b in zip(free, hops, strict=True)]
-    assert dropped[2] == len(free[2].kept) or dropped[1] == 0
-
-
 def test_what_a_nearer_leader_or_block_says_is_said_once() -> None:
     brief, known = LeaderProfile("x", principles=("Be brief.", "Be kind.")), lesson_id("be kind")
     above = [Speaker(name, 3, hop, brief) for hop, name in enumerate(("lead", "cto"))]

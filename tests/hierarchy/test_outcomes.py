@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import (
-    ChangeSetDiscarded,
-    ChangeSetLanded,
-    ChangeSetReady,
     Event,
-    LandingUndone,
     SessionEnded,
-    ValidationFailed,
 )
 from engine.git.history import deleted_files
 from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
@@ -88,48 +79,6 @@ def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]],
 def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
     assert tally.noisy is noisy
     assert -1 <= tally.harm <= 1
-
-
-@pytest.mark.long
-@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
-@settings(deadline=None)
-def test_the_bound_never_says_more_than_was_seen(a: int, b: int, c: int, d: int) -> None:
-    one = Tally(a + b, a, c + d, c)
-    assert -1 <= one.harm <= 1
-    assert one.noisy is (one.harm > 0)
-    if one.harm > -1:
-        assert one.harm <= a / one.told - c / one.untold + 0.001
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("share", "since"), [(0.5, 0), (0.1, 0), (1.0, 60)])
-def test_however_often_one_looks_what_changes_nothing_is_hardly_ever_called_noisy(share: float, since: int) -> None:
-    """A look after each of 200 sessions, told in a `share` of those that come `since` then: 60 worlds. A bound for one
-    look at 99 % called 2 to 9 of a hundred noisy."""
-
-    @cache
-    def noisy(tally: Tally) -> bool:
-        return tally.noisy
-
-    def ever(bad_told: float, bad_untold: float) -> int:
-        worlds = 0
-        for seed in range(60):
-            chance, one, called = random.Random(seed), Tally(), False
-            for number in range(200):
-                told = number >= since and chance.random() < share
-                bad = chance.random() < (bad_told if told else bad_untold)
-                one = (
-                    replace(one, told=one.told + 1, told_bad=one.told_bad + bad)
-                    if told
-                    else replace(one, untold=one.untold + 1, untold_bad=one.untold_bad + bad)
-                )
-                called = called or noisy(one)
-            worlds += called
-        return worlds
-
-    assert ever(0.3, 0.3) <= 3
-    assert ever(0.2, 0.4) == 0
-    assert ever(0.8, 0.2) >= 57
 
 
 def test_what_an_agent_was_told_is_counted_against_its_own_other_work() -> None:
@@ -221,31 +170,6 @@ def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
     assert len(work.facts("GuidanceFoundNoisy")) == 2  # the new wording is a new thing
 
 
-def test_the_word_of_the_operator_counts_for_changes(work: Work) -> None:
-    for bad in (False, True):
-        if bad:
-            work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
-        for number in range(10):
-            session, change = f"sess_{bad}_{number}", f"change_{bad}_{number}"
-            work.world.call("worker", session)
-            work.told(ChangeSetReady(subject=change, session_id=session, files=1))
-            work.told(SessionEnded(subject=session, prediction_id="", state="succeeded", summary="", cost=0))
-            work.told(ChangeSetLanded(subject=change, session_id=session, files=1))
-            if bad:
-                work.told(LandingUndone(subject=change, session_id=session))
-    work.world.wisdom.follow()
-    [found] = work.facts("GuidanceFoundNoisy")
-    assert (found["told_bad"], found["untold_bad"]) == (10, 0)
-
-
-def test_what_does_no_harm_is_not_accused(work: Work) -> None:
-    for number in range(24):
-        if number == 12:
-            work.world.wisdom.edit_profile("lead", "patterns", key="new", value="Write it down")
-        work.do(bad=number % 3 == 0)
-    assert work.facts("GuidanceFoundNoisy") == []
-
-
 def test_old_sessions_count_no_more(work: Work, clock: FakeClock) -> None:
     for _ in range(10):
         work.do(bad=False)
@@ -253,16 +177,6 @@ def test_old_sessions_count_no_more(work: Work, clock: FakeClock) -> None:
     work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
     for _ in range(12):
         work.do(bad=True)
-    assert work.facts("GuidanceFoundNoisy") == []
-
-
-def test_facts_about_other_sessions_change_nothing(work: Work) -> None:
-    for event in (
-        ValidationFailed(subject="sess_x", agent="worker", attempts=1, cost=0, failing=(), reason=""),
-        ChangeSetDiscarded(subject="change_x", session_id="sess_x"),
-    ):
-        work.told(event)
-    work.world.wisdom.follow()
     assert work.facts("GuidanceFoundNoisy") == []
 
 

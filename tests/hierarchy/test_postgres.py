@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from engine import Engine, Home, open_engine
-from engine.api.outward import shared_database
 from engine.clock import FakeClock
 from engine.execution.prompt import PartSource
 from engine.hierarchy.cascade import LeadershipGuidance
@@ -83,18 +82,6 @@ def server() -> Iterator[Path]:
 def make_database(server: Path, name: str) -> None:
     with psycopg.connect(f"postgresql://clawpy@/postgres?host={server}", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-
-
-@pytest.mark.long
-def test_doctor_asks_whether_it_answers(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_database(server, "asked")
-    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy:hunter2@/asked?host={server}")
-    [one] = shared_database(online=True)
-    assert (one.state, one.message) == ("ok", f"machines share asked on {server}; it answers")
-    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy@/missing?host={server}")
-    [one] = shared_database(online=True)
-    assert one.state == "warn"
-    assert 'database "missing" does not exist' in one.message
 
 
 class Cutter:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, slug, written
-from engine.hierarchy.profiles import WisdomEntry, newest, wording
-from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
+from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, written
+from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
 from engine.storage.database import Database
 from tests.hierarchy.wisdom_world import SOUL, World, make_world
 
@@ -43,13 +42,6 @@ def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
     assert seed_profile("x", soul).principles == ("one", "two", "three")
 
 
-@given(st.text())
-def test_any_soul_seeds_something(soul: str) -> None:
-    profile = seed_profile("x", "## Principles\n" + soul)
-    assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
-    assert slug(soul)
-
-
 def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -> None:
     wisdom = world.wisdom
     wisdom.edit_profile("cto", "guardrails", value=["Never on a Monday."])
@@ -73,28 +65,6 @@ def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_in
     told = world.wisdom.history("cto", "p")
     assert [(one.text, one.current) for one in told] == [("", True), ("three", False), ("two", False), ("one", False)]
     assert "p" not in {pattern.key for pattern in world.wisdom.profile("cto").patterns}
-
-
-ENTRIES = st.builds(
-    wording,
-    leader=st.just("cto"),
-    section=st.just("patterns"),
-    key=st.sampled_from(["a", "b"]),
-    body=st.sampled_from([{"text": "x"}, {"text": "y"}, {}]),
-    at=st.integers(0, 3).map(lambda n: BEGIN + timedelta(seconds=n)),
-    origin=st.sampled_from(["home_1", "home_2"]),
-    sources=st.sampled_from([(), (PatternSource("l1", "w"),), (PatternSource("l2", "v"),)]),
-)
-
-
-@pytest.mark.long
-@given(st.lists(ENTRIES, max_size=12), st.randoms())
-def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry], random: object) -> None:
-    shuffled = [*entries, *entries[:3]]
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert newest(entries) == newest(shuffled)
-    for (_, key), one in newest(entries).items():
-        assert one.at == max(other.at for other in entries if other.key == key)
 
 
 def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out(
@@ -130,12 +100,6 @@ PROFILES = st.builds(
         lambda found: tuple(LeaderDecision(key, text) for key, text in found.items())
     ),
 )
-
-
-@pytest.mark.long
-@given(PROFILES)
-def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
-    assert edits(profile, written(profile)) == ()
 
 
 @pytest.mark.long

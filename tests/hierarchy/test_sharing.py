@@ -6,19 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
-from engine.model import BubbleState
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
-from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.wisdom_world import World, learning, make_world, texts
+from engine.storage.ledger import Ledger
+from tests.hierarchy.wisdom_world import learning, make_world, texts
 
 
 @dataclass
@@ -83,58 +76,3 @@ def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: Fake
     world.agents.assign_tier("worker", 3)  # who comes to lead is shared from then on
     world.wisdom.flush()
     assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead", "worker"]
-
-
-CUTS = st.sampled_from(["before push", "after push", "before fetch", "after fetch"])
-
-
-@pytest.mark.long
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6)), max_size=25
-    ),
-    st.lists(CUTS, max_size=8),
-)
-def test_two_homes_converge_whatever_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[bool, str, int]], cuts: list[str]
-) -> None:
-    shared = Shared(cuts=list(cuts))
-    clock = FakeClock(MONDAY_MORNING)
-    worlds: list[World] = []
-    for seed in (1, 2):
-        place = tmp_path_factory.mktemp("home")
-        base = Database(place / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
-        worlds.append(make_world(place, base, clock, store=shared, seed=seed))
-    sent: set[str] = set()
-    try:
-        for first, what, number in operations:
-            world = worlds[0 if first else 1]
-            if what == "offer":
-                one = world.wisdom.offer(learning(number))
-                if one.state is BubbleState.QUEUED:
-                    sent.add(one.learning.text)
-            elif what == "edit":
-                world.wisdom.edit_profile("lead", "patterns", key=f"p{number}", value=f"edited {first} {number}")
-            elif what == "use":
-                world.database.write(lambda tx, w=world: w.wisdom._profiles.used(tx, [("lead", "lead_first")]))  # type: ignore[misc]
-            else:
-                world.wisdom.flush()
-        shared.cuts.clear()
-        for _ in range(12):
-            for world in worlds:
-                world.wisdom.flush()
-        told = [
-            {
-                (pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
-                for pattern in w.wisdom.profile("lead").patterns
-            }
-            for w in worlds
-        ]
-        assert told[0] == told[1]
-        assert sent <= {text for _, text, _, _ in told[0]}
-        for world in worlds:
-            assert not world.wisdom.bubbles(state=BubbleState.QUEUED)
-    finally:
-        for world in worlds:
-            world.database.close()

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.learning.candidates import transcripts
 from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
 from engine.learning.candidates.evaluation import Opportunity, types_of
 from engine.learning.candidates.sources import ModelsUsed, Priced
-from engine.model import Refusal
 from engine.model.adaptation import (
     LONGEST_PATCH,
     CandidateType,
@@ -127,21 +125,6 @@ def test_a_failure_is_alike_by_its_signature_or_else_by_its_test(
     assert fix.alike(test, signature) is alike
 
 
-def test_of_several_tries_it_is_the_last() -> None:
-    told = Told()
-    told.transcripts["sess_1"] = lines(
-        BACK, ("say", "a guess"), ("command", "pytest"), ("note", "1 test failed; back to the agent, try 2"),
-        ("say", "the cause"), ("command", "pytest"),
-    )  # fmt: skip
-    assert drafted(heal(attempts=3), told=told).effect == FixTemplate((TOTAL,), ("the cause",))
-
-
-def test_where_nobody_tells_what_was_edited_the_files_of_the_change_are_named() -> None:
-    told = Told(files={"sess_1": ["cart.py"]})
-    told.transcripts["sess_1"] = lines(BACK, ("say", HEALED_BY))
-    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
-
-
 def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> None:
     told = Told(summaries={"sess_1": "Rounded once, at the end."})
     assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), ("Rounded once, at the end.",))
@@ -150,29 +133,6 @@ def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> N
     told.running.add("sess_1")
     with pytest.raises(NotYet):
         drafted(heal(), told=told)
-
-
-def test_red_tests_ask_for_the_repair_of_the_same_test() -> None:
-    told = Told(summaries={"sess_9": "The fixture was shared."})
-    red = record(RecordKind.FAILED_TDD, "sess_1", f"failed_tdd/{TOTAL}", test=TOTAL, failing=[TOTAL])
-    with pytest.raises(NothingToDraft, match="nothing has fixed"):
-        drafted(red, heal("sess_9", failing=("t.py::other",)), told=told)
-    assert drafted(red, heal("sess_9"), told=told).effect == FixTemplate((TOTAL,), ("The fixture was shared.",))
-
-
-def test_a_long_word_of_an_agent_ends_with_a_sentence() -> None:
-    (told,) = transcripts.healing([], "", (), "First this. " * 20 + "And an end that nobody needs " * 20)
-    assert told.endswith("First this.")
-    assert len(told) <= transcripts.MOST_SAID
-
-
-def test_of_a_large_change_the_file_is_named_alone() -> None:
-    most = [f"+line {number}" for number in range(transcripts.MOST_CHANGED)]
-    (told,) = transcripts.changes_of(diff("cart.py", *most))
-    assert told.startswith("in cart.py it added `line 0 / line 1")
-    assert transcripts.changes_of(diff("cart.py", *most, "+one more")) == ["it changed cart.py"]
-    assert transcripts.changes_of(diff("cart.py", " a", "-b")) == ["in cart.py it took out `b`"]
-    assert transcripts.changes_of("") == []
 
 
 # -- models
@@ -202,25 +162,6 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
         drafted(OVER, told=told)
 
 
-def test_between_two_models_that_nobody_bills_nothing_is_hinted() -> None:
-    free = ModelsUsed(Priced("ollama:large", 0), "koji-core", (Priced("ollama:small", 0),))
-    with pytest.raises(NothingToDraft, match="ollama:large costs nothing"):
-        drafted(OVER, told=Told(used=free))
-
-
-def test_without_prices_nothing_is_hinted() -> None:
-    with pytest.raises(NothingToDraft, match="is not known"):
-        drafted(OVER, told=Told())
-
-
-def test_conflicts_and_findings_say_why() -> None:
-    conflict = record(RecordKind.TASK_CONFLICT, files=["a.py"], conflicting=["a.py"])
-    found = record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="round_once", bubble="bub_1")
-    told = Told(used=USED)
-    assert "conflicted with other work in a.py" in drafted(conflict, told=told).effect.why  # type: ignore[union-attr]
-    assert "cto adopted its finding round_once" in drafted(found, told=told).effect.why  # type: ignore[union-attr]
-
-
 # -- bounds
 
 
@@ -247,13 +188,6 @@ def test_a_bound_is_what_heals_took_and_less_than_was_tried_in_vain(
             drafted(*records, told=told)
         return
     assert drafted(*records, told=told).effect == tweak
-
-
-def test_other_sources_tighten_only_what_was_tried_in_vain() -> None:
-    outage = record(RecordKind.CLOUD_SYNC_FAILURE, "", message="x", unsent=10)
-    with pytest.raises(NothingToDraft, match="no failed attempt"):
-        drafted(outage, told=Told())
-    assert drafted(outage, vain("sess_2"), told=Told()).effect == PolicyTweak(1)
 
 
 # -- fragments
@@ -298,11 +232,6 @@ def test_an_error_is_told_with_what_worked_then() -> None:
     assert "What worked then: `read src/a.py`" in said(ERROR, told)[0]
 
 
-def test_an_error_that_nothing_helped_is_no_lesson() -> None:
-    with pytest.raises(NothingToDraft, match="no remedy is known"):
-        said(ERROR, Told())
-
-
 GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
 
 
@@ -319,23 +248,11 @@ def test_noisy_and_stale_guidance_is_told_with_its_figures() -> None:
         said(stale, Told())
 
 
-def test_what_was_promoted_and_does_harm_is_not_talked_over() -> None:
-    harmful = record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1", ref="over_1")
-    with pytest.raises(NothingToDraft, match="rolled back"):
-        said(harmful, Told())
-
-
 def test_what_is_served_again_and_again_is_kept_before_the_agent() -> None:
     hit = record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1", origin="h1")
     assert said(hit, Told(said={"mem_1": "The queue\nis Redis."})) == ("The queue is Redis.",)
     with pytest.raises(NothingToDraft, match="forgotten"):
         said(hit, Told())
-
-
-@pytest.mark.parametrize("kind", [RecordKind.GUIDANCE_APPLIED, RecordKind.TEACHING_REFRESH])
-def test_what_went_its_way_changes_nothing(kind: RecordKind) -> None:
-    with pytest.raises(NothingToDraft, match="records a success"):
-        said(record(kind), Told())
 
 
 # -- flows
@@ -356,18 +273,6 @@ def test_a_flow_runs_what_most_sessions_ran_word_for_word() -> None:
     )  # fmt: skip
     with pytest.raises(NothingToDraft, match="without a shell"):
         drafted(steps, told=Told())
-
-
-def test_what_a_model_must_decide_is_no_flow() -> None:
-    with pytest.raises(NothingToDraft, match="no session has its steps"):
-        drafted(record(RecordKind.TOOL_SEQUENCE, calls=["read", *CALLS], sessions=[]), told=Told())
-
-
-def test_an_effect_that_cannot_be_in_force_is_not_drafted() -> None:
-    kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="x" * 501)
-    with pytest.raises(Refusal) as refused:
-        said(kept, Told())
-    assert refused.value.code == "bad_effect"
 
 
 KEY = "sk-" + "a1b2c3d4" * 4

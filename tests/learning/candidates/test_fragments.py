@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.config import FixedSettings, Settings
 from engine.execution.prompt import PromptAssembly, Rules
 from engine.learning.candidates.fragments import BLOCK, fragment_lines
 from engine.model import PromptRequest, SourceKind
@@ -75,24 +74,6 @@ def test_whole_fragments_are_dropped_the_oldest_first_and_it_is_said(world: Worl
     assert world.part().provenance == {}, "what no prompt had room for is on no trial"
 
 
-def test_what_helps_comes_before_what_is_newer(world: World) -> None:
-    long = "keep every function short and every name telling. " * 6
-    world.adapt(withheld=0.5, fragmentTokens=4000)
-    good = world.guide(f"Good {long}")
-    for number in range(60):
-        session = f"ses_{number}"
-        told = world.part(session).provenance["overlays"][0]
-        world.run(session, good=not told["withheld"])
-    world.trials.catch_up()
-    lift = world.trials.lifts().get(good.id)
-    assert lift is not None
-    assert lift.verdict == "helps"
-    world.guide(f"Newer {long}")
-    room = tokenizer.count(fragment_lines(good)[0].text) + 60
-    world.adapt(withheld=0.0, fragmentTokens=room)
-    assert [line[:7] for line in text(world).splitlines()[2:-1]] == ["- Good "]
-
-
 def test_a_share_of_sessions_goes_without_all_its_prompts_through(world: World) -> None:
     world.adapt(withheld=0.2)
     one, other = world.guide("One."), world.guide("Other.")
@@ -122,8 +103,3 @@ def test_a_withheld_fragment_leaves_its_room_empty(world: World) -> None:
         part = world.part(f"ses_{number}")
         assert [told["id"] for told in part.provenance["overlays"]] == [new.id]
         assert old.id not in str(part.part)
-
-
-def test_the_default_budget_and_share() -> None:
-    adaptation = FixedSettings(Settings()).current.adaptation
-    assert (adaptation.withheld, adaptation.fragment_tokens) == (0.2, 400)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import text
 
-from engine.config import Settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.sources import Mended
 from engine.model import Refusal
-from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate
-from engine.storage.retention import RetentionRounds
-from engine.wiring.retention import RECORDS
-from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
+from engine.model.adaptation import CandidateStatus, FixTemplate
+from engine.storage.erasing import SearchTerms
+from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed
 
 
 def kinds(world: World, like: str = "Candidate") -> list[str]:
@@ -91,86 +86,22 @@ def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> No
     assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 0
 
 
-def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world: World) -> None:
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.adaptation.digest()
-    (one,) = world.adaptation.candidates(CandidateStatus.REVIEW)
-    world.adaptation.reject(one.id, "not now")
-    for number in range(3, 5):
-        world.heal(f"sess_{number}")
-        world.adaptation.digest()
-        assert world.adaptation.candidates()[0].status is CandidateStatus.REJECTED
-    world.heal("sess_5")
-    world.adaptation.digest()
-    assert world.adaptation.candidates()[0].status is CandidateStatus.REVIEW
-    assert world.adaptation.candidates(type=CandidateType.ROUTING_HINT) == []
-
-
-def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> None:
-    world.heal("sess_1")
-    world.happened(failed("sess_2", failing=("t.py::other",)))
-    world.adaptation.digest()
-    world.clock.advance(timedelta(days=179))
-    world.happened(failed("sess_3", failing=("t.py::other",)))
-    world.adaptation.digest()
-    assert [record.session_id for record in world.adaptation.records()] == ["sess_3", "sess_2", "sess_1"]
-    world.clock.advance(timedelta(days=1, minutes=1))
-    world.happened(failed("sess_4", failing=("t.py::other",)))
-    world.adaptation.digest()
-    assert RetentionRounds(world.database, world.clock, [RECORDS], Settings().kept_days).round() == {
-        "learning_records": 1
-    }
-    assert [record.session_id for record in world.adaptation.records()] == ["sess_4", "sess_3", "sess_1"]
-
-
-@dataclass
-class Words:
-    """What somebody wants forgotten."""
-
-    text: str
-
-    def holds(self, text: str) -> bool:
-        return self.text in text
-
-
 def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
     world.adaptation.digest()
     texts = CandidateTexts(world.database)
     (one,) = world.adaptation.candidates(CandidateStatus.REVIEW)
-    assert list(texts.find(Words("nobody said this"))) == []
-    assert list(texts.find(Words("discount"))) == [(one.id, HEALED_BY)]
-    assert texts.erase(Words("discount")) == 1
+    assert list(texts.find(SearchTerms(["nobody said this"]))) == []
+    assert list(texts.find(SearchTerms(["discount"]))) == [(one.id, HEALED_BY)]
+    assert texts.erase(SearchTerms(["discount"])) == 1
     (less,) = world.adaptation.candidates()
     assert less.effect == FixTemplate((TOTAL,), ("it changed cart.py",))
     assert less.status is CandidateStatus.REVIEW
-    assert texts.erase(Words("cart.py")) == 1
+    assert texts.erase(SearchTerms(["cart.py"])) == 1
     (gone,) = world.adaptation.candidates()
     assert (gone.status, gone.reason) == (CandidateStatus.REJECTED, "its text was forgotten")
-    assert texts.erase(Words("cart.py")) == 0
-
-
-def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None:
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.happened(retried("sess_3"))
-    world.adaptation.digest()
-    bad = world.adaptation.candidates(type=CandidateType.FIX_TEMPLATE)[0]
-    world.database.write(
-        lambda tx: tx.session.connection().execute(
-            text("UPDATE candidates SET effect = '{}' WHERE id = :id"), {"id": bad.id}
-        )
-    )
-    world.happened(retried("sess_4"))
-    world.adaptation.digest()
-    assert [candidate.type for candidate in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
-    with pytest.raises(Refusal) as refused:
-        world.adaptation.approve(bad.id)
-    assert refused.value.code == "bad_effect"
-    assert world.shelf.in_force == []
-    assert world.adaptation.reject(bad.id).status is CandidateStatus.REJECTED
+    assert texts.erase(SearchTerms(["cart.py"])) == 0
 
 
 def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting(world: World) -> None:
@@ -189,10 +120,10 @@ def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting
         world.adaptation.approve(one.id)
     assert refused.value.code == "bad_effect"
     texts = CandidateTexts(world.database)
-    assert texts.erase(Words("Bob")) == 0
-    assert [id for id, _ in texts.find(Words("Ann"))] == [one.id]
-    assert texts.erase(Words("Ann")) == 1
-    assert texts.erase(Words("Ann")) == 0
+    assert texts.erase(SearchTerms(["Bob"])) == 0
+    assert [id for id, _ in texts.find(SearchTerms(["Ann"]))] == [one.id]
+    assert texts.erase(SearchTerms(["Ann"])) == 1
+    assert texts.erase(SearchTerms(["Ann"])) == 0
     assert world.adaptation.view(one.id).candidate.status is CandidateStatus.REJECTED
 
 

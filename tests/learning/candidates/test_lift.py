@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.trials import DOUBT, lift, withheld
+from engine.learning.candidates.trials import lift, withheld
 from engine.model.confidence_sequence import Arms, evidence
 
 COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda one: (max(one), min(one)))
 """Runs, and how many of them were good."""
 
 SHARES = st.sampled_from([0.05, 0.2, 0.5])
-
-
-@pytest.mark.long
-@given(SHARES, COUNTS, COUNTS)
-@settings(deadline=None)
-def test_what_always_holds(share: float, told: tuple[int, int], untold: tuple[int, int]) -> None:
-    found = lift("over_1", [Arms(share, *told, *untold)])
-    assert -1 <= found.low <= found.difference <= found.high <= 1
-    mirrored = lift("over_1", [Arms(1 - share, *untold, *told)])
-    assert mirrored.difference == pytest.approx(-found.difference)
-    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low), abs=1e-6)
-    assert (found.verdict == "harms") is (evidence([Arms(share, *told, *untold)], 0.0) >= math.log(1 / DOUBT))
-
-
-@given(SHARES, COUNTS, COUNTS, st.lists(st.floats(-0.999, 0.999), min_size=2, max_size=2).map(sorted))
-@settings(deadline=None)
-def test_what_is_given_up_takes_all_above_with_it(
-    share: float, told: tuple[int, int], untold: tuple[int, int], bounds: list[float]
-) -> None:
-    """So that an interval says all there is: nothing above its upper end would be kept."""
-    arms, given_up = [Arms(share, *told, *untold)], math.log(1 / DOUBT)
-    if evidence(arms, bounds[0]) >= given_up:
-        assert evidence(arms, bounds[1]) >= given_up
-
-
-@given(SHARES, COUNTS, COUNTS)
-@settings(deadline=None)
-def test_one_more_good_run_with_it_never_speaks_for_harm(
-    share: float, told: tuple[int, int], untold: tuple[int, int]
-) -> None:
-    runs, good = told
-    if good < runs:
-        arms = Arms(share, runs, good, *untold)
-        assert evidence([replace(arms, with_good=good + 1)], 0.0) <= max(0.0, evidence([arms], 0.0)) + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -126,53 +89,6 @@ def _all(share: float, told: float, untold: float, runs: int) -> Iterator[tuple[
                 yield Arms(share, runs - without, with_good, without, without_good), chance
 
 
-def looked_at(
-    seed: int, share_with: float, share_without: float, *, drawn: float = 0.2, counted: float = 0.2
-) -> Iterator[Arms]:
-    """The arms after each of 200 sessions. `counted`: what share of those that count went without."""
-    chance, arms = random.Random(f"world {seed}"), Arms(drawn)
-    for _ in range(200):
-        if chance.random() < counted:
-            good = arms.without_good + (chance.random() < share_without)
-            arms = replace(arms, without_runs=arms.without_runs + 1, without_good=good)
-        else:
-            good = arms.with_good + (chance.random() < share_with)
-            arms = replace(arms, with_runs=arms.with_runs + 1, with_good=good)
-        yield arms
-
-
-@cache
-def harmful(arms: Arms) -> bool:
-    return evidence([arms], 0.0) >= math.log(1 / DOUBT)
-
-
-@pytest.mark.long
-def test_however_often_one_looks_what_does_no_harm_is_seldom_called_harmful() -> None:
-    """A look after each of 200 sessions, 30 worlds: what harms is found, what helps or does nothing is left alone."""
-
-    def ever(share_with: float, share_without: float, **drawn: float) -> int:
-        return sum(any(map(harmful, looked_at(seed, share_with, share_without, **drawn))) for seed in range(30))
-
-    assert ever(0.25, 0.75) == 30
-    assert ever(0.45, 0.75) >= 20
-    assert ever(0.75, 0.6) == 0
-    assert ever(0.7, 0.7) <= 3
-    assert ever(0.7, 0.7, counted=0.4) <= 3, "also where half of the runs with it never come to count"
-
-
-@pytest.mark.long
-def test_the_interval_holds_the_truth_at_every_look() -> None:
-    """Each end is wrong at some time in a tenth of all worlds at most."""
-    known, above, below = cache(lambda arms: lift("o", [arms])), 0, 0
-    for seed in range(30):
-        chance = random.Random(seed)
-        told, untold = chance.random(), chance.random()
-        found = [known(arms) for number, arms in enumerate(looked_at(seed, told, untold)) if number % 10 == 9]
-        above += any(one.high < told - untold for one in found)
-        below += any(one.low > told - untold for one in found)
-    assert max(above, below) <= 3
-
-
 def test_runs_that_were_drawn_with_another_chance_are_compared_among_themselves() -> None:
     """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
     hard, easy = Arms(0.1, 90, 27, 10, 3), Arms(0.5, 50, 45, 50, 45)
@@ -193,11 +109,3 @@ def test_the_same_run_always_gets_the_same_answer(share: float, run: int) -> Non
     assert withheld(f"ses_{run}", "over_1", 1.0)
     if first:
         assert withheld(f"ses_{run}", "over_1", min(1.0, share + 0.1))
-
-
-def test_counts_that_cannot_be_are_told() -> None:
-    for wrong in ((1, 2, 0, 0), (0, 0, 1, -1)):
-        with pytest.raises(ValueError, match="cannot be"):
-            Arms(0.2, *wrong)
-    with pytest.raises(ValueError, match="nothing to chance"):
-        Arms(0.0)

@@ -8,14 +8,12 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
-from engine.events import Event, WorkOverlapped
 from engine.learning.candidates import candidates as table
-from engine.learning.candidates.sources import ModelsUsed, Priced
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.learning.candidates.world import AGENT, SHOP, World, failed, retried
+from tests.learning.candidates.world import World, retried
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED
 
@@ -148,16 +146,6 @@ def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(auton
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
-def test_evidence_after_a_promotion_is_named(world: World) -> None:
-    one = reviewed(world)
-    world.adaptation.approve(one.id)
-    world.happened(failed("sess_9"))
-    world.adaptation.digest()
-    (told,) = world.adaptation.candidates(PROMOTED)
-    assert len(told.against) == 1
-    assert told.score == one.score
-
-
 def test_a_draft_waits_for_the_end_of_its_session(world: World) -> None:
     world.told.running.add("sess_1")
     world.heal("sess_1")
@@ -166,26 +154,6 @@ def test_a_draft_waits_for_the_end_of_its_session(world: World) -> None:
     world.told.running.clear()
     assert len(world.adaptation.digest()) == 1
     assert not world.adaptation.wanted()
-
-
-def overlapped(session: str, conflicting: tuple[str, ...]) -> Event:
-    return WorkOverlapped(
-        subject=f"chg_{session}", workspace=SHOP, session_id=session, agent=AGENT, other="chg_0",
-        other_session_id="sess_0", files=("a.py",), conflicting=conflicting,
-    )  # fmt: skip
-
-
-def test_evidence_that_turns_against_it_takes_it_out_of_review(world: World) -> None:
-    world.told.used = ModelsUsed(Priced("openai:big", 9), "koji-core", (Priced("openai:small", 1),))
-    world.happened(overlapped("sess_1", ("a.py",)), overlapped("sess_2", ("a.py",)))
-    world.adaptation.digest()
-    assert world.adaptation.candidates()[0].status is REVIEW
-    world.happened(*(overlapped(f"sess_{number}", ()) for number in range(3, 9)))  # the others could all land
-    world.adaptation.digest()
-    (one,) = world.adaptation.candidates()
-    assert one.status is CandidateStatus.DRAFTED
-    assert one.score < 60
-    assert world.adaptation.waiting() == []
 
 
 # -- never half

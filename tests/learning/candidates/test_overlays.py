@@ -6,11 +6,11 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.learning.candidates.candidates import Candidates, CandidateTexts
+from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.effects import LINE_MOST, MOST_LINES, checked, preview_lines, words
 from engine.model import Refusal
 from engine.model.adaptation import (
@@ -23,6 +23,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.storage.database import Database
+from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.overlay_world import OWN_FLOWS, World
 
 FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
@@ -46,20 +47,6 @@ def asked(
     run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
     found = world.overlays.of(type, agent, run_kind, workspace)
     return [one.id for one in found]
-
-
-@pytest.mark.parametrize("effect", EFFECTS, ids=lambda one: one.kind.value)
-def test_an_effect_is_in_force_from_promotion_to_roll_back(world: World, effect: Effect) -> None:
-    assert asked(world, effect.kind) == []
-    overlay = world.put(effect)
-    assert asked(world, effect.kind) == [overlay.id]
-    assert overlay.effect == effect
-    terms = Candidates(world.database)
-    assert [one.until for one in terms.get(overlay.candidate_id).overlays] == [None]
-    world.withdraw(overlay.candidate_id)
-    assert asked(world, effect.kind) == []
-    (past,) = terms.get(overlay.candidate_id).overlays
-    assert past.until == world.clock.now()
 
 
 def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
@@ -124,13 +111,6 @@ def test_an_effect_that_cannot_work_is_refused_and_says_why(effect: Effect, said
     assert refused.value.code == "bad_effect"
 
 
-def test_the_bounds_of_texts_are_still_good() -> None:
-    many = PromptFragment(tuple("x" * LINE_MOST for _ in range(MOST_LINES)))
-    assert checked(many) == many
-    assert checked(PromptFragment(("one\n  line\x1b[31m",))) == PromptFragment(("one line",))
-    assert checked(PolicyTweak(tries=0)) == PolicyTweak(tries=0)
-
-
 @given(st.text(max_size=40))
 @settings(deadline=None)
 def test_a_command_is_words_or_refused(command: str) -> None:
@@ -166,14 +146,6 @@ def test_previews_in_words() -> None:
 # -- forgetting
 
 
-class Wanted:
-    def __init__(self, word: str) -> None:
-        self.word = word
-
-    def holds(self, text: str) -> bool:
-        return self.word in text
-
-
 def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: World) -> None:
     texts = CandidateTexts(world.database)
     told = world.guide("Ask Ann before you deploy.", "Test first.")
@@ -182,9 +154,9 @@ def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: Worl
     world.put(RoutingHint("openai:gpt-6-luna", why="Ann said so"))
     repair = world.put(FixTemplate(("t::a",), ("Ask Ann.", "Round once.")))
     assert len(asked(world, CandidateType.PROMPT_FRAGMENT)) == 2
-    assert (told.candidate_id, "Ask Ann before you deploy.") in list(texts.find(Wanted("Ann")))
-    assert texts.erase(Wanted("Ann")) == 5
-    assert texts.erase(Wanted("Ann")) == 0
+    assert (told.candidate_id, "Ask Ann before you deploy.") in list(texts.find(SearchTerms(["Ann"])))
+    assert texts.erase(SearchTerms(["Ann"])) == 5
+    assert texts.erase(SearchTerms(["Ann"])) == 0
     (left,) = world.overlays.get_prompt_fragments(agent_id="cto", run_kind="task")
     assert left.effect == PromptFragment(("Test first.",))
     assert alone.id not in asked(world, CandidateType.PROMPT_FRAGMENT)
@@ -194,28 +166,3 @@ def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: Worl
     ]
     world.withdraw(repair.candidate_id)
     world.withdraw(alone.candidate_id)
-
-
-@given(st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_behaviour_depends_on_what_is_in_force_alone(world: World, data: st.DataObject) -> None:
-    """However it was promoted and rolled back: the same effects in force make the same prompt."""
-    world.adapt(withheld=0.0)
-    candidates = [world.candidate(PromptFragment((f"Line {number}.",))) for number in range(4)]
-    in_force: list[str] = []
-    empty = world.part()
-    for _ in range(10):
-        one = data.draw(st.sampled_from(candidates))
-        if one.id in in_force:
-            world.withdraw(one.id)
-            in_force.remove(one.id)
-        else:
-            world.clock.advance(timedelta(seconds=1))
-            world.promote(one)
-            in_force.append(one.id)
-        part = world.part().part
-        lines = [line.source.ref for line in part.lines[2:-1]] if part else []
-        assert lines == in_force
-    for id in in_force:
-        world.withdraw(id)
-    assert world.part() == empty

@@ -29,7 +29,7 @@ from engine.events import (
 )
 from engine.learning.candidates.reflection import CURSOR
 from engine.learning.candidates.sources import Mended
-from engine.learning.candidates.weighing import OPPORTUNITY, difference, error_kind, slug
+from engine.learning.candidates.weighing import OPPORTUNITY, error_kind
 from engine.model.adaptation import RecordKind
 from engine.storage import state
 from tests.learning.candidates.world import (
@@ -141,15 +141,6 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
     assert world.adaptation.records()[::-1] == found
 
 
-def test_a_heal_makes_a_record_of_each_test_and_says_what_was_spent(world: World) -> None:
-    world.heal("sess_1", failing=tuple(f"t.py::{name}" for name in "abcdefg"))
-    assert world.adaptation.reflect() == 5
-    one = world.adaptation.records()[-1]
-    assert (one.source_label, one.session_id, one.workspace) == ("successful_heal/t.py::a", "sess_1", SHOP)
-    assert one.details["attempts"] == 2
-    assert len(one.details["failing"]) == 7
-
-
 def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> None:
     cause = "TypeError: no discount in cart.py"
     world.told.turned_green["sess_1"] = Mended({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
@@ -252,13 +243,6 @@ def test_steps_that_recur_are_records_of_each_session_that_has_them(world: World
 # -- signatures
 
 
-def test_how_much_an_edit_changes() -> None:
-    assert difference("", "") == 0
-    assert difference("a b", "A B") == 0
-    assert difference("a b", "c d") == 1
-    assert difference("a b c", "a b d") == 0.5
-
-
 @pytest.mark.parametrize(
     ("tool", "message", "signature", "explained"),
     [
@@ -272,8 +256,3 @@ def test_an_error_is_known_again_by_what_does_not_vary(
     tool: str, message: str, signature: str, explained: bool
 ) -> None:
     assert error_kind(tool, message)[2:] == (signature, explained)
-
-
-def test_two_errors_that_differ_by_a_path_or_number_are_one() -> None:
-    one, other = slug("no file /a/b.py at line 3"), slug("no file src/c.py at line 44")
-    assert one == other == "file-line"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.sequences import EXEC, LEAST_RUNS, FoundSequence, tail
+from engine.learning.candidates.sequences import EXEC, LEAST_RUNS, FoundSequence
 from engine.learning.candidates.sequences import detect as detect_commands
 
 
@@ -74,15 +73,6 @@ def test_the_longest_wins_and_a_part_only_by_what_is_its_own() -> None:
     assert said[("b", "c", "d")] == tuple(range(8, 20)), "only where the longer one is not"
 
 
-def test_what_often_follows_by_chance_is_not_of_the_sequence() -> None:
-    for seed in range(20):
-        said = [
-            one.calls for one in detect(made_up(seed, planted=("exec:tool9", "exec:tool10", "exec:tool11"), share=0.9))
-        ]
-        assert said[0] == ("exec:tool9", "exec:tool10", "exec:tool11")
-        assert all(len(one) == 3 for one in said), said
-
-
 def test_three_sessions_are_the_least() -> None:
     surroundings = [[f"{number}{place}" for place in "abcdefgh"] for number in range(4)]
     runs = [[*around[:4], "x", "y", "z", *around[4:]] for around in surroundings]
@@ -106,22 +96,6 @@ def test_whatever_is_found_stands_there(runs: list[list[str]]) -> None:
             ]
             assert starts
     assert detect(runs) == detect([tuple(run) for run in runs])
-
-
-@given(st.permutations(range(6)))
-@settings(deadline=None)
-def test_the_order_of_sessions_does_not_matter(order: list[int]) -> None:
-    runs = [["s", "a", "b", "c", f"n{number}", f"m{number}"] for number in range(6)]
-    (found,) = detect([runs[number] for number in order])
-    assert found.calls == ("s", "a", "b", "c")
-    assert len(found.runs) == 6
-
-
-@given(st.integers(1, 30), st.floats(0.01, 20))
-@settings(deadline=None)
-def test_the_tail_is_that_of_poisson(count: int, mean: float) -> None:
-    below = sum(math.exp(one * math.log(mean) - mean - math.lgamma(one + 1)) for one in range(count))
-    assert count <= mean or tail(count, mean) == pytest.approx(1 - below, abs=1e-9)
 
 
 def test_commands_are_taken_out_of_what_stands_around_them() -> None:

@@ -28,66 +28,6 @@ def without(world: World, session: str) -> bool:
     return bool(world.part(session).provenance["overlays"][0]["withheld"])
 
 
-def test_a_run_is_written_down_when_its_prompt_is_sent_with_its_chance(world: World) -> None:
-    overlay = world.guide()
-    for session in ("ses_1", "ses_2", "ses_3", "ses_1"):
-        told = world.part(session).provenance
-        assert session not in rows(world) or session == "ses_1", "a prompt that is only made counts for nothing"
-        world.database.write(
-            lambda tx, told=told, session=session: world.trials.applied(  # type: ignore[misc]
-                tx, told, session_id=session, agent="cto", workspace="/w"
-            )
-        )
-    found = rows(world)
-    assert set(found) == {"ses_1", "ses_2", "ses_3"}
-    for session, row in found.items():
-        assert (row.overlay_id, row.propensity, row.state) == (overlay.id, 0.5, "")
-        assert row.withheld is without(world, session)
-
-
-@pytest.mark.long
-def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
-    harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
-    for number in range(80):
-        session = f"ses_{number}"
-        told = {one["id"]: one["withheld"] for one in world.part(session).provenance["overlays"]}
-        world.run(session, good=told[harmful.id])
-    assert world.trials.harmful() == []
-    world.trials.catch_up()
-    ((overlay, lift),) = world.trials.harmful()
-    assert overlay == harmful
-    assert lift.verdict == "harms"
-    assert lift.high < 0
-    assert world.trials.lifts()[good.id].verdict != "harms"
-    assert world.kinds().count("OverlayFoundHarmful") == 1
-    (fact,) = [one for one in world.ledger.latest(500) if one.kind == "OverlayFoundHarmful"]
-    assert fact.subject == harmful.id
-    assert fact.payload["candidate_id"] == harmful.candidate_id
-    assert fact.payload["with_runs"] + fact.payload["without_runs"] >= 20
-    world.run("ses_more", good=False)
-    world.trials.catch_up()
-    assert world.kinds().count("OverlayFoundHarmful") == 1
-    world.withdraw(harmful.candidate_id)
-    assert world.trials.harmful() == []
-    assert world.trials.lifts().get(harmful.id) is not None, "what was measured is still to be seen"
-
-
-@pytest.mark.long
-def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world: World) -> None:
-    """All that was hard came while few went without: what the settings did is not laid to the effect."""
-    overlay = world.guide()
-    for share, good in ((0.1, False), (0.5, True)):
-        world.adapt(withheld=share)
-        for number in range(80):
-            world.run(f"ses_{good}_{number}", good=good)
-    world.trials.catch_up()
-    found = world.trials.lifts().get(overlay.id)
-    assert found is not None
-    assert found.with_good / found.with_runs < found.without_good / found.without_runs - 0.3
-    assert found.verdict == "not enough evidence"
-    assert world.trials.harmful() == []
-
-
 def test_what_was_handled_comes_again_after_a_crash_and_changes_nothing(world: World) -> None:
     world.guide()
     for number in range(6):

@@ -31,13 +31,6 @@ def test_what_was_promoted_waits_again_and_acts_no_longer(world: World, candidat
     assert world.adaptation.approve(candidate.id).status is CandidateStatus.PROMOTED
 
 
-def test_what_was_rejected_waits_again(world: World, candidate: Candidate) -> None:
-    world.adaptation.reject(candidate.id, "not now")
-    assert world.adaptation.undo(candidate.id).status is CandidateStatus.REVIEW
-    review = next(station for station in world.adaptation.view(candidate.id).stations if station.name == "review")
-    assert review.words == "needs your decision; undone: reject (not now)"
-
-
 def test_what_was_rolled_back_acts_again_and_its_promotion_can_still_be_rolled_back(
     world: World, candidate: Candidate
 ) -> None:

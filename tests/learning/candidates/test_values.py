@@ -15,7 +15,6 @@ from engine.model.adaptation import (
     CANDIDATE_MOVES,
     CandidateMove,
     CandidateStatus,
-    CandidateType,
     Effect,
     FixTemplate,
     FlowOffload,
@@ -23,7 +22,6 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
     candidate_after,
-    dedupe_key,
     effect_from_json,
 )
 
@@ -62,24 +60,6 @@ def test_a_damaged_effect_is_refused(stored: dict[str, Any]) -> None:
     assert refused.value.code == "bad_effect"
 
 
-STEPS = {
-    ("drafted", "review"),
-    ("drafted", "rejected"),
-    ("review", "drafted"),
-    ("review", "promoted"),
-    ("review", "rejected"),
-    ("promoted", "rolled_back"),
-    ("rolled_back", "promoted"),
-    ("rolled_back", "rejected"),
-    ("rejected", "drafted"),
-}
-"""SPEC 5.3: corroborated before review, reviewed before promoted, in force before rolled back."""
-
-
-def test_the_table_holds_exactly_the_legal_steps() -> None:
-    assert {(before.value, now.value) for (before, _), now in CANDIDATE_MOVES.items()} == STEPS
-
-
 @pytest.mark.parametrize(("status", "move"), list(product(CandidateStatus, CandidateMove)))
 def test_everything_else_is_refused_in_words(status: CandidateStatus, move: CandidateMove) -> None:
     if (status, move) in CANDIDATE_MOVES:
@@ -90,20 +70,3 @@ def test_everything_else_is_refused_in_words(status: CandidateStatus, move: Cand
     # where an undo leads follows from what happened: see test_undo.py
     known = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
     assert refused.value.code in known
-
-
-@given(st.lists(st.sampled_from(list(CandidateMove)), max_size=30))
-def test_whatever_is_tried_an_effect_was_reviewed_first(moves: list[CandidateMove]) -> None:
-    status, reviewed = CandidateStatus.DRAFTED, False
-    for move in moves:
-        try:
-            status = candidate_after("cand_x", status, move)
-        except Refusal:
-            continue
-        reviewed = reviewed or status is CandidateStatus.REVIEW
-        assert reviewed or status not in (CandidateStatus.PROMOTED, CandidateStatus.ROLLED_BACK)
-
-
-def test_the_key_is_that_of_the_specification() -> None:
-    key = dedupe_key(CandidateType.ROUTING_HINT, "agent", "cto", "budget_incident")
-    assert key == "routing_hint:agent:cto:budget_incident"

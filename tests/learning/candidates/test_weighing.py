@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.learning.candidates import weighing
-from engine.learning.candidates.weighing import FULL_COST, OPPORTUNITY, Weight, share, weight
+from engine.learning.candidates.weighing import FULL_COST, OPPORTUNITY, Weight
 from engine.model import Trust
 
 
@@ -18,64 +16,30 @@ def an_error(points: float, explained: bool, before: int) -> Weight:
 
 
 AT_THE_LINE: list[tuple[Callable[..., Weight], tuple[float, ...], float]] = [
-    (weighing.failed_tdd, (1, 0, 0), 45.0),
     (weighing.failed_tdd, (2, 0, 2), 59.0),  # one try in vain is no opportunity yet
     (weighing.failed_tdd, (2, 0, 3), 61.0),
-    (weighing.failed_tdd, (4, FULL_COST, 5), 100.0),
     (weighing.failed_tdd, (9, 10 * FULL_COST, 50), 100.0),
-    (weighing.successful_heal, (2, 0, 1), 82.0),
-    (weighing.successful_heal, (3, 0, 1), 72.0),
-    (weighing.successful_heal, (2, FULL_COST, 5), 100.0),
-    (weighing.repeated_retry, (2, 0), 55.0),
     (weighing.repeated_retry, (2, FULL_COST // 5), 60.0),
-    (weighing.repeated_retry, (3, 0), 65.0),
-    (weighing.repeated_retry, (4, FULL_COST), 100.0),
-    (weighing.task_conflict, (1, 0), 24.0),
-    (weighing.task_conflict, (50, 0), 40.0),
-    (weighing.task_conflict, (50, 1), 54.5),
     (weighing.task_conflict, (4, 1), 60.2),
-    (weighing.task_conflict, (5, 5), 95.0),
-    (weighing.budget_incident, (0, 1_000_000), 50.0),
     (weighing.budget_incident, (999_000, 1_000_000), 60.0),
     (weighing.budget_incident, (1_000_000, 1_000_000), 60.0),
-    (weighing.budget_incident, (1_500_000, 1_000_000), 80.0),
-    (weighing.budget_incident, (2_000_000, 1_000_000), 100.0),
-    (weighing.budget_incident, (0, 0), 50.0),
-    (weighing.budget_incident, (1, 0), 100.0),
-    (weighing.edited_approval, (0.0, 0), 50.0),
     (weighing.edited_approval, (0.25, 0), 60.0),
-    (weighing.edited_approval, (1.0, 3), 100.0),
     (an_error, (weighing.MISUSED, True, 0), 60.0),
-    (an_error, (weighing.MISUSED, False, 1), 55.0),
     (an_error, (weighing.MISUSED, False, 2), 60.0),
     (an_error, (weighing.BROKE_OFF, False, 3), 60.0),
-    (an_error, (weighing.PROGRAM, False, 99), 50.0),
-    (weighing.successful_bubble, (0.75, 0.60), 67.5),  # what the gates let through at least
-    (weighing.successful_bubble, (0.9, 1.0), 95.0),
-    (weighing.guidance_applied, (0, 0), 20.0),
-    (weighing.guidance_applied, (99, 99), 55.0),
     (weighing.guidance_noisy, (0.0,), 60.0),
-    (weighing.guidance_noisy, (0.5,), 100.0),
-    (weighing.stale_guidance, (0, 0, 0, 0), 40.0),
     (weighing.stale_guidance, (0, 0, 1, 1), 59.0),
     (weighing.stale_guidance, (0, 0, 1, 2), 61.0),
     (weighing.stale_guidance, (360, 180, 0, 0), 60.0),
     (weighing.stale_guidance, (359, 180, 0, 0), 59.9),
     (weighing.stale_guidance, (720, 180, 9, 99), 100.0),
-    (weighing.teaching_refresh, (0, 5), 10.0),
-    (weighing.teaching_refresh, (5, 0), 50.0),
-    (weighing.cloud_sync_failure, (0, 0), 40.0),
     (weighing.cloud_sync_failure, (9, 0), 58.0),
     (weighing.cloud_sync_failure, (10, 0), 60.0),
     (weighing.cloud_sync_failure, (0, 4), 60.0),
     (weighing.cloud_sync_failure, (99, 99), 100.0),
-    (weighing.recall_hit, (0,), 45.0),
-    (weighing.recall_hit, (2,), 55.0),
     (weighing.recall_hit, (3,), 60.0),
-    (weighing.recall_hit, (99,), 85.0),
     (weighing.tool_sequence, (3, 3.0, 0.1), 60.0),
     (weighing.tool_sequence, (3, 3.0, 0.05), 59.0),
-    (weighing.tool_sequence, (5, 10.0, 1.0), 100.0),
 ]
 
 
@@ -107,31 +71,6 @@ def test_a_kept_fact_weighs_by_whose_words_it_is_and_by_how_many_were_kept_befor
     trust: Trust, before: int, score: float
 ) -> None:
     assert weighing.kept_fact(trust, before, "x").score == score
-
-
-NUMBERS = st.integers(min_value=0, max_value=10**7)
-
-
-@given(NUMBERS, NUMBERS, NUMBERS)
-def test_more_of_it_never_weighs_less(attempts: int, cost: int, failing: int) -> None:
-    for formula in (weighing.failed_tdd, weighing.successful_heal):
-        assert formula(attempts, cost, failing).score <= formula(attempts, cost + 1_000, failing).score
-        assert formula(attempts, cost, failing).score <= formula(attempts, cost, failing + 1).score
-    assert weighing.failed_tdd(attempts, cost, failing).score <= weighing.failed_tdd(attempts + 1, cost, failing).score
-    assert weighing.repeated_retry(attempts, cost).score <= weighing.repeated_retry(attempts + 1, cost).score
-    # A heal at a later try is the weaker repair.
-    assert weighing.successful_heal(attempts + 1, cost, 1).score <= weighing.successful_heal(attempts, cost, 1).score
-
-
-@given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
-def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
-    found = weight(*parts)
-    assert 0 <= found.score <= 100
-
-
-@given(st.floats(0, 1e9), st.floats(0, 1e9))
-def test_a_share_is_from_0_to_1(amount: float, full: float) -> None:
-    assert 0 <= share(amount, full) <= 1
 
 
 def test_a_reason_names_its_parts() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from engine.learning.decisions.calibration import (
     CARE,
     UNANIMOUS,
-    UNDECIDED_MOVE,
     Calibration,
     KindCalibration,
     calibration_bound,
@@ -43,11 +42,6 @@ def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: 
     assert (calibration.apply(0.9) >= 0.8) is believed
 
 
-@pytest.mark.parametrize(("truth", "score"), [(0.25, 0.5), (0.75, 0.4), (0.5, 0.9)])
-def test_what_was_off_is_put_right(truth: float, score: float) -> None:
-    assert fitted(truth, score, 200).apply(score) == pytest.approx(truth, abs=0.05)
-
-
 @pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CARE)])
 def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
     only_the_cap = Calibration(level=0.0, slope=0.0)
@@ -71,19 +65,6 @@ def test_within_a_kind_a_higher_score_never_comes_out_lower(
     assert 0 < low <= high + 1e-9 < 1
 
 
-@pytest.mark.long
-@settings(max_examples=30)
-@given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
-def test_sixty_approvals_and_sixty_dismissals_are_told_apart_whatever_the_scores(
-    scores: list[tuple[float, float]], score: float
-) -> None:
-    calibration = by_kind([one for up, down in scores for one in (("lint", up, True), ("docs", down, False))])
-    assert calibration.apply("lint", score) > 0.9
-    assert calibration.apply("docs", score) < 0.1
-    assert calibration.base_rate == pytest.approx(0.5)
-    assert abs(calibration.apply("never seen", score) - 0.5) <= UNDECIDED_MOVE + 1e-9
-
-
 @given(st.lists(SCORE, min_size=1, max_size=40), CASES, SCORE)
 def test_a_low_score_never_lowers_what_was_always_approved(
     scores: list[float], others: list[tuple[str, float, bool]], score: float
@@ -98,14 +79,6 @@ def test_a_low_score_never_lowers_what_was_always_approved(
 def test_a_high_score_raises_what_was_dismissed_only_until_a_dozen_agree(dismissed: int, raised: bool) -> None:
     calibration = by_kind([("lint", 0.3, False)] * dismissed)
     assert (calibration.apply("lint", 0.9) > calibration.apply("lint", 0.3)) is raised
-
-
-def test_where_decisions_differ_the_score_tells_them_apart() -> None:
-    chance = random.Random(2)
-    cases = [("lint", score, score > 0.6) for score in (chance.random() for _ in range(80))]
-    calibration = by_kind(cases)
-    assert calibration.apply("lint", 0.9) > 0.8
-    assert calibration.apply("lint", 0.2) < 0.2
 
 
 def test_new_kinds_are_expected_to_go_as_the_first_decisions_on_kinds_did() -> None:

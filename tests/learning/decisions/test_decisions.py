@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +9,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import LOUD, Decision, Decisions, DpoPair
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
+from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.storage.database import Database
 
 HOUR = timedelta(hours=1)
@@ -55,15 +54,6 @@ def test_weights_are_those_of_the_spec() -> None:
     }
 
 
-def test_what_a_twin_learns_from(database: Database, decisions: Decisions) -> None:
-    before = decisions.version
-    give(database, decisions, DecisionSignal.APPROVED, card("a"))
-    (past,) = decisions.after(0)
-    assert (past.chosen, past.weight, past.part, past.weekend) == (True, 1.0, PartOfDay.MORNING, False)
-    assert past.words == {"run", "the", "tests"}
-    assert decisions.version > before
-
-
 def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(database: Database, decisions: Decisions) -> None:
     give(database, decisions, DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
     assert sorted((past.chosen, past.weight) for past in decisions.after(0)) == [(False, 1.0), (True, 1.0)]
@@ -86,12 +76,6 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
     (pair,) = pairs(database)
     assert pair.rejected == "ignored → research"
     assert (pair.chosen_confidence, pair.rejected_confidence) == (0.4, 0.4)
-
-
-def test_without_a_context_there_is_no_pair(database: Database, decisions: Decisions) -> None:
-    give(database, decisions, DecisionSignal.DISMISSED, card("no", channel="garden"))
-    give(database, decisions, DecisionSignal.APPROVED, replace(card("yes"), context=" "))
-    assert pairs(database) == []
 
 
 @pytest.mark.parametrize(("waited", "made"), [(HOUR, 1), (HOUR + timedelta(microseconds=1), 0)])

@@ -66,15 +66,6 @@ def test_each_pair_once_and_once_a_day(database: Database, exporter: Exporter, c
     assert len(told) == len(set(told)) == 110
 
 
-def test_a_file_that_was_moved_away_is_begun_anew(database: Database, exporter: Exporter) -> None:
-    make(database, 50)
-    exporter.batch()
-    exporter.file.rename(exporter.file.with_name("mine.jsonl"))
-    make(database, 50, "two")
-    exporter.batch()
-    assert [situation.split()[1] for situation in situations(exporter.file)] == ["two"] * 50
-
-
 class _Crash(BaseException):
     """The process is gone here."""
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.learner import CHANNEL_FROM, WORDS, Habits, shrunk
+from engine.learning.decisions.learner import CHANNEL_FROM, WORDS, Habits
 from engine.learning.decisions.query import Query
 from engine.model import PartOfDay, PastDecision
 
@@ -40,13 +40,6 @@ def of(past: Sequence[PastDecision]) -> Habits:
     for decision in past:
         habits.add(decision)
     return habits
-
-
-@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1))
-def test_a_shrunk_share_lies_between_share_and_prior(share: float, decided: float, prior: float) -> None:
-    result = shrunk(share * decided, decided, prior)
-    low, high = (min(share, prior), max(share, prior)) if decided else (prior, prior)
-    assert low - 1e-9 <= result <= high + 1e-9
 
 
 @given(st.lists(ANY, max_size=40))

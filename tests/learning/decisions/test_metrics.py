@@ -8,8 +8,6 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.learning.decisions.insights import KIND_FROM, NEWEST, TREND_FROM, Decided, drift, metrics, over_time
 from engine.model import Shift
@@ -69,19 +67,6 @@ def test_cost_is_spread_over_what_was_accepted_and_kept() -> None:
     ]  # fmt: skip
 
 
-@given(st.lists(st.builds(card, st.sampled_from(["approved", "rejected", "expired", ""]), st.floats(0, 1),
-                          itself=st.booleans(), undone=st.booleans(), source=st.sampled_from("ab"))))  # fmt: skip
-def test_the_parts_add_up(cards: list[Decided]) -> None:
-    found = metrics(cards)
-    assert (
-        sum(source.predictions for source in found.sources)
-        == sum(channel.predictions for channel in found.channels)
-        == found.total
-    )
-    assert sum(one.predictions for one in found.calibration) <= found.approved + found.rejected
-    assert found.auto_undone <= found.auto_executed
-
-
 def test_a_bucket_says_how_far_chance_may_carry_it() -> None:
     [bucket] = [one for one in metrics([card("approved", 0.9)] * 9 + [card("rejected", 0.9)]).calibration
                 if one.predictions]  # fmt: skip
@@ -115,11 +100,6 @@ def test_a_decision_belongs_to_its_local_day_also_when_the_clocks_change() -> No
     found = over_time([late, early], late.at, early.at, berlin)
     assert [(one.start.day, one.approved, one.rejected) for one in found] == [(25, 1, 0), (26, 0, 1)]
     assert (found[0].end.timestamp() - found[0].start.timestamp()) / 3600 == 25
-
-
-@given(st.lists(st.booleans(), min_size=NEWEST, max_size=NEWEST))
-def test_the_same_decisions_again_are_no_change_of_taste(decisions: list[bool]) -> None:
-    assert not drift([("lint", decision) for decision in [*decisions, *decisions]]).changed
 
 
 def test_a_taste_that_turned_is_named_with_what_was_usual_before() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.render import render
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
@@ -111,16 +110,6 @@ def test_what_the_model_says_becomes_a_card_from_the_thirtieth_decision_on(engin
     assert len(cards(engine, Source.TWIN_MODEL)) == len(model.requests) == 1
 
 
-@pytest.mark.long
-def test_a_model_that_is_gone_costs_no_other_card(engine: Engine, model: ModelServer) -> None:
-    decide(engine, 15)
-    model.script(Reply(status=401, error="who are you"))
-    assert cards(engine, Source.TWIN_MODEL) == []
-    assert engine.cards.pending()
-    [told] = engine.ledger.latest(10, kinds=("TwinAnswered",))
-    assert told.payload["usable"] is False
-
-
 def test_what_another_program_predicts_becomes_a_card(engine: Engine, clock: FakeClock) -> None:
     line = {
         "prediction": "write the release notes",
@@ -158,24 +147,3 @@ def test_a_twin_model_is_trained_and_swapped_in_without_a_restart(
     assert engine.settings.current.twin_model_id == "school:twin-2"
     shown = {(request.model, request.key == "key-of-the-model-in-use") for request in model.requests}
     assert shown == {("twin-1", True), ("twin-2", False)}, "another provider saw the key"
-
-
-@pytest.mark.long
-def test_metrics_of_real_cards(engine: Engine) -> None:
-    engine.predictions.run_cycle()
-    first, *others = engine.cards.pending()
-    said = dispatch(engine, "metrics", {})
-    assert (said["waiting"], said["withdrawn"]) == (len(others) + 1, 0)
-    assert f"0 dismissed, {len(others) + 1} waiting" in render("metrics", said)
-    engine.cards.dismiss(first.id)
-    said = dispatch(engine, "metrics", {})
-    assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)
-    assert (said["approvalRate"], said["phase"], said["trendDirection"]) == (0.0, 0, "unknown")
-    assert {one["bucket"]: one["predictions"] for one in said["calibration"]}["0.4-0.5"] == 1
-    assert [one["name"] for one in said["sources"]] == ["template"]
-    assert said["nextTraining"] == "50 more pairs until the first training"
-    assert sum(one["rejected"] for one in said["approvalOverTime"]) == 1
-    assert (len(said["approvalOverTime"]), said["drift"]["decisions"], said["pairsNeeded"]) == (7, 1, 50)
-    assert "by itself yet" in said["earning"]
-    elsewhere = dispatch(engine, "metrics", {"days": 30, "workspace": "/elsewhere"})
-    assert (elsewhere["period"], elsewhere["totalPredictions"]) == ("last_30_days", 0)

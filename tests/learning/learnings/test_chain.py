@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,15 +14,14 @@ from engine.clock import FakeClock
 from engine.events import SessionEnded, SessionStarted
 from engine.learning.learnings import chain as chain_module
 from engine.learning.learnings import promotion
-from engine.learning.learnings.page import Page
 from engine.learning.learnings.rules import SessionRecord, Statement
 from engine.learning.learnings.store import added
-from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
+from engine.model import LearningKind, LearningScope, LearningStatus, RetractReport
 from engine.storage import intents
 from engine.storage.consumers import MAX_TRIES
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
-from tests.learning.learnings.made import WordMeaning, entry
+from tests.learning.learnings.made import WordMeaning
 from tests.learning.learnings.world import SHOP, Says, World, fact, view
 
 UV = "We install with uv"
@@ -48,16 +46,6 @@ def test_a_thing_said_in_three_sessions_becomes_the_projects(world: World) -> No
     assert known.review, "an agent's words wait for the operator"
     (told,) = world.events("LearningPromoted")
     assert told.payload["sessions"] == ["s1", "s2", "s3"]
-
-
-def test_a_quote_that_recurs_is_one_question_and_goes_up_when_it_is_approved(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}", UV)
-    (known,) = world.learnings.entries("project")
-    above = f"{known.id}@backend_builder"
-    assert above not in world.told.offered
-    world.learnings.keep(known.id)
-    assert world.told.offered[above].approved_by == "operator"
 
 
 def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World) -> None:
@@ -86,17 +74,6 @@ def test_a_quote_counts_again_once_the_operator_kept_it(world: World) -> None:
     world.session("s4", UV)
     (kept,) = world.learnings.entries("project")
     assert kept.reinforced_by == ("s3", "s4")
-
-
-def test_retired_entries_never_promote(world: World) -> None:
-    world.session("s1", UV)
-    world.session("s2", UV)
-    world.learnings.retract(world.learnings.entries("team", session="s1")[0].id, "a mistake")
-    world.session("s3", UV)
-    assert project(world) == []
-    world.session("s4", UV)
-    (known,) = world.learnings.entries("project")
-    assert "s1" not in world.learnings.view(known.id).sessions
 
 
 def test_what_the_operator_retired_in_the_project_does_not_come_back(world: World) -> None:
@@ -133,40 +110,6 @@ def test_what_is_about_the_human_never_goes_up(world: World) -> None:
     assert world.learnings.chain().nothing
 
 
-def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> None:
-    """The next agent may have other tools. What a program does here, and what the operator wants, is the project's."""
-    erred = [
-        {"tool": "edit", "message": "not_once: the old text is in the file 2 times"},
-        {"tool": "read", "message": "bad_arguments: read needs path"},
-        {"tool": "model", "message": "the provider is overloaded"},
-        {"tool": "exec", "message": "bad_arguments: exec needs command"},
-        {"tool": "exec", "message": "exec:ruff check: exit code 127"},
-    ]
-    for number in range(3):
-        session = f"s{number}"
-        facts = [fact("AgentErred", session, agent="backend_builder", **one) for one in erred]
-        facts.append(fact("ToolRefused", session, tool="write", what="/etc/hosts", rule="outside", reason="outside"))
-        wants = Statement("fact", "Never use the edit tool on generated files", "operator")
-        said = (
-            Statement("fact", "The read tool requires a relative path.", "agent"),
-            Statement("decision", UV, "agent"),
-            wants,
-        )
-        world.session(session, said=said, facts=tuple(facts))
-    kept = {one.text for one in world.learnings.entries("project")}
-    assert kept == {UV, wants.text, "`exec` fails here: exec:ruff check: exit code 127"}
-    stays = {one.text for one in world.learnings.entries("team", session="s2")} - kept
-    assert "The read tool requires a relative path." in stays
-    assert {stay.split("`")[1] for stay in stays if "`" in stay} == {"edit", "read", "model", "exec", "/etc/hosts"}
-
-
-def test_another_projects_sessions_are_not_counted(world: World) -> None:
-    for number, workspace in enumerate([SHOP, SHOP, "/other/shop"]):
-        one = replace(view(f"s{number}"), workspace=workspace)
-        world.session(f"s{number}", UV, view=one)
-    assert project(world) == []
-
-
 def test_meaning_makes_what_is_worded_otherwise_the_same(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     words = WordMeaning()
     world = World(tmp_path / "data", database, clock, make=words.vectors)
@@ -198,16 +141,6 @@ def test_compaction_folds_what_says_the_same_loses_nothing_and_tells(world: Worl
     assert world.learnings.chain().nothing
 
 
-def test_a_compaction_that_fails_says_so_and_stops_nothing_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise Refusal("unwritable_home", "the disk is full")
-
-    monkeypatch.setattr("engine.learning.learnings.chain.folded_together", broken)
-    report = world.learnings.chain()
-    assert report.faults == ("the disk is full",)
-    assert world.faults == ["learnings: the disk is full"]
-
-
 def test_a_bad_page_is_named_once_and_the_others_go_on(world: World) -> None:
     bad = world.data / "learnings/global/institutional.md"
     bad.parent.mkdir(parents=True)
@@ -222,27 +155,6 @@ def test_a_bad_page_is_named_once_and_the_others_go_on(world: World) -> None:
     assert bad.read_text().startswith("---\nid: lrn_x\ntype: poem")
     state = world.learnings.scopes()[0]
     assert (state.scope, state.faults) == (LearningScope.GLOBAL, (fault,))
-
-
-def test_a_crash_between_the_intent_and_the_files_is_made_good(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(2):
-        world.session(f"s{number}", UV)
-    world.session("s2")
-    one = entry(UV, "s2", scope=LearningScope.SESSION, path="learnings/projects/none/sessions/s2/institutional.md")
-
-    def crash(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("engine.learning.learnings.store.write_atomic", crash)
-        with pytest.raises(KeyboardInterrupt):
-            world.learnings.files.apply([added(one)])
-    assert one.path not in world.files()
-    assert world.learnings.recover() == []
-    assert Page(world.files()[one.path]).part(one.id) is not None
-    before = world.files()
-    assert world.learnings.recover() == []
-    assert world.files() == before
 
 
 def test_sessions_that_go_on_with_each_other_are_one_piece_of_work(world: World) -> None:
@@ -265,28 +177,6 @@ def test_no_secret_is_written(world: World) -> None:
     world.session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
     assert all(b"sk-test" not in data for data in world.files().values())
     assert "[secret cut]" in world.learnings.entries()[0].text
-
-
-def test_an_entry_that_is_in_two_files_counts_once_and_is_named(world: World) -> None:
-    world.session("s1", UV)
-    (one,) = world.learnings.entries()
-    copy = world.data / "learnings/projects/other/institutional.md"
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes((world.data / one.path).read_bytes())
-    assert [each.id for each in world.learnings.entries()] == [one.id]
-    assert "is in" in world.learnings.faults()[0]
-
-
-def test_a_page_without_an_entry_says_how_one_begins(world: World) -> None:
-    page = world.data / "learnings/global/tasks/note.md"
-    page.parent.mkdir(parents=True)
-    page.write_text("Always be kind.\n")
-    assert world.learnings.faults() == [
-        "learnings/global/tasks/note.md has no entry; an entry begins with front matter between two lines with ---"
-    ]
-    page.write_text("---\ntype: directive\n---\nAlways be kind.\n")
-    assert world.learnings.faults() == []
-    assert [one.text for one in world.learnings.entries("global")] == ["Always be kind."]
 
 
 def test_whenever_it_dies_the_next_start_comes_to_the_same(
@@ -394,43 +284,6 @@ def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_a
     assert [one.text for one in world.learnings.entries()] == [UV]
     assert intents.unfinished(database, "learnings") == []
     assert len(world.events("LearningsExtracted")) == 1
-
-
-def test_a_page_in_the_way_holds_up_what_a_session_taught_until_it_is_mended(world: World) -> None:
-    world.session("s1", UV)
-    (one,) = world.learnings.entries()
-    page = world.data / one.path.replace("s1", "s2")
-    page.mkdir(parents=True)
-    world.session("s2", UV)
-    for _ in range(2 * MAX_TRIES):
-        world.learnings.catch_up()
-    assert {each.session_id for each in world.learnings.entries()} == {"s1"}
-    page.rmdir()
-    world.learnings.catch_up()
-    assert {each.session_id for each in world.learnings.entries()} == {"s1", "s2"}
-
-
-def test_the_chain_can_be_run_by_two_at_once_and_after_a_fault(world: World) -> None:
-    chain = world.learnings._chain
-    waiting, going_on = threading.Event(), threading.Event()
-
-    def slow() -> None:
-        waiting.set()
-        going_on.wait(5)
-
-    def broken() -> None:
-        raise Refusal("engine_closed", "the engine is closing")
-
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(chain.run, slow)
-        waiting.wait(5)
-        second = pool.submit(chain.run, lambda: None)
-        going_on.set()
-        assert first.result(10).nothing
-        assert second.result(10).nothing
-    with pytest.raises(Refusal):
-        chain.run(broken)
-    assert chain.run(lambda: None).nothing
 
 
 def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(

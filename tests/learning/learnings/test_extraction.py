@@ -12,7 +12,7 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import LearningTexts
-from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
+from engine.model import Answer, LearningScope, Question, TranscriptLine
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
@@ -61,16 +61,6 @@ def test_what_may_go_wrong_is_written_before_and_marked_when_it_did(world: World
     assert unfulfilled.reinforced_by == ()
 
 
-def test_fears_and_assumptions_are_never_promoted(world: World) -> None:
-    for number in range(4):
-        lines = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
-        world.told.transcripts[f"s{number}"] = lines
-        world.session(f"s{number}", red=(TEST,))
-    phases = {entry.phase for entry in world.learnings.entries()}
-    assert phases == {"prospective", "in-flight"}
-    assert world.learnings.entries("project") == []
-
-
 def test_what_is_assumed_is_written_at_a_milestone_while_it_works(world: World) -> None:
     world.told.records["s1"] = SessionRecord(replace(view("s1"), ended_at=None), "backend_lead")
     world.told.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
@@ -115,14 +105,6 @@ def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirm
     world.learnings.catch_up()
     (again,) = world.learnings.entries()
     assert again == one
-
-
-def test_a_session_that_nobody_knows_or_that_never_began_teaches_nothing(world: World) -> None:
-    world.session("s1", UV, view=view("s1", not_begun=True, state=SessionState.CANNOT_RUN))
-    world.record(ChangeSetDiscarded(subject="change_x", workspace=SHOP, session_id="nobody"))
-    world.learnings.catch_up()
-    assert world.files() == {}
-    assert world.faults == []
 
 
 class Forgets(Says):

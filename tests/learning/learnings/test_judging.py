@@ -118,28 +118,6 @@ def test_what_a_judge_says_of_what_was_forgotten_meanwhile_is_not_written(
     assert world.learnings.files._watching == [], "the words are kept for nobody"
 
 
-def test_what_is_forgotten_while_another_is_judged_is_not_asked_about(
-    tmp_path: Path, database: Database, clock: FakeClock
-) -> None:
-    said = ("Amounts are whole cents, says Ann", "Dates have a zone, says Ann", "Stock is counted at night, says Ann")
-    world = listened(tmp_path, database, clock, "it always helps", "says Ann", *said)
-    assert len(world.learnings.entries("project")) == 3
-    world.learnings.chain(judge=True)
-    assert isinstance(world.model, Listens)
-    assert len(world.model.asked) == 1
-
-
-def test_another_projects_same_words_reinforce_it(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    world = judged_by(tmp_path, database, clock, YES)
-    world.learnings.chain(judge=True)
-    for number in range(3):
-        world.session(f"o{number}", UV, view=view(f"o{number}", workspace="/srv/other"), by="operator")
-    report = world.learnings.chain(judge=True)
-    assert report.judged == {}
-    (risen,) = everywhere(world)
-    assert risen.reinforced_by == ("o0", "o1", "o2")
-
-
 def test_without_a_model_the_operator_judges(world: World) -> None:
     for number in range(3):
         world.session(f"s{number}", UV, by="operator")

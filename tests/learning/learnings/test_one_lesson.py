@@ -3,7 +3,6 @@ retracted (SPEC 6.8). Edits of cards, sessions of a model on loopback, files and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from engine import Engine
 from engine.clock import FakeClock
-from engine.model import BubbleState, LearningScope, Refusal
+from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
 from engine.model.lessons import lesson_id
 from tests.execution.model.world import KEY, ModelWorld
@@ -110,53 +109,3 @@ def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: 
         assert bubble.learning.id == f"{known.id}@backend_builder"
         below = engine.learnings.entries("team")
         assert all("about one thing; three tasks must confirm it" in one.reasons for one in below if one.text == order)
-
-
-@pytest.mark.long
-def test_a_model_puts_the_rule_in_fewer_of_the_operators_words_and_in_no_others(world: ModelWorld) -> None:
-    with world.home.config_file.open("a") as file:
-        file.write('[memory]\nmodel = "openai:gpt-5-mini"\n')
-    said = "In this file the docs end with a full stop, and elsewhere, too"
-    with world.opened() as engine:
-        for rule in ("docs end with a full stop", "docs end with a semicolon"):
-            card = world.propose("Describe the cart")
-            world.server.script("Done.", json.dumps({"rule": rule, "learnings": []}))
-            engine.cards.approve(card.id, edit=f"Describe the cart. {said}", without_sandbox=True)
-            session = engine.sessions.of_prediction(card.id)
-            assert session is not None
-            world.finish(session)
-            engine.learnings.catch_up()
-        (bubble,) = engine.wisdom.bubbles()
-        assert bubble.learning.text == RULE, "words that the operator did not say are the model's own"
-        assert bubble.learning.trust.value == "operator"
-
-
-@pytest.mark.long
-def test_a_sentence_in_place_of_a_flows_parameters_corrects_no_prompt(world: ModelWorld) -> None:
-    with world.opened() as engine:
-        card = world.propose("summarise the day")
-        assert card.assignment.flow is not None
-        world.server.script("Done.")
-        with pytest.raises(Refusal, match="would now be done by"):  # another does it: that is shown first
-            engine.cards.approve(card.id, edit=f"Describe the cart. {RULE}", without_sandbox=True)
-        engine.cards.approve(card.id, without_sandbox=True)
-        session = engine.sessions.of_prediction(card.id)
-        assert session is not None
-        assert world.finish(session).flow is None
-        assert engine.cards.correction(card.id) is None
-        engine.learnings.catch_up()
-        assert not [entry for entry in engine.learnings.entries() if RULE in entry.text]
-
-
-@pytest.mark.long
-def test_what_the_operator_decides_in_a_session_rises_too(world: ModelWorld) -> None:
-    with world.opened() as engine:
-        world.server.script("Done.")
-        card = world.propose("Add a dependency. Decision: we use uv for dependencies")
-        engine.cards.approve(card.id, without_sandbox=True)
-        session = engine.sessions.of_prediction(card.id)
-        assert session is not None
-        world.finish(session)
-        engine.learnings.catch_up()
-        said = [entry for entry in engine.learnings.entries(LearningScope.TEAM.value) if "uv" in entry.text]
-        assert [bubble.learning.text for bubble in engine.wisdom.bubbles()] == [one.text for one in said]

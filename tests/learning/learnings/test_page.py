@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings import page as front_matter
 from engine.learning.learnings.entries import Place, as_fields, read_entry
 from engine.learning.learnings.page import Page, clean_text
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
@@ -157,13 +156,6 @@ def test_an_entry_that_was_half_written_hides_none_behind_it() -> None:
         assert part.text == "second"
 
 
-def test_an_entry_that_is_there_twice_counts_once() -> None:
-    one = b"---\nid: lrn_a\n---\nfirst\n"
-    page = Page(one + one)
-    with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
-        read_entry(page.entries[1], PLACE)
-
-
 def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
     page = Page(b"---\ntype: directive\n---\nUse uv.\n")
     name = page.entries[0].id
@@ -197,11 +189,3 @@ def test_every_field_of_an_entry_comes_back() -> None:
     page.append(one.id, as_fields(one), one.text)
     read = read_entry(Page(page.data).entries[0], replace(PLACE, session="other"))
     assert read == replace(one, path=PLACE.path)
-
-
-@given(st.text() | st.integers() | st.floats(0, 1) | st.lists(st.text(), max_size=3) | st.booleans())
-@settings(max_examples=200, deadline=None)
-def test_values_are_read_as_they_were_written(value: front_matter.Value) -> None:
-    written = front_matter.written(value)
-    assert "\n" not in written
-    assert front_matter.read([written]) == value

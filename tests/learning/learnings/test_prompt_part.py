@@ -9,7 +9,7 @@ import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
-from engine.learning.learnings.prompt_part import LearntPart, in_order
+from engine.learning.learnings.prompt_part import LearntPart
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.model.sections import LEARNT, write_section
@@ -78,13 +78,6 @@ def test_the_budget_is_kept_and_what_fits_the_task_comes_first(part: Part) -> No
     assert told.notes == ("learnings: 19 of 21 had no room",)  # type: ignore[attr-defined]
     assert part.said(budget=0)[0] == []
     assert part.said(budget=10)[0] == []
-
-
-def test_the_surest_and_weightiest_come_first_where_nothing_fits_the_task() -> None:
-    some = [
-        entry(f"rule {n}", confidence=c, importance=i) for n, (c, i) in enumerate([(0.5, 0.9), (0.9, 0.9), (0.9, 0.1)])
-    ]
-    assert [one.text for one in in_order(some, "other things")] == ["rule 1", "rule 0", "rule 2"]
 
 
 def test_no_text_closes_the_block(part: Part) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.learnings.recurrence import Cluster, clusters, matches, names, sides
-from engine.model import LearningEntry, LearningKind, LearningType
+from engine.model import LearningEntry
 from tests.learning.learnings.made import Angles, WordMeaning, entry, no_vectors, shuffled
 
 
@@ -37,21 +37,6 @@ def test_nothing_joins_because_it_is_like_a_member_only() -> None:
     found = clusters(chain, Angles().vectors)
     assert len(found) == 2
     assert all(len(one.sessions) == 3 for one in found)
-
-
-def test_a_text_without_a_vector_is_the_same_as_its_own_words() -> None:
-    found = clusters([entry("plain words", f"s{n}") for n in range(3)] + [entry("a0 x", "s9")], Angles().vectors)
-    assert [one.centre.text for one in found] == ["plain words"]
-
-
-def test_kinds_and_types_never_mix() -> None:
-    mixed = [
-        entry("use uv", "s1"),
-        entry("use uv", "s2", kind=LearningKind.TASK),
-        entry("use uv", "s3", type=LearningType.DIRECTIVE),
-        entry("use uv", "s4"),
-    ]
-    assert clusters(mixed, WordMeaning().vectors) == []
 
 
 def test_what_a_rule_found_goes_by_what_it_is_about() -> None:

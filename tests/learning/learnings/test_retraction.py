@@ -57,16 +57,6 @@ def test_what_waits_for_review_is_neither_reinforced_nor_said_nor_promoted_until
     assert refused.value.code == "not_waiting"
 
 
-def test_to_retract_what_waits_takes_it_out_of_the_queue(climbed: World) -> None:
-    known = next(entry for entry in climbed.learnings.entries("project") if entry.text == UV)
-    (risen,) = climbed.learnings.retract(known.id).queued
-    assert climbed.learnings.retract(risen).queued == ()
-    assert climbed.learnings.waiting() == []
-    with pytest.raises(Refusal) as refused:
-        climbed.learnings.retract(risen)
-    assert refused.value.code == "already_retracted"
-
-
 def test_ids_by_their_beginning_and_none_by_chance(climbed: World) -> None:
     known = climbed.learnings.entries("project")[0]
     assert climbed.learnings.view(known.id[4:14]).entry == known

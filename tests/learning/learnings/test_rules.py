@@ -19,7 +19,6 @@ from engine.learning.learnings.rules import (
     edited,
     found,
     risks,
-    signature,
 )
 from engine.model import (
     LearningKind,
@@ -155,11 +154,6 @@ def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> 
     assert [each.type.value for each in (one, two, three)] == ["directive", "declarative", "corrective"]
     assert [each.kind for each in (three, four)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
     assert three.importance.value > two.importance.value, "to go against it is work that is thrown away"
-
-
-def test_a_signature_is_the_same_for_the_same_cause() -> None:
-    one = signature("No module named 'x' in /tmp/tree/a.py line 12 (sess_0abc)", "/tmp/tree")
-    assert one == signature("no module named “x” in /a.py, line 99 (sess_9xyz)")
 
 
 def test_what_might_go_wrong_comes_from_what_was_known_and_says_when_it_did() -> None:

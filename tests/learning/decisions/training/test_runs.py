@@ -259,15 +259,6 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_stays_ends_the_run(worl
     assert (run.state, world.purse.entries) == (FAILED, {0: "released"})
 
 
-def test_what_the_provider_gives_up_fails_and_gives_the_money_back(world: World) -> None:
-    world.pairs(60)
-    world.training.begin()
-    world.to(STARTED)
-    world.provided.says = Job("", "failed", "error", "", None)
-    assert (run := world.training.step()) is not None
-    assert (run.state, world.current, world.purse.entries) == (FAILED, "", {0: "released"})
-
-
 def test_a_price_that_is_not_told_is_taken_for_all_that_was_set_aside(world: World) -> None:
     world.pairs(60)
     world.training.begin()
@@ -429,17 +420,6 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     assert not world.training.missing(now)
 
 
-def test_after_conversations_come_pairs_whether_or_not_their_model_was_taken(world: World) -> None:
-    world.pairs(60)
-    world.said = [(f"shall I do {n}?", f"yes, {n}") for n in range(EXAMPLES_FROM)]
-    assert world.training.begin().method == "sft"
-    world.finish("me/twin-1")
-    world.answers["together:me/twin-1"] = lambda situation: None  # it is worse than a coin
-    world.to(KEPT_OLD)
-    second = world.training.begin()
-    assert (second.method, second.checkpoint) == ("dpo", "")
-
-
 def test_what_failed_or_was_stopped_does_not_begin_again_by_itself_at_once(world: World, clock: FakeClock) -> None:
     world.pairs(60)
     assert world.training.wanted(clock.now())
@@ -456,14 +436,6 @@ def test_what_failed_or_was_stopped_does_not_begin_again_by_itself_at_once(world
     assert world.training.wanted(clock.now() + timedelta(days=7))
 
 
-def test_without_a_base_model_nothing_is_prepared(world: World) -> None:
-    world.pairs(60)
-    world.base = ""
-    with pytest.raises(Refusal, match="no model to train"):
-        world.training.begin()
-    assert not list(world.folder.glob("train_*"))
-
-
 def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> None:
     world.pairs(60)
     offer = world.training.offer()
@@ -476,14 +448,6 @@ def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> No
     assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
     with pytest.raises(Refusal, match="in progress"):
         world.training.offer()
-
-
-def test_a_launch_that_cannot_send_leaves_the_run_to_be_brought_on(world: World) -> None:
-    world.pairs(60)
-    world.provided.fault = TrainingFault("no network", passing=True)
-    run = world.training.launch()
-    assert run.state == PREPARED
-    assert "no network" in run.note
 
 
 def test_a_model_is_taken_out_and_swapped_in_again(world: World) -> None:
