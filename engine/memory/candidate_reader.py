@@ -29,13 +29,9 @@ MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
 
-class Row(NamedTuple):
-    """What the first look takes of a memory; `at` as it is stored: ISO 8601 in UTC."""
-
-    seq: int
-    speaker: str
-    session: str
-    at: str
+Row = tuple[int, str, str, str]
+"""Of a memory its `seq`, speaker, session and time (ISO 8601 in UTC, as it is stored). A plain tuple: a recall reads
+hundreds of them."""
 
 
 class Passage(NamedTuple):
@@ -136,7 +132,7 @@ class Reader:
             "SELECT m.seq, m.speaker, m.session, m.at FROM memories m "
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {self._scope}"
         )
-        return list(map(Row._make, self._execute(query, (json.dumps(list(seqs)), *self._values))))
+        return self._execute(query, (json.dumps(list(seqs)), *self._values)).fetchall()
 
     def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
         """These chunks; and how each of the memories `seqs` begins that has none among them."""

@@ -148,11 +148,11 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
     floor = float(numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND][-1]) if has_meaning.any() else 0.0
     scaled_meaning = numpy.where(has_meaning, _relative(meaning, floor), 0.0)
     fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
-    session_numbers: dict[str, int] = {}
+    session_numbers: dict[str | int, int] = {}
     # A line without a session is a session of its own.
     session_of = numpy.array(
         [
-            session_numbers.setdefault(item or f"\x00{position}", len(session_numbers))
+            session_numbers.setdefault(item or position, len(session_numbers))
             for position, item in enumerate(pool.sessions)
         ],
         numpy.int64,
@@ -160,9 +160,8 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
     session = numpy.zeros(len(session_numbers), numpy.float32)
     numpy.maximum.at(session, session_of, fused)
     neighbour = numpy.maximum(_values_at(fused, pool.before), _values_at(fused, pool.after))
-    is_asked_speaker = numpy.array(
-        [speaker.casefold() in question.speakers for speaker in pool.speakers], numpy.float32
-    )
+    asked = {speaker for speaker in set(pool.speakers) if speaker.casefold() in question.speakers}
+    is_asked_speaker = numpy.array([speaker in asked for speaker in pool.speakers], numpy.float32)
     date_fit = numpy.zeros(len(is_asked_speaker), numpy.float32)
     if question.dates:
         for position, at in enumerate(pool.times):

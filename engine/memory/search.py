@@ -30,7 +30,7 @@ from engine.memory.ranking import (
 from engine.memory.recall import LayerResult
 from engine.memory.store import MemoryStore
 from engine.memory.token_vectors import match
-from engine.memory.vectors import Hit, NoIndex, Vectors
+from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, Recalled, RecallQuery, ScorePart
 from engine.storage.database import Database
 
@@ -111,12 +111,13 @@ class MemorySearch:
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, searched_layers(query))
         with open_reader(self._database, query) as reader:
             rows, previous = _rows(reader, _fused_best(word_scores, similarities))
-            hits = {} if embedding is None else self._vectors.nearest(embedding.array, [row.seq for row in rows])
-            candidates = select_candidates(question, _pool(rows, previous, word_scores, hits, now))
-            seqs = [rows[position].seq for position in candidates.positions.tolist()]
-            chunks = [chunk for seq in seqs if (hit := hits.get(seq)) for chunk in hit.chunks]
-            passages = reader.passages(seqs, chunks)
-        best = _add_passages(candidates, seqs, passages, embedding, hits)
+            pool_seqs = [row[0] for row in rows]
+            nearest = {} if embedding is None else self._vectors.similarities(embedding.array, pool_seqs)
+            candidates = select_candidates(question, _pool(rows, previous, word_scores, nearest, now))
+            seqs = [pool_seqs[position] for position in candidates.positions.tolist()]
+            chunks = {} if embedding is None else self._vectors.nearest_chunks(embedding.array, seqs)
+            passages = reader.passages(seqs, [chunk for ordered in chunks.values() for chunk in ordered])
+        best = _add_passages(candidates, seqs, passages, embedding, {ordered[0] for ordered in chunks.values()})
         return SearchPool(candidates, seqs, best, warning and f"found by words only: {warning}")
 
     def _search_vectors(
@@ -141,9 +142,10 @@ def _add_passages(
     seqs: Sequence[int],
     passages: Sequence[Passage],
     embedding: Embedding | None,
-    hits: Mapping[int, Hit],
+    nearest_chunks: set[int],
 ) -> list[Passage]:
-    """Add the features that take texts to the candidates. Returns of each the passage that fits the question best."""
+    """Add the features that take texts to the candidates; `nearest_chunks` has the nearest one of each. Returns of each
+    the passage that fits the question best."""
     import numpy
 
     texts: dict[int, str] = {}
@@ -152,7 +154,7 @@ def _add_passages(
     for passage, score in zip(passages, scores, strict=True):
         seq = passage.seq
         texts[seq] = f"{texts[seq]}\n{passage.text}" if seq in texts else passage.text
-        is_nearest = seq in hits and passage.chunk_id == hits[seq].chunks[0]
+        is_nearest = passage.chunk_id in nearest_chunks
         if seq not in best or (score, is_nearest) > best[seq][:2]:
             best[seq] = score, is_nearest, passage
     token_scores = numpy.array([best[seq][0] for seq in seqs], numpy.float32)
@@ -175,24 +177,21 @@ def _pool(
     rows: Sequence[Row],
     previous: Mapping[int, int],
     word_scores: Mapping[int, float],
-    hits: Mapping[int, Hit],
+    similarities: Mapping[int, float],
     now: datetime,
 ) -> Pool:
     """What is known of rows without their texts, column by column."""
     import numpy
 
-    position = {row.seq: number for number, row in enumerate(rows)}
-    before, after = numpy.full(len(rows), -1, numpy.int64), numpy.full(len(rows), -1, numpy.int64)
+    seqs, speakers, sessions, times = zip(*rows, strict=True) if rows else ((), (), (), ())
+    position = {seq: number for number, seq in enumerate(seqs)}
+    before, after = numpy.full(len(seqs), -1, numpy.int64), numpy.full(len(seqs), -1, numpy.int64)
     for seq, earlier in previous.items():
         if seq in position and earlier in position:
             before[position[seq]], after[position[earlier]] = position[earlier], position[seq]
-    words = numpy.zeros(len(rows), numpy.float32)
-    for seq, value in word_scores.items():
-        if seq in position:
-            words[position[seq]] = value
-    meaning = numpy.array([hits[row.seq].similarity if row.seq in hits else math.nan for row in rows], numpy.float32)
-    speakers, sessions = [row.speaker for row in rows], [row.session for row in rows]
-    return Pool(speakers, sessions, [row.at for row in rows], before, after, words, meaning, now)
+    words = numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32)
+    meaning = numpy.array([similarities.get(seq, math.nan) for seq in seqs], numpy.float32)
+    return Pool(speakers, sessions, times, before, after, words, meaning, now)
 
 
 def _recalled(memory: Memory, ranked: Ranked, text: str, place: str, now: datetime) -> Recalled:
@@ -254,7 +253,7 @@ def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, flo
     fused = {seq: MEANING_SHARE * max(0.0, (value - floor) / span) for seq, value in similarities.items()}
     for seq, value in word_scores.items():
         fused[seq] = fused.get(seq, 0.0) + WORDS_SHARE * value / best
-    return sorted(fused, key=lambda seq: (-fused[seq], seq))[:MAX_POOL]
+    return [seq for _, seq in sorted((-score, seq) for seq, score in fused.items())[:MAX_POOL]]
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:

@@ -9,7 +9,7 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.index import Index
@@ -36,13 +36,6 @@ CHUNKS_PER_HIT = 4
 CHUNKS_PER_MEMORY = 3
 
 INDEXED_LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
-
-
-class Hit(NamedTuple):
-    """How near the nearest chunk of a memory is, and its nearest chunks, at most `CHUNKS_PER_MEMORY`."""
-
-    similarity: float
-    chunks: tuple[int, ...]
 
 
 class NoIndex(Exception):
@@ -106,19 +99,20 @@ class Vectors:
         near = _rescored(query, self._store.vectors_of(chunks=chunks))
         return _best(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
-    def nearest(self, query: Matrix, seqs: Sequence[int]) -> dict[int, Hit]:
-        """How near memories are, exactly, by number. Those without vectors are left out."""
+    def similarities(self, query: Matrix, seqs: Sequence[int]) -> dict[int, float]:
+        """The similarity of the nearest chunk of each memory, by `seq`. Those without vectors are left out."""
+        return {seq: similarity for similarity, _, seq in sorted(self._near(query, seqs))}
+
+    def nearest_chunks(self, query: Matrix, seqs: Sequence[int]) -> dict[int, list[int]]:
+        """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`, nearest first, by `seq`."""
+        chunks: dict[int, list[int]] = {}
+        for _, chunk, seq in sorted(self._near(query, seqs), reverse=True):
+            chunks.setdefault(seq, []).append(chunk)
+        return {seq: ordered[:CHUNKS_PER_MEMORY] for seq, ordered in chunks.items()}
+
+    def _near(self, query: Matrix, seqs: Sequence[int]) -> list[Near]:
         exact = self._exact_vectors()
-        near = exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
-        chunks: dict[int, list[Near]] = {}
-        for neighbour in near:
-            chunks.setdefault(neighbour[2], []).append(neighbour)
-        for hits in chunks.values():
-            hits.sort(reverse=True)
-        return {
-            seq: Hit(hits[0][0], tuple(number for _, number, _ in hits[:CHUNKS_PER_MEMORY]))
-            for seq, hits in chunks.items()
-        }
+        return exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
 
     def forget(self) -> None:
         """Vectors were deleted: read anew what is held in memory."""
