@@ -382,7 +382,7 @@ class StandIn:
         self.predictions = SimpleNamespace(
             run_cycle=self._run_cycle,
             remarks=dict,
-            looked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
+            last_checked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
             phase=lambda: self.phase,
         )
 

@@ -61,23 +61,23 @@ class Node:
 class Folds:
     """Rows that you folded (`closed`), and leaders whose unused agents are `shown`.
 
-    `everyone` shows unused agents everywhere; `kept` are agents that stay in sight.
+    `everyone` shows unused agents everywhere; `in_sight` are agents that are never hidden.
     """
 
     closed: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
     everyone: bool = False
-    kept: frozenset[str] = frozenset()
+    in_sight: frozenset[str] = frozenset()
 
 
 def tree(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, needle: Sequence[str] = ()
 ) -> list[Node]:
     """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
-    below, why = _places(agents, retired)
-    found = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
-    kept = found if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
-    kept = kept.union(leaders(agents, kept))
+    below, why = _place_agents(agents, retired)
+    matches = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
+    in_sight = matches if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.in_sight}
+    in_sight = in_sight.union(leaders(agents, in_sight))
     folding = not needle and not folds.everyone and len(agents) > FOLD_ABOVE
 
     def is_open(id: str) -> bool:
@@ -86,19 +86,19 @@ def tree(
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
             return []
-        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in kept]
+        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in in_sight]
         rows = [
-            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in found, node.id)
+            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in matches, node.id)
             for member in members
         ]
-        unused = [member for member in members if member.id not in kept]
+        unused = [member for member in members if member.id not in in_sight]
         hidden = sum(1 + len(_reach(below, agent.id)) for agent in unused) if folding else 0
-        with_all = node.id in folds.shown or (node.agent is not None and node.id not in kept)
+        with_all = node.id in folds.shown or (node.agent is not None and node.id not in in_sight)
         if hidden < 2 or with_all or node.id.startswith(GROUP):
             return rows
         names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
         fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
-        return [*(row for row in rows if row.id in kept), fold]
+        return [*(row for row in rows if row.id in in_sight), fold]
 
     rows: list[Node] = []
     groups = [Node(name, 0, text=f"{name[1:]} ({len(below[name])})") for name in below if name.startswith(GROUP)]
@@ -118,13 +118,13 @@ def tree(
 def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """All leaders above these agents that exist: of one agent from the direct one upward."""
     leader = {agent.id: agent.reports_to for agent in agents}
-    found: dict[str, None] = {}
+    ids_above: dict[str, None] = {}
     for id in ids:
         at = leader.get(id, "")
-        while at in leader and at not in found:
-            found[at] = None
+        while at in leader and at not in ids_above:
+            ids_above[at] = None
             at = leader[at]
-    return list(found)
+    return list(ids_above)
 
 
 def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
@@ -145,23 +145,23 @@ def searched(agent: AgentView) -> str:
 
 
 def _under(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
-    found: dict[str, list[AgentView]] = {}
+    by_leader: dict[str, list[AgentView]] = {}
     for agent in agents:
-        found.setdefault(agent.reports_to, []).append(agent)
-    return found
+        by_leader.setdefault(agent.reports_to, []).append(agent)
+    return by_leader
 
 
 def _reach(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = [leader]
     while todo:
-        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in found]
-        found.update(new)
+        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in reached]
+        reached.update(new)
         todo += new
-    return found
+    return reached
 
 
-def _places(
+def _place_agents(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and for those whose chain does not reach the owner why."""
@@ -170,9 +170,9 @@ def _places(
     why: dict[str, str] = {}
     reached = _reach(under, OWNER)
 
-    def place(group: str, head: AgentView, said: str) -> None:
+    def place(group: str, head: AgentView, reason: str) -> None:
         groups[group].append(head)
-        why[head.id] = said
+        why[head.id] = reason
         reached.update({head.id} | _reach(under, head.id))
 
     for agent in agents:
