@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -87,19 +87,6 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     assert world.cycle().acted
 
 
-@pytest.mark.long
-def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
-    world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
-    done = world.cycle()
-    assert done.acted == ""
-    assert all("quiet hours" in one for one in done.kept)
-    assert done.kept
-    world.clock.advance(datetime(2026, 1, 6, 7, 59, 59, tzinfo=UTC) - world.clock.now())
-    assert world.cycle().acted == ""
-    world.clock.advance(timedelta(seconds=1))
-    assert world.cycle().acted
-
-
 def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.somebody_writes()
@@ -110,17 +97,6 @@ def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
     assert world.engine.autonomy.state().state is State.WATCHING
     world.away(timedelta(seconds=1))
     assert world.engine.autonomy.state().state is State.PRIMING
-
-
-@pytest.mark.long
-def test_a_change_that_nobody_looked_for_yet_is_seen_before_anything_is_done(world: World) -> None:
-    world.away()
-    world.clock.advance(timedelta(minutes=2))
-    world.somebody_writes()
-    done = world.cycle()
-    assert done.reason.startswith("not silent")
-    assert world.engine.autonomy.state().state is State.WATCHING
-    assert world.causes()[-1] == "you are back"
 
 
 @pytest.mark.long

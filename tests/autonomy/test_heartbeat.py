@@ -17,7 +17,6 @@ from engine.clock import FakeClock
 from engine.model import Randomness
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
 from tests.autonomy.world import World
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -171,14 +170,6 @@ def test_once_is_once_even_when_its_time_was_missed(make: Callable[[str], Heartb
     assert heart.pulse() == []
     clock.advance(timedelta(seconds=1))
     assert len(heart.pulse()) == 1
-
-
-def test_a_bad_line_is_told_once(make: Callable[[str], Heartbeat], database: Database) -> None:
-    heart = make("- [ ] whenever: x\n")
-    heart.pulse()
-    heart.pulse()
-    told = Ledger(database).latest(kinds=("FaultReported",))
-    assert [one.payload["where"] for one in told] == ["agents/cto/heartbeat.md:1"]
 
 
 def test_the_pulse_of_a_whole_engine_reads_the_agents_files_and_rests_while_stopped(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomy import ACT, STATE
+from engine.autonomy.autonomy import STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.model import Card, Outcome, Refusal, TriggerType
@@ -130,24 +130,6 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         world.ended(card.id)
         entry = engine.safety.log(1)[0]
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("setting", ["mode", "workspace"])
-def test_an_order_to_run_waits_where_nothing_may_run_by_itself(world: World, setting: str) -> None:
-    if setting == "mode":
-        world.configure(autonomousModeEnabled=False)
-    else:
-        world.configure(autonomy="cards")
-    with world.opened() as engine:
-        page = engine.home.agents / "backend_builder" / "heartbeat.md"
-        page.write_text(f"- [ ] 2026-01-05 09:00 run: {ITEM}\n")
-        engine.autonomy.schedule.run(PULSE)
-        engine.predictions.run_cycle()
-        assert len(heartbeats(world)) == 1
-        world.away(timedelta(minutes=40))
-        engine.autonomy.schedule.run(ACT)
-        assert engine.sessions.list() == []
 
 
 def test_a_task_that_is_added_is_a_card_with_the_next_housekeeping(world: World) -> None:

@@ -41,19 +41,6 @@ def test_one_that_is_taken_on_later_is_checked_at_once_and_not_again(world: Worl
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
 
-@pytest.mark.long
-def test_one_that_an_engine_opens_with_is_checked_although_a_check_elsewhere_was_a_moment_ago(
-    world: World, second: Repository
-) -> None:
-    with world.opened() as engine:
-        engine.autonomy.schedule.run(CARDS)
-    first, world.workspace = world.workspace, str(second.path)
-    with world.opened() as engine:
-        assert engine.autonomy.schedule.due(CARDS) > world.clock.now()
-        engine.autonomy.schedule.run(STATE)
-        assert set(engine.predictions.last_checked()) == {first, str(second.path)}
-
-
 def test_one_that_the_settings_switch_off_is_refused(world: World, second: Repository) -> None:
     with world.opened() as engine:
         engine.settings.set(f"workspaces.{json.dumps(str(second.path))}.autonomy", "off")

@@ -9,14 +9,11 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
-from engine.config import Settings
 from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
 from engine.model import (
-    Band,
     Card,
     DecidedBy,
     Outcome,
-    SessionState,
     SessionView,
     Source,
     Status,
@@ -35,36 +32,6 @@ MOMENT = timedelta(microseconds=1)
 @pytest.fixture
 def world(database: Database, clock: FakeClock) -> World:
     return World(database, clock)
-
-
-def test_a_card_says_all_that_is_known(world: World) -> None:
-    world.rails.novel = True
-    card = world.one()
-    assert (card.status, card.source, card.band, card.confidence) == (Status.PENDING, Source.TEMPLATE, Band.CARD, 0.4)
-    assert (card.agent, card.assignment.channel, card.assignment.flow) == ("backend_builder", "koji-core", "run_tests")
-    assert card.expires_at == card.created_at + timedelta(hours=24)
-    assert card.novel
-    assert card.parts is not None
-    assert card.signals[0].evidence == ("a",)
-    assert world.cards.get(card.id) == card
-    assert world.cards.recent() == [card]
-
-
-@pytest.mark.parametrize(
-    ("state", "outcome"),
-    [
-        (SessionState.SUCCEEDED, Outcome.SUCCEEDED),
-        (SessionState.FAILED, Outcome.FAILED),
-        (SessionState.CANCELLED, Outcome.CANCELLED),
-        (SessionState.BLOCKED, Outcome.BLOCKED),
-        (SessionState.INTERRUPTED, Outcome.FAILED),
-    ],
-)
-def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState, outcome: Outcome) -> None:
-    card = world.cards.approve(world.one().id)
-    world.bench.end(card.id, state)
-    after = world.cards.get(card.id)
-    assert (after.status, after.outcome) == (Status.EXECUTED, outcome)
 
 
 def test_deciding_twice_is_refused(world: World) -> None:
@@ -104,13 +71,6 @@ def test_suggestions_are_of_the_five_and_do_not_fill_them(world: World) -> None:
     assert world.cards.propose("one more", workspace=SHOP, reasoning="by claude").source is Source.PREDICTOR_HOOK
     world.cards.propose("his own", workspace=SHOP)
     assert len(world.cards.pending()) == 6, "what the operator writes takes nobody's seat"
-
-
-def test_no_suggestion_where_no_cards_are_made(database: Database, clock: FakeClock) -> None:
-    off = Settings.model_validate({"workspaces": {SHOP: {"autonomy": "off"}}})
-    world = World(database, clock, settings=off)
-    assert refusal(world.cards.propose, "tidy", workspace=SHOP, reasoning="by claude") == "autonomy_off"
-    assert world.cards.propose("tidy", workspace=SHOP).source is Source.OPERATOR
 
 
 def test_a_prompt_of_ones_own(world: World) -> None:
@@ -282,12 +242,6 @@ def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
 
 
-def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7))
-    card = world.one()
-    assert card.expires_at - card.created_at == timedelta(hours=33)
-
-
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:
     card = world.one()
     clock.advance(timedelta(hours=23))
@@ -308,15 +262,6 @@ def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
 
 
 # -- the stack
-
-
-def test_the_stack_is_ordered_and_filtered(world: World) -> None:
-    world.workspaces = [SHOP, "/blog"]
-    world.see(proposal("low", tier=Tier.UPKEEP), proposal("high", tier=Tier.BROKEN), proposal("x", workspace="/blog"))
-    prompts = [card.assignment.prompt for card in world.cards.pending()]
-    assert prompts == ["run the tests of high", "run the tests of x", "run the tests of low"]
-    assert len(world.cards.pending(workspace="/blog")) == 1
-    assert len(world.cards.pending(channel="garden")) == 0
 
 
 def test_a_dismissed_subject_comes_back_early_only_when_it_escalates(world: World) -> None:

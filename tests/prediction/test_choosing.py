@@ -80,17 +80,12 @@ def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> N
     [
         (Tier.CHECK, 11, 11, Tier.BLOCKS),
         (Tier.CHECK, 10, 10, Tier.CHECK),
-        (Tier.CHECK, 19, 20, Tier.BLOCKS),
-        (Tier.CHECK, 18, 19, Tier.CHECK),
         (Tier.UPKEEP, 11, 11, Tier.CHECK),
         (Tier.CHECK, 0, 11, Tier.UPKEEP),
         (Tier.CHECK, 0, 10, Tier.CHECK),
         (Tier.BLOCKS, 0, 11, Tier.CHECK),
-        (Tier.UPKEEP, 0, 11, Tier.UPKEEP),
-        (Tier.BLOCKS, 11, 11, Tier.BLOCKS),
         (Tier.BROKEN, 0, 100, Tier.BROKEN),
         (Tier.BROKEN, 100, 100, Tier.BROKEN),
-        (Tier.CHECK, 0, 0, Tier.CHECK),
     ],
 )
 def test_taste_moves_a_kind_by_one_tier_once_the_bound_supports_it(

@@ -139,22 +139,6 @@ def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
     assert outside_openness(talk(timedelta(minutes=10), unanswered=True), NOW) == 0.8
 
 
-def test_open_questions_and_threads_are_told_in_words_the_most_pressing_first() -> None:
-    asks = talk(timedelta(minutes=40), asks="Shall I also migrate the tests?")
-    found = Conversations([session()], NOW, [talk(timedelta(hours=1)), asks]).signal()
-    assert found.evidence == (
-        "Claude Code asks “Shall I also migrate the tests?”, 40 min ago",
-        "“Run the tests” succeeded 1 h ago",
-    )
-    left = talk(timedelta(hours=2), unanswered=True)
-    assert Conversations([], NOW, [left]).signal().evidence == (
-        "“Add the cart” with Claude Code was left without an answer 2 h ago",
-    )
-    assert Conversations([], NOW, [talk(timedelta(hours=1))]).signal().evidence == (
-        "“Add the cart” with Claude Code, last 1 h ago",
-    )
-
-
 # -- git and calendar -----------------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
@@ -123,8 +121,6 @@ def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectCache:
 
 
 NODE = (made_project("mocha"),)
-CARGO = (made_project("cargo"),)
-NO_TESTS = (made_project("", "ruff"),)
 
 
 def test_tools_are_looked_for_again_in_the_background_after_a_minute(clock: FakeClock) -> None:
@@ -138,11 +134,6 @@ def test_tools_are_looked_for_again_in_the_background_after_a_minute(clock: Fake
     assert projects.of("/w") == (PYTEST,)
     projects.settle(10)
     assert projects.of("/w") == NODE
-
-
-def test_a_tool_just_installed_is_seen_at_once(clock: FakeClock) -> None:
-    projects = looks(clock, (), NO_TESTS, (PYTEST,), CARGO)
-    assert [projects.of("/w") for _ in range(4)] == [(), NO_TESTS, (PYTEST,), (PYTEST,)]
 
 
 # -- what changed since the last run --------------------------------------------------------------------------------
@@ -181,12 +172,6 @@ def test_a_deleted_file_counts_where_the_run_saw_it(
     assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
 
 
-@given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef"), unique=True), st.booleans())
-def test_changed_files_are_sorted_and_unique(between: list[str], files: list[str], exact: bool) -> None:
-    found = names(changed_since(RUN, between, [FileState(name, modified_at=AFTER) for name in files], exact=exact))
-    assert found == sorted(set(found)) == sorted({*between, *files})
-
-
 def test_changes_since_a_run_of_an_older_commit(world: World, repository: Repository) -> None:
     old = repository.git("rev-parse", "HEAD")
     dated_commit(repository, "two", {"b.py": "2"}, AFTER)
@@ -195,21 +180,6 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     context = world.sense()
     assert names(context.parts[0].changed) == ["b.py", "new.py"]
     assert context.ancestors == {old}
-
-
-@pytest.mark.long
-def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:
-    dated_commit(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
-    head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
-    world.runs = [MadeRun(head, tree=tree, failing=("test_c.py::test_a",))]
-    assert "still_red" in [one.kind for one in propose(world.sense())]
-    (repository.path / "b.py").unlink()
-    kinds = {one.kind: one for one in propose(world.sense())}
-    assert "still_red" not in kinds
-    assert kinds["rerun_failing"].parameters == {"tests": ["test_c.py::test_a"]}
-    (repository.path / "test_c.py").unlink()
-    kinds = {one.kind: one for one in propose(world.sense())}
-    assert kinds["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"
 
 
 def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:

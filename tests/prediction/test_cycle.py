@@ -26,7 +26,6 @@ from engine.model import (
     Status,
     Tier,
 )
-from engine.prediction.card_rows import find_card
 from engine.prediction.context import WorkspaceContext
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal
@@ -57,19 +56,6 @@ def test_at_most_five_from_the_top(world: World) -> None:
     created = world.see(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.see(*world.seen) == []
-
-
-def test_rails_are_asked_only_for_cards_that_find_a_seat(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    preview = world.rails.preview
-    monkeypatch.setattr(world.rails, "preview", lambda trigger: asked.append(trigger.prediction_id) or preview(trigger))
-    created = world.see(*names(*"abcdefgh"))
-    assert len(asked) == 5
-    assert world.see(*world.seen) == []
-    assert len(asked) == 5, "the stack is full"
-    world.cards.dismiss(created[0].id)
-    assert len(world.see(*names(*"efghi"))) == 2, "what is withdrawn makes room in the same cycle"
-    assert len(asked) == 7
 
 
 def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World) -> None:
@@ -258,10 +244,3 @@ def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World
     made = world.see(*due, *others)
     assert {card.kind for card in made} >= {one.kind for one in due}
     assert len(made) == 6 + 5
-
-
-def test_a_prompt_of_ones_own_and_a_suggestion_keep_the_situation(world: World, database: Database) -> None:
-    own = world.cards.propose("Explain the cart", workspace=SHOP)
-    said = world.cards.propose("Rework the cart", workspace=SHOP, reasoning="an agent thinks so")
-    with database.read() as session:
-        assert all("workspace: shop" in find_card(session, one.id).context for one in (own, said))

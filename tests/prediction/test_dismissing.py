@@ -45,13 +45,6 @@ def test_other_subjects_kinds_and_workspaces_go_on(world: World) -> None:
     assert len(world.see(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
 
 
-def test_a_card_about_the_same_takes_the_place_of_one_that_knows_less(world: World) -> None:
-    old = world.one("main", facts={"head": 1})
-    (new,) = world.see(proposal("main", facts={"head": 2}))
-    assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
-    assert [card.id for card in world.cards.pending()] == [new.id]
-
-
 def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) -> None:
     card = world.one("main", facts={"head": 1})
     world.cards.snooze(card.id)
@@ -89,12 +82,6 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World
     assert world.signals() == ["dismissed"], "a card that was taken away says nothing"
 
 
-def test_an_approval_between_begins_the_count_anew(world: World) -> None:
-    dismiss(world, "a", "b")
-    world.cards.approve(world.one("c", kind="lint").id)
-    assert dismiss(world, "d")[0].note == ""
-
-
 @pytest.mark.parametrize(("reason", "elsewhere"), [("never-here", 1), ("never-anywhere", 0)])
 def test_never(world: World, reason: str, elsewhere: int) -> None:
     world.workspaces = [SHOP, SITE]
@@ -108,15 +95,16 @@ def test_never(world: World, reason: str, elsewhere: int) -> None:
     ("reason", "weights"),
     [("not-now", [0.5]), ("wrong", [1.0]), ("already-done", []), ("never-here", [1.0]), (None, [1.0])],
 )
-@pytest.mark.parametrize("later", [False, True])
-def test_what_a_reason_teaches(world: World, reason: str | None, weights: list[float], later: bool) -> None:
-    said = None if reason is None else DismissReason(reason)
+def test_what_a_reason_teaches_now_or_later(world: World, reason: str | None, weights: list[float]) -> None:
+    chosen = None if reason is None else DismissReason(reason)
     card = world.one("a")
-    world.cards.dismiss(card.id, reason=None if later else said)
-    if later and said is not None:
-        world.cards.explain(card.id, said)
-    assert [one.weight for one in world.decisions.recent()] == weights
-    assert [one.reason for one in world.cards.muted() if one.subject] == [said]
+    world.cards.dismiss(card.id, reason=chosen)
+    assert [decision.weight for decision in world.decisions.recent()] == weights
+    if chosen is not None:
+        world.cards.explain(card.id, DismissReason.WRONG)
+        world.cards.explain(card.id, chosen)
+    assert [decision.weight for decision in world.decisions.recent()] == weights
+    assert [mute.reason for mute in world.cards.muted() if mute.subject] == [chosen]
 
 
 def test_only_what_was_dismissed_has_a_reason(world: World) -> None:

@@ -141,12 +141,6 @@ def test_what_is_no_line(change: dict[str, Any], says: str) -> None:
         read_line(raw(**change), NOW)
 
 
-def test_bounds_that_are_lines() -> None:
-    assert [read_line(raw(confidence=c), NOW).confidence for c in (0, 1)] == [0, 1]
-    assert len(read_line(raw(prediction="x" * LONGEST_PROMPT), NOW).prompt) == LONGEST_PROMPT
-    assert read_line(raw(timestamp="2027-01-01T00:00:00Z"), NOW).at == NOW
-
-
 @given(st.binary(max_size=200))
 def test_rubbish_is_a_line_or_a_fault(data: bytes) -> None:
     with contextlib.suppress(ValueError):

@@ -122,17 +122,6 @@ def upkeep_of(card: Card) -> tuple[str, bool]:
     return card.workspace, card.tier is Tier.UPKEEP
 
 
-@pytest.mark.long
-@given(SEATS, SEATS)
-def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Card], coming: list[Card]) -> None:
-    awake = [one for one in there if not one.snoozed(NOW)]
-    room = Room(CAPS, awake)
-    for one in coming:
-        if takes_place(one, NOW) and (displaced := room.take(one, NOW)) is not None:
-            assert one.tier is not Tier.UPKEEP or upkeep_of(one) not in map(upkeep_of, awake)
-            awake = [*(other for other in awake if other.id not in displaced), one]
-
-
 def fits(seats: list[Card]) -> bool:
     """Whether no workspace has more than five and all together not more than twelve."""
     return len(seats) <= CAPS.max_pending_cards_in_all and all(

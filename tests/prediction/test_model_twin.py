@@ -77,13 +77,6 @@ def test_what_is_no_reply(change: dict[str, object], says: str) -> None:
         read_reply(json.dumps(GOOD | change), CHANNELS)
 
 
-def test_confidence_at_its_bounds() -> None:
-    assert [read_reply(json.dumps(GOOD | {"confidence": c}), CHANNELS).confidence for c in (0, 1)] == [0, 1]
-    for rubbish in ("", "no", "[]", "{", "[" * 100_000):
-        with pytest.raises(Unusable):
-            read_reply(rubbish, CHANNELS)
-
-
 def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     model = Model(json.dumps(GOOD))
     [proposal] = twin(model).propose(context)

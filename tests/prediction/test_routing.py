@@ -56,16 +56,6 @@ def test_round_robin_passes_over_what_was_triggered_recently() -> None:
     assert to(triggered=everywhere).channel == "chronicle-hub"
 
 
-def test_round_robin_goes_round_within_a_cycle() -> None:
-    routed: dict[str, int] = {}
-    seen = []
-    for _ in range(6):
-        channel = to(routed=routed).channel
-        routed[channel] = routed.get(channel, 0) + 1
-        seen.append(channel)
-    assert seen == CHANNELS * 2
-
-
 def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
     def draws(hour: int) -> list[str]:
         at = NOW.replace(hour=hour)

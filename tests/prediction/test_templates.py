@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.toolchains.projects import projects
 from engine.model import Proposal, SessionState
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
-from engine.prediction.templates.changes import lint
-from engine.prediction.templates.environments import prepare_environment
 from engine.prediction.templates.history import ROUTINE, day_begin
 from engine.prediction.templates.offers import is_usable
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session, task, touch
+from tests.prediction.sensing import NOW, World, dated_commit, session, task
 
 DAY = timedelta(days=1)
 
@@ -78,41 +74,7 @@ def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
 # -- lint -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
-    repository.write("cart.py", "3")
-    touch(repository.path / "cart.py", NOW - timedelta(hours=3))
-    first = only(lint(*world.top()))
-    world.sessions = [session("lint")]
-    assert lint(*world.top()) == [], "that is what it looked at"
-    touch(repository.path / "cart.py", NOW)
-    again = only(lint(*world.top()))
-    assert again.fingerprint != first.fingerprint
-    assert (again.parameters, again.subject) == (first.parameters, first.subject)
-
-
 # -- packages -------------------------------------------------------------------------------------------------------
-
-
-def test_a_package_that_one_project_lacks_is_not_told_of_another(world: World, repository: Repository) -> None:
-    lock = '[[package]]\nname = "api"\nversion = "1"\n'
-    for path in ("", "api/"):
-        repository.write(f"{path}pyproject.toml", '[project]\nname = "api"\nversion = "1"\n')
-        repository.write(f"{path}uv.lock", lock)
-        repository.write(f"{path}tests/test_it.py", "def test_it():\n    pass\n")
-    repository.commit("two projects")
-    world.project, *world.others = projects(world.path)
-    tried = session(state=SessionState.CANNOT_RUN, error="pytest is not installed (no environment)")
-    for project in ("", "api"):
-        world.sessions = [replace(tried, project=project)]
-        context = world.sense()
-        told = [proposal for part in context.parts for proposal in prepare_environment(context, part)]
-        assert [one.parameters.get("project", "") for one in told if "could not run" in one.reasoning] == [project]
-    installed = session("prepare_environment", project="api")
-    world.sessions = [installed, replace(tried, project="api")]
-    context = world.sense()
-    assert not any(
-        "could not run" in one.reasoning for part in context.parts for one in prepare_environment(context, part)
-    )
 
 
 # -- every proposal -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.housekeeping import CALM, URGENT, is_urgent
-from engine.model import Proposal, Tier
+from engine.model import Proposal
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.changes import leftovers, secret
 from tests.conftest import Repository
@@ -77,18 +77,6 @@ def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository
     [settled] = unfinished_operation(world.sense())
     assert settled.fingerprint != card.fingerprint, "now it is to be tested"
     assert settled.subject == card.subject
-
-
-def test_a_branch_without_any_remote_is_pushed_nowhere(world: World, repository: Repository) -> None:
-    repository.git("checkout", "-q", "-b", "tax")
-    repository.git("branch", "-q", "--set-upstream-to=main")
-    repository.commit("Configure", {"settings.py": f'KEY = "{KEY}"\n'})
-    context = world.sense()
-    assert context.git is not None
-    assert (context.git.upstream, context.git.has_remote) == ("main", False)
-    [card] = secret(context)
-    assert card.tier is Tier.BLOCKS
-    assert card.reasoning.endswith("which you can still change.")
 
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))

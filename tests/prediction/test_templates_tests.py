@@ -13,13 +13,11 @@ from engine.execution.runners.flows import FLOWS
 from engine.git.github import GitHub
 from engine.memory.validation_runs import flipped_tests, verdict_on
 from engine.model import Proposal, SessionState, Tier
-from engine.prediction.templates import propose
 from engine.prediction.templates.failures import bisect
-from engine.prediction.templates.runs import check_clean_head, failing_ci, run_tests
-from engine.prediction.templates.unreliable_tests import hunt_flakes
+from engine.prediction.templates.runs import failing_ci, run_tests
 from tests.conftest import Repository
 from tests.git.test_github import answering
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, touch
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)
@@ -49,20 +47,6 @@ def only(proposals: list[Proposal]) -> Proposal:
 
 
 # -- run_tests ------------------------------------------------------------------------------------------------------
-
-
-def test_modules_changed_since_the_last_run(world: World, repository: Repository, older: str, head: str) -> None:
-    world.runs = [MadeRun(older, tree=repository.git("rev-parse", "HEAD~1^{tree}"), ran_at=NOW - 25 * HOUR)]
-    repository.write("tax.py", "2")
-    touch(repository.path / "tax.py", NOW - 3 * HOUR)
-    repository.write("new/shop.py", "2")
-    repository.write("notes.md", "2")
-    proposal = only(run_tests(*world.top()))
-    assert proposal.prompt == "Run the tests of cart.py, new/shop.py and 1 more"
-    assert proposal.reasoning == "cart.py, new/shop.py and tax.py changed since yesterday 08:30 (10 passed)."
-    assert proposal.parameters == {"paths": ["cart.py", "new/shop.py", "tax.py"]}
-    assert proposal.evidence_at == NOW - 3 * HOUR
-    assert proposal.channel == "koji-core"
 
 
 def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
@@ -99,15 +83,6 @@ def test_failing_ci_asks_for_a_run_here(
     assert only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
 
 
-def test_without_a_test_tool_there_are_no_test_cards(world: World, repository: Repository, head: str) -> None:
-    repository.write("tax.py", "2")
-    world.runs = [MadeRun(head, failing=(CART,), durations=((CART, 1.0),))]
-    for tool in (None, made_project(""), made_project("", "", lacks="pytest")):
-        world.project = tool
-        kinds = {proposal.kind for proposal in propose(world.sense())}
-        assert not kinds & {"run_tests", "bisect", "hunt_flakes", "check_clean_head"}
-
-
 # -- bisect ---------------------------------------------------------------------------------------------------------
 
 
@@ -142,17 +117,6 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
     ):
         world.runs = case
         assert bisect(*world.top()) == []
-
-
-def test_an_unreliable_test_is_not_bisected_but_hunted(world: World, head: str, older: str) -> None:
-    flip = MadeRun(head, tree="t2", ran_at=NOW - 3 * HOUR)
-    runs = red_head(head, older)
-    world.runs = [*runs[:2], flip, runs[2]]
-    context, part = world.top()
-    assert bisect(context, part) == []
-    proposal = only(hunt_flakes(context, part))
-    assert proposal.prompt == "Run test_cart 20 times: unreliable?"
-    assert proposal.parameters == {"tests": [CART], "times": 20}
 
 
 def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: str, repository: Repository) -> None:
@@ -207,22 +171,3 @@ def test_a_flip_needs_the_same_files() -> None:
 
 
 # -- check_clean_head -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_does_head_pass_without_a_new_file(world: World, repository: Repository, head: str) -> None:
-    repository.write("cart.py", "3")
-    repository.write("tests/test_new.py", "1")
-    repository.write("notes.txt", "1")
-    assert check_clean_head(*world.top()) == [], "others have the committed cart.py, and no test is missing at HEAD"
-    repository.write("new.py", "1")
-    proposal = only(check_clean_head(*world.top()))
-    assert proposal.prompt == "Does HEAD pass without new.py?"
-    assert proposal.reasoning == "It is in no commit: others get main without it."
-    assert proposal.parameters == {"files": ["new.py"]}
-    world.now += timedelta(days=1)
-    assert check_clean_head(*world.top()) == [], "you committed nothing lately"
-    repository.git("checkout", "-q", "-b", "feature")
-    dated_commit(repository, "mine", {"tax.py": "2"}, NOW - 40 * HOUR)
-    repository.write("more.py", "1")
-    assert only(check_clean_head(*world.top())), "but what others do not have yet is yours"

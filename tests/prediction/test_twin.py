@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.learner import Learner, look
-from engine.learning.decisions.query import NAMES, NOTHING, unpacked
+from engine.learning.decisions.query import unpacked
 from engine.model import (
     Assignment,
     ConfidenceParts,
@@ -48,24 +48,7 @@ def known(twin: Learner | EmbeddedTwin) -> list[float]:
     return [twin.score(ASKED).probability, twin.pattern(ASKED), twin.habits.time(ASKED), twin.sums.apply("lint", 0.6)]
 
 
-def mixed(many: int) -> list[PastDecision]:
-    chance = random.Random(3)
-    return [
-        replace(
-            YES, kind=chance.choice(["run_tests", "lint", "docs"]), chosen=chance.random() < 0.6,
-            hour=chance.randrange(24), weight=chance.choice([1.0, 0.3]), raw=chance.random(),
-            at=YES.at + timedelta(minutes=number),
-            words=frozenset(chance.sample(["cart", "search", "stock", "login", "prices"], 2)),
-            seen=look("run the cart tests", "the cart changed", ["search changed"]).packed(),
-        )
-        for number in range(many)
-    ]  # fmt: skip
-
-
 class TestLearner:
-    def test_a_cold_start_is_indifferent(self) -> None:
-        assert Learner().score(ASKED).probability == pytest.approx(0.5)
-
     def test_a_few_decisions_move_it(self) -> None:
         lint = [replace(NO, kind="lint", flow="lint", words=frozenset({"lint"}))] * 6
         learner = taught([YES] * 6 + lint)
@@ -96,9 +79,6 @@ class TestLearner:
         assert learner.score(replace(asked, seen=near)).probability > 0.7
         assert learner.score(replace(asked, seen=far)).probability < 0.3
 
-    def test_the_same_decisions_make_the_same_learner(self) -> None:
-        assert known(taught(mixed(80))) == known(taught(mixed(80)))
-
 
 class TestSeen:
     def test_it_survives_storing(self) -> None:
@@ -114,10 +94,6 @@ class TestSeen:
         far = look("write a poem", "the cart tests changed")
         assert near.numbers[0] > far.numbers[0]
         assert not near.meaning
-
-    def test_another_format_is_no_harm(self) -> None:
-        assert unpacked(b"") is unpacked(b"\x09" * 41) is NOTHING
-        assert NOTHING.numbers == (0.0,) * len(NAMES)
 
 
 class Home:
@@ -166,12 +142,6 @@ class TestFollowing:
         assert known(home.twin) != before
         home.database.write(lambda tx: [home.decisions.take_back(tx, f"pred_{n}") for n in (6, 7, 8)] and None)
         assert known(home.twin) == before
-
-    def test_a_later_word_replaces_the_first(self, home: Home) -> None:
-        home.decide(0, 6)
-        before = known(home.twin)
-        home.decide(3, 4, DecisionSignal.UNDONE)
-        assert before != known(home.twin) == known(home.another())
 
     def test_of_many_decisions_the_newest_are_learnt(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LEARNT_FROM", 20)

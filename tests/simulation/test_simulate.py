@@ -13,9 +13,9 @@ import pytest
 from clawpy_console.cli.main import main
 from clawpy_console.cli.printing.render import render
 from engine.autonomy.autonomy import ACT, STATE
-from engine.model import DecidedBy, Refusal, SessionState
+from engine.model import Refusal, SessionState
 from engine.simulation.month import SimulatedMonth
-from engine.simulation.operator import Oddity, OddityDeck, OperatorAction, SimulatedOperator
+from engine.simulation.operator import SimulatedOperator
 from engine.simulation.simulate import open_world, simulate
 
 
@@ -104,40 +104,3 @@ def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -
         assert failed, "a session that would have passed the cap ended before it"
         assert [view.error for view in failed if "for the last hour" not in view.error or view.cost] == []
         assert 0 < seen["hour"] <= caps.hour_cap
-
-
-def test_sessions_end_when_the_fake_clock_says_so(tmp_path: Path) -> None:
-    import random
-
-    with open_world(tmp_path, 1) as world:
-        engine = world.engine
-        month = SimulatedMonth(
-            engine,
-            world.clock,
-            SimulatedOperator(engine, world.projects, random.Random(1)),
-            world.runner,
-            world.bench,
-            1,
-        )
-        card = engine.cards.propose("Explain the cart", workspace=world.projects[0].workspace)
-        session = engine.cards.approve(card.id, by=DecidedBy.OPERATOR).session_id
-        assert session is not None
-        month._settle()
-        assert engine.sessions.get(session).state is SessionState.RUNNING
-        month._until(world.clock.now() + timedelta(minutes=2))
-        view = engine.sessions.get(session)
-        assert view.state is SessionState.SUCCEEDED
-        assert view.ended_at is not None
-        assert view.started_at is not None
-        assert timedelta(seconds=5) <= view.ended_at - view.started_at <= timedelta(seconds=100)
-
-
-def test_everything_odd_comes_up_before_anything_comes_up_again(clock: Any) -> None:
-    import random
-
-    deck = OddityDeck(random.Random(5))
-    days = [deck.day(number, clock.now() + timedelta(days=number)) for number in range(6 + len(Oddity))]
-    assert not any(day.odd for day in days[:6])
-    assert set().union(*(day.odd for day in days)) == set(Oddity)
-    assert all(day.moments == tuple(sorted(day.moments)) for day in days)
-    assert all(OperatorAction.RESUMES in dict(map(reversed, day.moments)) for day in days if Oddity.KILL in day.odd)  # type: ignore[arg-type]

@@ -55,17 +55,6 @@ class Asked:
             return list(session.execute(sqlalchemy.text("SELECT title FROM tasks")).scalars())
 
 
-def test_an_answer_is_kept_until_its_table_is_written_to(database: Database) -> None:
-    asked = Asked(database)
-    assert asked.titles() == asked.titles() == []
-    database.write(lambda tx: tx.record(TaskAdded(title="the ledger is another table")))
-    assert asked.titles() == []
-    assert asked.times == 1
-    database.write(lambda tx: _task(tx))
-    assert asked.titles() == ["tidy up"]
-    assert asked.times == 2
-
-
 def test_every_way_to_write_is_noticed(database: Database) -> None:
     asked = Asked(database)
     database.write(lambda tx: _task(tx))
