@@ -126,7 +126,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         calls=core.calls,
         costs=core.safety.costs,
         clock=clock,
-        held=core.safety.kill_switch.held,
+        hold_reason=core.safety.kill_switch.held,
         secrets=core.keys.secrets,
     )
     agents = AcpRunner(services, data=home.data, version=core.version)

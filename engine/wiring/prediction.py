@@ -62,7 +62,7 @@ def build_twin(core: Services) -> PredictorHook:
             calls=core.calls,
             costs=core.safety.costs,
             clock=clock,
-            held=core.safety.kill_switch.held,
+            hold_reason=core.safety.kill_switch.held,
             secrets=core.keys.secrets,
         ).ask,
         flows=core.flows,

@@ -65,7 +65,7 @@ class AgentRunner:
             live.say(note)
         return prompt
 
-    def _judged(
+    def _validate(
         self,
         live: LiveSession,
         view: SessionView,
@@ -77,19 +77,19 @@ class AgentRunner:
         """Judge what was done, have `heal` mend it and `reply` answer what the operator said meanwhile, until neither
         has anything more to do."""
         while True:
-            judged = Validated("")
+            validated = Validated("")
             if self._services.validation is not None:
-                judged = self._services.validation.around(live, view, workspace, heal)
+                validated = self._services.validation.around(live, view, workspace, heal)
             if live.hang_up():
-                return judged
+                return validated
             reply()
 
-    def _kept(
+    def _result(
         self,
         live: LiveSession,
         view: SessionView,
         workspace: SessionWorkspace,
-        judged: Validated,
+        validated: Validated,
         *,
         summary: str,
         closing: str,
@@ -97,7 +97,7 @@ class AgentRunner:
     ) -> RunnerResult:
         """The end of a session, with its change set. The runs of the validation are on record already."""
         write = self._services.workspaces.keep(
-            live, view, workspace, Place.CHANGE_SET, check=judged.check, full=judged.full, recorded=True
+            live, view, workspace, Place.CHANGE_SET, check=validated.check, full=validated.full, recorded=True
         )
-        check = judged.check and bounded(judged.check, live.without_secrets)
+        check = validated.check and bounded(validated.check, live.without_secrets)
         return RunnerResult(summary, check, facts=facts, write=write, closing=closing)

@@ -180,9 +180,11 @@ class Job:
         """
         result = self.bench.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
         if allowed_codes is not None and result.exit_code not in allowed_codes:
-            how = f"took longer than {timeout:g} s" if result.timed_out else f"ended with exit code {result.exit_code}"
+            ending = (
+                f"took longer than {timeout:g} s" if result.timed_out else f"ended with exit code {result.exit_code}"
+            )
             last = result.output.strip().splitlines()[-1:] or ["it printed nothing"]
-            raise FlowUnable(f"`{shlex.join(argv)[:200]}` {how}: {last[0][:300]}")
+            raise FlowUnable(f"`{shlex.join(argv)[:200]}` {ending}: {last[0][:300]}")
         return result
 
 

@@ -56,7 +56,7 @@ class FlowRunner:
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and the prompt that says them."""
-        flow = edit_parameters(self._kind(assignment), assignment.parameters, edit)
+        flow = edit_parameters(self._flow_type(assignment), assignment.parameters, edit)
         return replace(assignment, prompt=flow.describe(), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
@@ -80,7 +80,7 @@ class FlowRunner:
             )
             with _installing(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)
-            wrote = self._workspaces.discarded(live)
+            discarded_files = self._workspaces.discarded(live)
             write = self._workspaces.keep(
                 live,
                 view,
@@ -91,23 +91,23 @@ class FlowRunner:
                 project=flow.project if isinstance(flow, ProjectFlow) else "",
             )
         check = result.check and bounded(result.check, live.without_secrets)
-        summary = f"{result.summary} · {wrote}" if wrote else result.summary
+        summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)
 
-    def _kind(self, assignment: Assignment) -> type[Flow]:
+    def _flow_type(self, assignment: Assignment) -> type[Flow]:
         if assignment.flow is None:
-            told = "This text names no flow, and no model or agent is set up for it"
-            raise Refusal("no_runner", told, "`clawpy help flows` lists the flows")
+            problem = "This text names no flow, and no model or agent is set up for it"
+            raise Refusal("no_runner", problem, "`clawpy help flows` lists the flows")
         flow = self._flows.get(assignment.flow)
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")
         if issubclass(flow, LearnedFlow) and flow.workspace not in ("", assignment.workspace):
-            told = f"the flow {flow.name} was learned in {flow.workspace} and works only there"
-            raise Refusal("no_runner", told, "run it there")
+            problem = f"the flow {flow.name} was learned in {flow.workspace} and works only there"
+            raise Refusal("no_runner", problem, "run it there")
         return flow
 
     def _resolve(self, assignment: Assignment) -> Flow:
-        return validate_parameters(self._kind(assignment), assignment.parameters)
+        return validate_parameters(self._flow_type(assignment), assignment.parameters)
 
 
 def _installation(flow: Flow, assignment: Assignment) -> Installation | None:

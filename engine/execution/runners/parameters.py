@@ -49,9 +49,9 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     `run_tests paths=src` or `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does
     too: these are parameters whose names are missing, and the flow says which it takes.
     """
-    meant = _normalise(prompt)
+    normalised = _normalise(prompt)
     for flow in flows:
-        if meant in (_normalise(name) for name in (flow, *ALIASES.get(flow, ()))):
+        if normalised in (_normalise(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
     rest = rest.strip()
@@ -105,14 +105,14 @@ def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parame
     """What is wrong, with everything that would be right and an example, of `value` where that is given."""
     fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
     accepted = "; ".join(_describe_field(name, field) for name, field in fields)
-    told = problem if problem.startswith(f"{flow.name} ") else f"{flow.name}: {problem}"
+    message = problem if problem.startswith(f"{flow.name} ") else f"{flow.name}: {problem}"
     if not fields:
-        return Refusal(code, told, "it has no parameters")
+        return Refusal(code, message, "it has no parameters")
     form = " ".join([flow.name, *(_usage(name, field) for name, field in fields)])
     example = " ".join(_example(name, field, value) for name, field in fields if field.is_required()) or _example(
         *next((pair for pair in fields if pair[0] != "project"), fields[0]), value
     )
-    return Refusal(code, told, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
+    return Refusal(code, message, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
 
 
 _SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
@@ -161,8 +161,8 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
         if typo:
             raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
         if len(stray.split()) > 1 and not all(VALUE.fullmatch(word) for word in stray.split()):
-            told = f"{flow.name} takes parameters, and no model or agent is configured for other text"
-            raise parameter_refusal(flow, told, code=PROSE)
+            message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
+            raise parameter_refusal(flow, message, code=PROSE)
         value = "" if " " in stray else sanitise(stray)[:80]
         raise parameter_refusal(flow, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
     if len(pieces) < 3:

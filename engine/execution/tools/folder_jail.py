@@ -118,7 +118,7 @@ class ResolvedPath:
     """Where a path leads, relative to the jail ("" for its folder), and what was there (None: nothing)."""
 
     path: str
-    found: os.stat_result | None
+    status: os.stat_result | None
 
     @property
     def name(self) -> str:
@@ -136,8 +136,8 @@ class Jail:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._roots = tuple(dict.fromkeys((str(folder), os.path.realpath(folder))))
-        found = folder.stat()
-        self._identity = (found.st_dev, found.st_ino)
+        status = folder.stat()
+        self._identity = (status.st_dev, status.st_ino)
 
     def relative(self, path: str) -> str:
         """Where `path` leads, relative to the folder, links resolved; it need not exist, nor its folders."""
@@ -147,40 +147,40 @@ class Jail:
     def read(self, path: str, *, most: int = MAX_FILE_BYTES) -> Content:
         """A regular file, whole."""
         with self._files(path) as files:
-            spot = self._walk(files, path, _REFUSE)
-            _check_regular_file(spot)
-            descriptor = files.open_file(spot.path)
+            resolved = self._walk(files, path, _REFUSE)
+            _check_regular_file(resolved)
+            descriptor = files.open_file(resolved.path)
             try:
-                found = os.fstat(descriptor)
-                if found.st_nlink > 1:
+                status = os.fstat(descriptor)
+                if status.st_nlink > 1:
                     raise Refusal(
                         "hard_link",
-                        f"{printable_path(spot.path)} has another name elsewhere, perhaps outside the project",
+                        f"{printable_path(resolved.path)} has another name elsewhere, perhaps outside the project",
                         "look at it with exec, or make a copy of its own there first",
                     )
-                if found.st_size > most:
-                    raise _too_large_refusal(spot.path, found.st_size, most)
+                if status.st_size > most:
+                    raise _too_large_refusal(resolved.path, status.st_size, most)
                 data = _read_all(descriptor, most)
             finally:
                 os.close(descriptor)
             if len(data) > most:
-                raise _too_large_refusal(spot.path, len(data), most)
-            return Content(data, _file_stamp(found))
+                raise _too_large_refusal(resolved.path, len(data), most)
+            return Content(data, _file_stamp(status))
 
     def names(self, path: str, *, most: int) -> tuple[list[str], int] | None:
         """What is in a folder, sorted, folders with a `/` behind them, at most `most`, and how many there are; None
         when `path` is not a folder."""
         with self._files(path) as files:
-            spot = self._walk(files, path, _REFUSE)
-            if spot.found is None or not stat.S_ISDIR(spot.found.st_mode):
+            resolved = self._walk(files, path, _REFUSE)
+            if resolved.status is None or not stat.S_ISDIR(resolved.status.st_mode):
                 return None
-            with files.within(spot.path) as folder:
-                found = sorted(
+            with files.within(resolved.path) as folder:
+                entries = sorted(
                     name + ("/" if (status := folder.lstat(name)) is not None and stat.S_ISDIR(status.st_mode) else "")
                     for name in folder.names("")
                     if not is_git_name(name)
                 )
-        return found[:most], len(found)
+        return entries[:most], len(entries)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
         """Put `data` there, whole or not at all, with the old file's mode; folders on the way are made. True when the
@@ -188,24 +188,24 @@ class Jail:
         if len(data) > MAX_FILE_BYTES:
             raise _too_large_refusal(path, len(data), MAX_FILE_BYTES)
         with self._files(path) as files:
-            spot = self._walk(files, path, _CREATE if only_if is None else _REFUSE)
-            if spot.found is not None:
-                _check_regular_file(spot)
-            above, _, name = spot.path.rpartition("/")
+            resolved = self._walk(files, path, _CREATE if only_if is None else _REFUSE)
+            if resolved.status is not None:
+                _check_regular_file(resolved)
+            above, _, name = resolved.path.rpartition("/")
             temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             with files.within(above) as folder:
                 try:
-                    folder.write(temporary, data, mode=None if spot.found is None else spot.found.st_mode)
+                    folder.write(temporary, data, mode=None if resolved.status is None else resolved.status.st_mode)
                     if only_if is not None:
                         now = folder.lstat(name)
                         if now is None or _file_stamp(now) != only_if.stamp:
-                            raise _changed_refusal(spot.path)
+                            raise _changed_refusal(resolved.path)
                     folder.replace(temporary, name)
                 except BaseException:
                     with contextlib.suppress(FileNotFoundError):
                         folder.unlink(temporary)
                     raise
-            return spot.found is None
+            return resolved.status is None
 
     def _walk(self, files: Beneath, path: str, missing: str) -> ResolvedPath:
         """Where `path` leads; `missing` says what becomes of folders on the way that are not there."""
@@ -221,8 +221,8 @@ class Jail:
                 continue
             check_file_name(name)
             here = "/".join([*names, name])
-            found = files.lstat(here)
-            if found is not None and stat.S_ISLNK(found.st_mode):
+            status = files.lstat(here)
+            if status is not None and stat.S_ISLNK(status.st_mode):
                 target = os.fsdecode(files.readlink(here))
                 if target.startswith("/"):
                     parts = parts_below_root(split_path(target), self._roots, path)
@@ -237,17 +237,17 @@ class Jail:
                     )
                 continue
             if not pending:
-                return ResolvedPath(here, found)
-            if found is None and (missing == _REFUSE or ".." in pending):
+                return ResolvedPath(here, status)
+            if status is None and (missing == _REFUSE or ".." in pending):
                 raise _not_there_refusal(here)
-            if found is None and missing == _ASSUME:
+            if status is None and missing == _ASSUME:
                 for following in pending:
                     check_file_name(following)
                 return ResolvedPath("/".join([here, *pending]), None)
-            if found is None:
+            if status is None:
                 with contextlib.suppress(FileExistsError):
                     files.mkdir(here)
-            elif not stat.S_ISDIR(found.st_mode):
+            elif not stat.S_ISDIR(status.st_mode):
                 raise Refusal(
                     "not_there", f"{printable_path(here)} is not a folder", "read the folder above to see what is there"
                 )
@@ -261,8 +261,8 @@ class Jail:
         told as `Refusal`."""
         try:
             with Beneath.open(self._folder) as files:
-                found = files.lstat("")
-                if found is None or (found.st_dev, found.st_ino) != self._identity:
+                status = files.lstat("")
+                if status is None or (status.st_dev, status.st_ino) != self._identity:
                     raise _changed_refusal(".")
                 yield files
         except OSError as error:
@@ -278,25 +278,25 @@ class Jail:
 def _read_all(descriptor: int, most: int) -> bytes:
     """Up to one byte more than `most`, so that a file that grows meanwhile is noticed."""
     pieces = []
-    left = most + 1
-    while left > 0 and (piece := os.read(descriptor, min(left, 1 << 20))):
+    remaining = most + 1
+    while remaining > 0 and (piece := os.read(descriptor, min(remaining, 1 << 20))):
         pieces.append(piece)
-        left -= len(piece)
+        remaining -= len(piece)
     return b"".join(pieces)
 
 
-def _check_regular_file(spot: ResolvedPath) -> None:
-    if spot.found is None:
-        raise _not_there_refusal(spot.name)
-    mode = spot.found.st_mode
+def _check_regular_file(resolved: ResolvedPath) -> None:
+    if resolved.status is None:
+        raise _not_there_refusal(resolved.name)
+    mode = resolved.status.st_mode
     if stat.S_ISREG(mode):
         return
     kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "no ordinary file"
-    raise Refusal("not_a_file", f"{printable_path(spot.name)} is {kind}", "name a file")
+    raise Refusal("not_a_file", f"{printable_path(resolved.name)} is {kind}", "name a file")
 
 
-def _file_stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _file_stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _not_there_refusal(path: str) -> Refusal:

@@ -147,5 +147,5 @@ def html_to_text(html: str) -> str:
 
 
 def _attribute(pattern: re.Pattern[str], tag: str) -> str:
-    found = pattern.search(tag)
-    return unescape(found[found.lastindex or 0]).strip() if found else ""
+    match = pattern.search(tag)
+    return unescape(match[match.lastindex or 0]).strip() if match else ""

@@ -59,15 +59,19 @@ class Policy:
         whole text first and then each program that it runs with its arguments."""
         if self.problem or not self.offers(tool):
             return Decision(Verdict.BLOCK)
-        for listed, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
-            for entry in listed:
+        for entries, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
+            for entry in entries:
                 if _entry_matches(entry, tool, subjects):
                     return Decision(verdict, entry)
-        entries = [self._allowing(tool, subject) for subject in self._parts(tool, subjects)]
-        found = [entry for entry in entries if entry]
+        allowing_entries = [self._allowing(tool, subject) for subject in self._parts(tool, subjects)]
+        allowing = [entry for entry in allowing_entries if entry]
         if tool == "web_fetch":  # spellings of one thing: one that fits is enough, a pattern says most
-            entries = sorted(found, key=lambda entry: ":" not in entry)[:1]
-        return Decision(Verdict.ALLOW, entries[0]) if entries and all(entries) else Decision(Verdict.BLOCK)
+            allowing_entries = sorted(allowing, key=lambda entry: ":" not in entry)[:1]
+        return (
+            Decision(Verdict.ALLOW, allowing_entries[0])
+            if allowing_entries and all(allowing_entries)
+            else Decision(Verdict.BLOCK)
+        )
 
     @staticmethod
     def _parts(tool: str, subjects: Sequence[str]) -> Sequence[str]:
@@ -115,10 +119,10 @@ def production_targets(command: str, production: Production) -> tuple[str, ...]:
     """Production targets among the words of a command: hosts where something is addressed, contexts where one is
     named, branches and remotes where something is written to them, and paths anywhere."""
     words = _shell_words(command)
-    found: dict[str, None] = {}
+    targets: dict[str, None] = {}
     programs = {word.rsplit("/", 1)[-1] for word in words}
-    for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
+    for index, word in enumerate(words):
+        before = words[index - 1] if index else ""
         option, equals, value = word.partition("=")
         hosts = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
         if "@" in word and "://" not in word:
@@ -128,16 +132,16 @@ def production_targets(command: str, production: Production) -> tuple[str, ...]:
         if equals and option in _HOST_OPTIONS:
             hosts.append(value)
         for host in hosts:
-            _add_target(found, "host", host, production.hosts)
+            _add_target(targets, "host", host, production.hosts)
         if before in _CONTEXT_OPTIONS:
-            _add_target(found, "context", word, production.contexts)
+            _add_target(targets, "context", word, production.contexts)
         if equals and option in _CONTEXT_OPTIONS:
-            _add_target(found, "context", value, production.contexts)
+            _add_target(targets, "context", value, production.contexts)
         if "git" in programs and _GIT_WRITES & set(words):
-            _add_target(found, "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
-            _add_target(found, "remote", word.split("/")[0], production.remotes)
-        _add_target(found, "path", word, production.paths)
-    return tuple(found)
+            _add_target(targets, "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
+            _add_target(targets, "remote", word.split("/")[0], production.remotes)
+        _add_target(targets, "path", word, production.paths)
+    return tuple(targets)
 
 
 def _shell_words(command: str) -> list[str]:
@@ -147,9 +151,9 @@ def _shell_words(command: str) -> list[str]:
         return command.split()
 
 
-def _add_target(found: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
+def _add_target(targets: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
     if _matches_any(text, patterns):
-        found[f"{kind} {text}"] = None
+        targets[f"{kind} {text}"] = None
 
 
 def _matches_any(text: str, patterns: Iterable[str]) -> bool:

@@ -29,23 +29,23 @@ def numbered_lines(text: str, first: int, count: int | None, *, most: int = MAX_
     lines = split_lines(text)
     total = len(lines)
     start = min(max(first, 1) - 1, total)
-    wanted = lines[start : None if count is None else start + count]
-    kept: list[str] = []
+    requested = lines[start : None if count is None else start + count]
+    shown: list[str] = []
     size = 0
-    for line in wanted:
+    for line in requested:
         if size + len(line) > most:
             break
-        kept.append(line)
+        shown.append(line)
         size += len(line)
-    if not kept and wanted:
-        return f"{wanted[0][:most]}\n[line {start + 1} of {total:,} has {len(wanted[0]):,} characters, cut here]"
-    end = start + len(kept)
+    if not shown and requested:
+        return f"{requested[0][:most]}\n[line {start + 1} of {total:,} has {len(requested[0]):,} characters, cut here]"
+    end = start + len(shown)
     if start == 0 and end == total:
-        return "".join(kept)
-    if not kept:
+        return "".join(shown)
+    if not shown:
         return f"[the file has {total:,} lines; nothing from line {first}]"
     more = f"; go on with first_line {end + 1}" if end < total else ""
-    text = "".join(kept)
+    text = "".join(shown)
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
@@ -53,9 +53,9 @@ def tail_of(text: str, *, most: int = MAX_RESULT) -> str:
     """The end of `text`, whole lines where possible; what was left out is said in a first line of square brackets."""
     if len(text) <= most:
         return text
-    kept = text[-most:]
-    kept = kept.partition("\n")[2] or kept
-    return f"[the first {len(text) - len(kept):,} characters were left out]\n{kept}"
+    tail = text[-most:]
+    tail = tail.partition("\n")[2] or tail
+    return f"[the first {len(text) - len(tail):,} characters were left out]\n{tail}"
 
 
 def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:

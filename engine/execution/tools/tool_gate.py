@@ -85,67 +85,67 @@ class Gate:
         self._services = services
         self.jail = Jail(folder)
 
-    def weigh(self, wish: ToolRequest) -> tuple[list[str], bool]:
+    def weigh(self, request: ToolRequest) -> tuple[list[str], bool]:
         """Why a person must look at it, [] when he need not; and whether nothing but the policy asks.
 
         Raises `Refusal` `denied` (the policy), `blocked` (the content filter).
         """
-        decision = self._policy.decide(wish.tool, wish.subjects)
+        decision = self._policy.decide(request.tool, request.subjects)
         if decision.verdict is Verdict.BLOCK:
             raise Refusal(
-                "denied", self._denial(wish, decision.entry), "do it another way, or leave it to the operator"
+                "denied", self._denial(request, decision.entry), "do it another way, or leave it to the operator"
             )
         reasons = []
-        verdict = self._live.judge(wish.command, self._folder)
+        verdict = self._live.judge(request.command, self._folder)
         if verdict.verdict is Verdict.BLOCK:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:
             reasons.append(verdict.reason)
-        if wish.production:
-            reasons.append(f"touches production: {', '.join(wish.production[:3])}")
-        if wish.external and not (decision.verdict is Verdict.ALLOW and decision.pattern):
-            reasons.append(wish.external)
-        reasons += wish.reasons
+        if request.production:
+            reasons.append(f"touches production: {', '.join(request.production[:3])}")
+        if request.external and not (decision.verdict is Verdict.ALLOW and decision.pattern):
+            reasons.append(request.external)
+        reasons += request.reasons
         only_policy = not reasons
         if decision.verdict is Verdict.ASK:
             reasons.append(f"its agent's tools.json says to ask ({decision.entry})")
         return reasons, only_policy
 
-    def clear(self, wish: ToolRequest) -> bool:
+    def clear(self, request: ToolRequest) -> bool:
         """Let it through; True when a person allowed it.
 
         Raises `Refusal` as `weigh`, and `denied` when a person says no or nobody is there; `Stopped`.
         """
-        reasons, only_policy = self.weigh(wish)
+        reasons, only_policy = self.weigh(request)
         if not reasons:
             return False
-        wide = only_policy and wish.wide_key
+        wide = only_policy and request.wide_key
         if wide:
-            reasons.append(f"an answer for this session holds for every {wish.tool}")
+            reasons.append(f"an answer for this session holds for every {request.tool}")
         allowed = self._services.permissions.ask(
             self._live,
             self._view,
-            tool=wish.tool,
-            title=wish.title,
-            detail=wish.detail(),
+            tool=request.tool,
+            title=request.title,
+            detail=request.detail(),
             reason="; ".join(reasons),
-            key=wish.wide_key if wide else wish.key,
+            key=request.wide_key if wide else request.key,
         )
         if allowed:
             return True
         if self._view.mode == AUTONOMOUS:
-            said = f"a person must approve this, but nobody is available: {'; '.join(reasons)}"
-            raise Refusal("denied", said, "leave it, and say in your answer what is left to do")
+            message = f"a person must approve this, but nobody is available: {'; '.join(reasons)}"
+            raise Refusal("denied", message, "leave it, and say in your answer what is left to do")
         raise Refusal(
-            "denied", f"the operator said no to: {wish.title}", "do not try it again; do it another way, or ask"
+            "denied", f"the operator said no to: {request.title}", "do not try it again; do it another way, or ask"
         )
 
-    def _denial(self, wish: ToolRequest, entry: str) -> str:
+    def _denial(self, request: ToolRequest, entry: str) -> str:
         if self._policy.problem:
             return f"no tool may be used: {self._policy.problem}"
         if entry:
             return f"the agent's tools.json denies this ({entry})"
-        return f"the agent's tools.json does not allow this {wish.tool}"
+        return f"the agent's tools.json does not allow this {request.tool}"
 
     # Wishes
 
@@ -190,7 +190,7 @@ class Gate:
 
     def page(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
         """web_fetch; a host that the operator did not list is communication with the outside (SPEC 3.5)."""
-        known = self._services.web.unasked(target)
+        is_allowed = self._services.web.unasked(target)
         return ToolRequest(
             "web_fetch",
             f"fetch {target.url}",
@@ -200,7 +200,7 @@ class Gate:
             lambda: target.url,
             production=policy.production_hosts(target.host, self._services.settings.current.production),
             reasons=reasons,
-            external="" if known else f"talks to {target.address}, which has not been allowed yet",
+            external="" if is_allowed else f"talks to {target.address}, which has not been allowed yet",
         )
 
     def foreign(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> ToolRequest:
@@ -229,26 +229,26 @@ class Gate:
 
     def _files(self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]) -> ToolRequest:
         tool, program = _FILE_KINDS[kind]
-        found = []
+        resolved = []
         for path in paths:
             try:
-                found.append(self.jail.relative(path))
+                resolved.append(self.jail.relative(path))
             except Refusal as refusal:
                 # The sandbox shows an agent more than the project, and hides what is secret.
                 if tool != "read" or refusal.code != "outside":
                     raise
                 reasons = [*reasons, f"{printable_path(path)} is not in the project"]
-                found.append(path)
+                resolved.append(path)
         words = sanitise(detail) or sanitise(title)
         return ToolRequest(
             tool,
-            sanitise(title) or f"{kind} {', '.join(printable_path(path) for path in found)}",
-            found,
-            shlex.join([program, *found]),
-            f"{kind}:{':'.join(found) or title}",
+            sanitise(title) or f"{kind} {', '.join(printable_path(path) for path in resolved)}",
+            resolved,
+            shlex.join([program, *resolved]),
+            f"{kind}:{':'.join(resolved) or title}",
             lambda: words,
             wide_key=tool,
-            production=() if tool == "read" else [target for path in found for target in self._production(path)],
+            production=() if tool == "read" else [target for path in resolved for target in self._production(path)],
             reasons=reasons,
         )
 

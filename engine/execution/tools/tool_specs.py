@@ -80,39 +80,39 @@ def check_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     properties = schema["properties"]
     if not isinstance(arguments, Mapping):
         raise Refusal("bad_arguments", f"{name} takes an object of arguments", f"it takes {', '.join(properties)}")
-    given = {key: value for key, value in arguments.items() if value is not None}
-    if unknown := [key for key in given if key not in properties]:
+    present = {key: value for key, value in arguments.items() if value is not None}
+    if unknown := [key for key in present if key not in properties]:
         raise Refusal(
             "bad_arguments",
             f"{name} has no argument {sanitise(str(unknown[0]))[:60]!r}",
             _accepted_arguments(name, properties),
         )
-    if missing := [key for key in schema["required"] if key not in given]:
+    if missing := [key for key in schema["required"] if key not in present]:
         raise Refusal("bad_arguments", f"{name} needs {' and '.join(missing)}", _accepted_arguments(name, properties))
-    for key, value in given.items():
-        wanted = properties[key]
-        if not isinstance(value, _TYPES[wanted["type"]]) or isinstance(value, bool):
-            raise Refusal("bad_arguments", f"{key} must be of type {wanted['type']}", wanted["description"])
-        if isinstance(value, int) and value < wanted["minimum"]:
-            raise Refusal("bad_arguments", f"{key} must be at least {wanted['minimum']}", wanted["description"])
+    for key, value in present.items():
+        expected = properties[key]
+        if not isinstance(value, _TYPES[expected["type"]]) or isinstance(value, bool):
+            raise Refusal("bad_arguments", f"{key} must be of type {expected['type']}", expected["description"])
+        if isinstance(value, int) and value < expected["minimum"]:
+            raise Refusal("bad_arguments", f"{key} must be at least {expected['minimum']}", expected["description"])
         if isinstance(value, str):
             try:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise Refusal("bad_arguments", f"{key} has characters that UTF-8 cannot write") from error
-    return given
+    return present
 
 
 def _accepted_arguments(name: str, properties: Mapping[str, Any]) -> str:
     return f"{name} takes {', '.join(properties)}"
 
 
-def check_plain_text(text: str, what: str, most: int) -> str:
+def check_plain_text(text: str, name: str, most: int) -> str:
     """`text` when a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
     if not text.strip():
-        raise Refusal("bad_arguments", f"the {what} is empty")
+        raise Refusal("bad_arguments", f"the {name} is empty")
     if len(text) > most:
-        raise Refusal("bad_arguments", f"the {what} is longer than {most:,} characters", "write it into a file first")
+        raise Refusal("bad_arguments", f"the {name} is longer than {most:,} characters", "write it into a file first")
     if sanitise(text) != text.expandtabs(4):
-        raise Refusal("bad_arguments", f"the {what} has control characters in it", "write it as plain text")
+        raise Refusal("bad_arguments", f"the {name} has control characters in it", "write it as plain text")
     return text

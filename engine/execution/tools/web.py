@@ -79,7 +79,7 @@ def parse_url(url: str) -> Target:
         raise _bad_url(url, f"has port {port}, where no web server is")
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
-    return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda found: quote(found[0]), path))
+    return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
 
 
 def _bad_url(url: str, why: str) -> Refusal:
@@ -92,26 +92,26 @@ def is_public(address: str) -> bool:
     """Whether an IP address is one of the internet's, whatever it is wrapped in: not this machine, its network, a
     link's, a carrier's, nor many at once."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
-        if inner is None and (found in _NAT64 or int(found) >> 32 == 0):
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo[1] if parsed.teredo else None)
+        if inner is None and (parsed in _NAT64 or int(parsed) >> 32 == 0):
+            inner = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-        if found.is_site_local:
+        if parsed.is_site_local:
             return False
-    elif found in _SHARED:
+    elif parsed in _SHARED:
         return False
-    return found.is_global and not (
-        found.is_multicast
-        or found.is_private
-        or found.is_loopback
-        or found.is_link_local
-        or found.is_unspecified
-        or found.is_reserved
+    return parsed.is_global and not (
+        parsed.is_multicast
+        or parsed.is_private
+        or parsed.is_loopback
+        or parsed.is_link_local
+        or parsed.is_unspecified
+        or parsed.is_reserved
     )
 
 
@@ -174,8 +174,8 @@ class Hit:
 
 def system_resolve(host: str, port: int) -> list[str]:
     """The addresses of a host, as the system knows them."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 class RequestDeadline:
@@ -188,16 +188,16 @@ class RequestDeadline:
         self._cut = False
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds; raises TimeoutError when there are none."""
-        left = self._until - time.monotonic()
-        if left <= 0 or self._cut:
+        seconds_left = self._until - time.monotonic()
+        if seconds_left <= 0 or self._cut:
             raise TimeoutError
-        return left
+        return seconds_left
 
     def check(self) -> None:
         """Raises TimeoutError when it is over."""
-        if self.left <= 0:
+        if self.seconds_left <= 0:
             raise TimeoutError
 
     def holds(self, connection: socket.socket) -> None:
@@ -252,16 +252,18 @@ class Web:
         communication with the outside)."""
         return is_listed(target, self._settings.current.web.allow)
 
-    def fetch(self, url: str, *, may: Callable[[Target], bool], on_leash: Callable[[Callable[[], None]], None]) -> Page:
+    def fetch(
+        self, url: str, *, may: Callable[[Target], bool], on_deadline: Callable[[Callable[[], None]], None]
+    ) -> Page:
         """The page at `url` as text. `may` is asked of every host a redirect leads to; one that it refuses is not
         fetched, its address is told. `on_leash` gets what ends the request at once."""
-        leash = RequestDeadline(self._seconds)
-        on_leash(leash.cut)
+        deadline = RequestDeadline(self._seconds)
+        on_deadline(deadline.cut)
         target = parse_url(url)
-        with leash.timed():
+        with deadline.timed():
             for _ in range(MAX_REDIRECTS + 1):
                 private = is_listed_exactly(target, self._settings.current.web.allow)
-                status, headers, data = self._get(target, leash, private=private)
+                status, headers, data = self._get(target, deadline, private=private)
                 location = headers.get("location", "")
                 if status not in (301, 302, 303, 307, 308) or not location:
                     return _page_of(target, status, headers, data)
@@ -271,76 +273,76 @@ class Web:
                 target = following
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
-    def search(self, query: str, *, on_leash: Callable[[Callable[[], None]], None]) -> list[Hit]:
+    def search(self, query: str, *, on_deadline: Callable[[Callable[[], None]], None]) -> list[Hit]:
         """What the configured search finds."""
         configured = self._settings.current.web.search_url
         if not configured:
             raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
         parts = urlsplit(configured)
-        asked = urlencode({"q": query, "format": "json"})
-        joined = "&".join(part for part in (parts.query, asked) if part)
-        leash = RequestDeadline(self._seconds)
-        on_leash(leash.cut)
+        parameters = urlencode({"q": query, "format": "json"})
+        joined = "&".join(part for part in (parts.query, parameters) if part)
+        deadline = RequestDeadline(self._seconds)
+        on_deadline(deadline.cut)
         # The operator named this very address: it may well be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, joined, "")))
-        with leash.timed():
-            status, headers, data = self._get(target, leash, private=True)
+        with deadline.timed():
+            status, headers, data = self._get(target, deadline, private=True)
         if status != 200:
             raise Refusal("unreachable", f"the search answered {status}", "try again later, or without searching")
         return _parse_hits(_decode(headers, data))
 
-    def _get(self, target: Target, leash: RequestDeadline, *, private: bool) -> tuple[int, dict[str, str], bytes]:
+    def _get(self, target: Target, deadline: RequestDeadline, *, private: bool) -> tuple[int, dict[str, str], bytes]:
         connection = None
         try:
-            addresses = self._addresses(target, leash)
+            addresses = self._addresses(target, deadline)
             if not private and (bad := [address for address in addresses if not is_public(address)]):
                 raise Refusal(
                     "private_address",
                     f"{target.host} is {bad[0]}, an address of this machine or its network",
                     f"the operator can allow it: web.allow has to name {target.address}",
                 )
-            connection = _Connection(target, addresses, leash, self._tls)
+            connection = _Connection(target, addresses, deadline, self._tls)
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
             headers = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, headers, _read_body(response, headers, leash)
+            return response.status, headers, _read_body(response, headers, deadline)
         except (OSError, http.client.HTTPException, zlib.error) as error:
-            raise _unreachable_refusal(target, error, leash) from error
+            raise _unreachable_refusal(target, error, deadline) from error
         finally:
             if connection is not None:
                 connection.close()
 
-    def _addresses(self, target: Target, leash: RequestDeadline) -> list[str]:
+    def _addresses(self, target: Target, deadline: RequestDeadline) -> list[str]:
         """Resolving cannot be interrupted, so it has a thread that is not waited for longer than there is time."""
-        found: list[list[str] | OSError] = []
+        outcome: list[list[str] | OSError] = []
 
         def work() -> None:
             try:
-                found.append(list(self._resolve(target.host, target.port)))
+                outcome.append(list(self._resolve(target.host, target.port)))
             except (OSError, UnicodeError) as error:
-                found.append(error if isinstance(error, OSError) else OSError(str(error)))
+                outcome.append(error if isinstance(error, OSError) else OSError(str(error)))
 
         thread = threading.Thread(target=work, name="clawpy-resolve", daemon=True)
         thread.start()
         while thread.is_alive():
-            thread.join(min(0.1, leash.left))
-        if isinstance(found[0], OSError):
-            raise found[0]
-        if not found[0]:
+            thread.join(min(0.1, deadline.seconds_left))
+        if isinstance(outcome[0], OSError):
+            raise outcome[0]
+        if not outcome[0]:
             raise OSError("no address")
-        return found[0]
+        return outcome[0]
 
 
 class _Connection(http.client.HTTPConnection):
     """Connects to addresses that were judged, whatever the name says by now."""
 
     def __init__(
-        self, target: Target, addresses: Sequence[str], leash: RequestDeadline, tls: Callable[[], ssl.SSLContext]
+        self, target: Target, addresses: Sequence[str], deadline: RequestDeadline, tls: Callable[[], ssl.SSLContext]
     ) -> None:
         super().__init__(target.host, target.port)
         self._target = target
         self._addresses = addresses
-        self._leash = leash
+        self._deadline = deadline
         self._context = tls
 
     def connect(self) -> None:
@@ -348,42 +350,44 @@ class _Connection(http.client.HTTPConnection):
         problem: OSError = OSError("no address")
         for address in self._addresses:
             try:
-                plain = socket.create_connection((address, self._target.port), timeout=min(10.0, self._leash.left))
+                plain = socket.create_connection(
+                    (address, self._target.port), timeout=min(10.0, self._deadline.seconds_left)
+                )
             except OSError as error:
                 problem = error
                 continue
-            self._leash.holds(plain)
-            plain.settimeout(self._leash.left)
+            self._deadline.holds(plain)
+            plain.settimeout(self._deadline.seconds_left)
             self.sock = plain
             if self._target.scheme == "https":
                 wrapped = self._context().wrap_socket(
                     plain, server_hostname=self._target.host, do_handshake_on_connect=False
                 )
-                self._leash.holds(wrapped)
+                self._deadline.holds(wrapped)
                 self.sock = wrapped
                 wrapped.do_handshake()
             return
         raise problem
 
 
-def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], leash: RequestDeadline) -> bytes:
+def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], deadline: RequestDeadline) -> bytes:
     """At most `MAX_PAGE_BYTES` bytes, unpacked."""
     packed = headers.get("content-encoding", "").strip().lower()
     unpack = zlib.decompressobj(wbits=47) if packed in ("gzip", "x-gzip", "deflate") else None
     data = bytearray()
-    while len(data) < MAX_PAGE_BYTES and leash.left and (piece := response.read1(65_536)):
+    while len(data) < MAX_PAGE_BYTES and deadline.seconds_left and (piece := response.read1(65_536)):
         data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
-    leash.check()  # an end that was cut off looks like any other
+    deadline.check()  # an end that was cut off looks like any other
     return bytes(data[:MAX_PAGE_BYTES])
 
 
-def _unreachable_refusal(target: Target, error: Exception, leash: RequestDeadline) -> Refusal:
+def _unreachable_refusal(target: Target, error: Exception, deadline: RequestDeadline) -> Refusal:
     try:
-        said = sanitise(str(error) or type(error).__name__)[:200] if leash.left else ""
+        reason = sanitise(str(error) or type(error).__name__)[:200] if deadline.seconds_left else ""
     except TimeoutError:
-        said = "it took too long"
+        reason = "it took too long"
     return Refusal(
-        "unreachable", f"{target.address} cannot be read: {said}", "try another address, or go on without it"
+        "unreachable", f"{target.address} cannot be read: {reason}", "try another address, or go on without it"
     )
 
 

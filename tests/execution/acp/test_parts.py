@@ -1,4 +1,4 @@
-"""The parts of the ACP runner by themselves: messages, counting, telling, choosing, finding (SPEC 3.4, 3.8)."""
+"""The parts of the ACP runner by themselves: messages, counting, transcript, choosing, finding (SPEC 3.4, 3.8)."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     meter = UsageMeter()
     tokens = cost = 0
     for total, amount, currency in reports:
-        more = meter.tokens_said(total)
+        more = meter.count_tokens(total)
         assert more >= 0
         tokens += more
         if amount is not None:
-            more = meter.cost_said(amount, currency)
+            more = meter.count_cost(amount, currency)
             assert more >= 0
             cost += more
     assert meter.tokens == tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
@@ -95,17 +95,17 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     ]
     assert meter.cost == cost == max(good, default=0)
     assert meter.price_known == bool(good)
-    cost += meter.turn_over(estimate)
+    cost += meter.end_turn(estimate)
     assert meter.cost == cost
     assert (cost == estimate) or good
 
 
 def test_a_price_that_comes_late_counts_against_what_was_estimated() -> None:
     meter = UsageMeter()
-    assert meter.turn_over(50_000) == 50_000
-    assert meter.cost_said(0.02, "USD") == 0
-    assert meter.cost_said(0.08, "USD") == 30_000
-    assert meter.turn_over(50_000) == 0
+    assert meter.end_turn(50_000) == 50_000
+    assert meter.count_cost(0.02, "USD") == 0
+    assert meter.count_cost(0.08, "USD") == 30_000
+    assert meter.end_turn(50_000) == 0
 
 
 def option(kind: Any) -> schema.PermissionOption:
@@ -133,19 +133,19 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
     def write(kind: str, text: str) -> None:
         written[kind] += text
 
-    telling = AgentTranscript(write, lambda tool, message: None, redact)
+    transcript = AgentTranscript(write, lambda tool, message: None, redact)
     for kind, text in pieces:
-        telling.chunk(kind, schema.TextContentBlock(type="text", text=text))
-    telling.flush()
+        transcript.chunk(kind, schema.TextContentBlock(type="text", text=text))
+    transcript.flush()
     for kind in written:
         said = "".join(text for one, text in pieces if one == kind)
         assert "".join(written[kind].split()) == "".join(said.split())
-    assert telling.said == "".join(text for kind, text in pieces if kind == "say")
+    assert transcript.message == "".join(text for kind, text in pieces if kind == "say")
 
 
 def test_a_tool_call_that_failed_is_told_once_with_what_it_shows() -> None:
     told: list[tuple[str, str]] = []
-    telling = AgentTranscript(lambda kind, text: None, lambda tool, message: told.append((tool, message)), redact)
+    transcript = AgentTranscript(lambda kind, text: None, lambda tool, message: told.append((tool, message)), redact)
     shown = schema.ContentToolCallContent(
         type="content", content=schema.TextContentBlock(type="text", text="\n old_string not found\n in a.py")
     )
@@ -154,7 +154,7 @@ def test_a_tool_call_that_failed_is_told_once_with_what_it_shows() -> None:
         session_update="tool_call_update", tool_call_id="1", status="failed", content=[shown]
     )
     for update in (begun, failed, failed):
-        telling.tool(update)
+        transcript.tool(update)
     assert told == [("edit", "old_string not found")]
 
 

@@ -82,7 +82,7 @@ def test_what_adaptation_is_told_of_everything_else(world: ModelWorld) -> None:
         assert said
         assert all(sources.saying(item.ref) == (item.text, item.trust) for item in said)
         assert sources.saying("nobody#principles/x")[0] == ""
-        (memory,) = engine.memory.json_lines([NewMemory("The queue is Redis.")])
+        (memory,) = engine.memory.remember([NewMemory("The queue is Redis.")])
         assert sources.memory(memory) == ("The queue is Redis.", Trust.QUOTED)
         assert sources.memory("mem_nothing")[0] == ""
         assert sources.kept_fact("fact_nothing") is None

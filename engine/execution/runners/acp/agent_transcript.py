@@ -38,50 +38,50 @@ class _ToolCall:
     title: str = ""
     kind: str = ""
     status: str = ""
-    told: str = ""
+    last_line: str = ""
 
 
 class AgentTranscript:
     """One conversation's part of the transcript. `failed(tool, message)` hears of calls that failed (SPEC 5.1); `clean`
     cuts secrets out: where a paragraph is broken, none is torn."""
 
-    def __init__(self, write: Write, failed: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
+    def __init__(self, write: Write, on_failure: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
         self._write = write
-        self._failed = failed
-        self._speaking = StreamedText(write, clean, longest=MAX_PARAGRAPH)
+        self._on_failure = on_failure
+        self._streamed = StreamedText(write, clean, longest=MAX_PARAGRAPH)
         self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
-        self._said: list[str] = []
+        self._message_parts: list[str] = []
         self._size = 0
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """What it said in the present turn, at least its last `MAX_MESSAGE_CHARACTERS` characters."""
-        return "".join(self._said)
+        return "".join(self._message_parts)
 
     @property
-    def told(self) -> bool:
+    def has_acted(self) -> bool:
         """True once the agent said or did anything."""
-        return bool(self._said or self._calls)
+        return bool(self._message_parts or self._calls)
 
     def begin_turn(self) -> None:
         """A turn begins: nothing of it is said yet."""
-        self._said, self._size = [], 0
+        self._message_parts, self._size = [], 0
 
     def chunk(self, kind: str, content: Any) -> None:
         """A piece of "say" or "thought": whole lines are written, the rest waits for its end."""
         text = _block_text(content)
         if kind == "say":
-            self._said.append(text)
+            self._message_parts.append(text)
             self._size += len(text)
             if self._size > 2 * MAX_MESSAGE_CHARACTERS:
-                self._said = ["".join(self._said)[-MAX_MESSAGE_CHARACTERS:]]
+                self._message_parts = ["".join(self._message_parts)[-MAX_MESSAGE_CHARACTERS:]]
                 self._size = MAX_MESSAGE_CHARACTERS
-        self._speaking.take(kind, text)
+        self._streamed.take(kind, text)
 
     def flush(self) -> None:
         """What is left of a paragraph is shown now: something else follows, or the turn is over."""
-        self._speaking.end()
+        self._streamed.end()
 
     def tool(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
         """A tool call began or came further."""
@@ -93,18 +93,18 @@ class AgentTranscript:
         call.kind = update.kind or call.kind
         call.title = _single_line(update.title) or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
-        told = f"{call.title} · {STATUS_WORDS[call.status]}"
-        if told != call.told:
-            call.told = told
-            self._write("tool", told)
+        line = f"{call.title} · {STATUS_WORDS[call.status]}"
+        if line != call.last_line:
+            call.last_line = line
+            self._write("tool", line)
             if call.status == "failed":
-                self._failed(
+                self._on_failure(
                     "exec" if call.kind == "execute" else call.kind or "tool", _failure_reason(update) or call.title
                 )
             if call.status in ("completed", "failed"):
                 self._results(update.content or ())
 
-    def known(self, call_id: str) -> tuple[str, str]:
+    def find_call(self, call_id: str) -> tuple[str, str]:
         """Title and kind of a tool call that was told of before, "" each for one that was not."""
         call = self._calls.get(call_id)
         return (call.title, call.kind) if call else ("", "")

@@ -83,19 +83,19 @@ def agent_home(data: Path, name: str) -> Path:
     return data / "acp" / name
 
 
-def login_hint(name: str, place: Path | None, command: Sequence[str] = ()) -> str:
+def login_hint(name: str, home: Path | None, command: Sequence[str] = ()) -> str:
     """How the operator lets an agent in, once: a command to run, or a variable to hand on."""
     agent = find_known_agent(name, command)
-    home = shlex.quote(str(place)) if place is not None else "ITS-FOLDER"
-    ways = []
+    folder = shlex.quote(str(home)) if home is not None else "ITS-FOLDER"
+    hints = []
     if agent is None:
-        ways.append(f"log it in once with HOME={home}")
+        hints.append(f"log it in once with HOME={folder}")
     elif agent.login:
-        ways.append(f"run once: mkdir -p {home} && HOME={home} {shlex.join(agent.login)}")
+        hints.append(f"run once: mkdir -p {folder} && HOME={folder} {shlex.join(agent.login)}")
     keys = ", ".join(agent.keys) if agent is not None else "the name of the variable that holds its key"
     if keys:
-        ways.append(f"set `env` of [acp.{name}] to {keys}")
-    return ", or ".join(ways)
+        hints.append(f"set `env` of [acp.{name}] to {keys}")
+    return ", or ".join(hints)
 
 
 TOOL_HOMES = {

@@ -53,7 +53,7 @@ class Turn:
     """
 
     reason: str
-    said: str
+    message: str
     usage: schema.Usage | None
 
 
@@ -65,7 +65,7 @@ class Conversation:
         live: LiveSession,
         process: subprocess.Popen[bytes],
         requests: ClientRequests,
-        telling: AgentTranscript,
+        transcript: AgentTranscript,
         *,
         title: str,
         login: str,
@@ -75,16 +75,16 @@ class Conversation:
         self._live = live
         self._process = process
         self._requests = requests
-        self._telling = telling
+        self._transcript = transcript
         self._title = title
         self._login = login
         self._version = version
         self._start_seconds = start_seconds
-        self._wire: JsonRpcPipe | None = None
+        self._pipe: JsonRpcPipe | None = None
         self._runner = asyncio.Runner()
         self._connection: Connection | None = None
         self._listening: asyncio.BaseTransport | None = None
-        self._complaints: deque[str] = deque(maxlen=5)
+        self._error_lines: deque[str] = deque(maxlen=5)
         self.model = ""
         """Name and version of the agent, as it says itself."""
 
@@ -97,7 +97,7 @@ class Conversation:
         with self._runner:
             loop = self._runner.get_loop()
             loop.set_exception_handler(_log_quietly)
-            self._live.on_stop(lambda: _call_soon(loop, self._halt))
+            self._live.on_stop(lambda: _call_soon(loop, self._cancel))
             try:
                 try:
                     self._runner.run(self._begin(folder))
@@ -117,13 +117,13 @@ class Conversation:
         return self._runner.run(self._turn(blocks))
 
     async def _begin(self, folder: Path) -> None:
-        self._wire = await JsonRpcPipe.open(self._process, self._rubbish)
-        await self._hear_complaints()
-        self._connection = Connection(self._requests, self._wire)
+        self._pipe = await JsonRpcPipe.open(self._process, self._on_invalid_line)
+        await self._read_stderr()
+        self._connection = Connection(self._requests, self._pipe)
         capabilities = schema.ClientCapabilities(
             fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
         )
-        began = await self._ask(
+        initialized = await self._ask(
             "initialize",
             schema.InitializeRequest(
                 protocol_version=PROTOCOL_VERSION,
@@ -133,24 +133,24 @@ class Conversation:
             schema.InitializeResponse,
             self._start_seconds,
         )
-        if began.protocol_version != PROTOCOL_VERSION:
+        if initialized.protocol_version != PROTOCOL_VERSION:
             raise FlowUnable(
-                f"{self._title} speaks version {began.protocol_version} of the protocol, not {PROTOCOL_VERSION}",
+                f"{self._title} speaks version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}",
                 "install another version",
             )
-        if began.agent_info is not None:
-            self.model = sanitise(f"{began.agent_info.name} {began.agent_info.version}")[:100]
-        made = await self._ask(
+        if initialized.agent_info is not None:
+            self.model = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
+        session = await self._ask(
             "session/new",
             schema.NewSessionRequest(cwd=str(folder), mcp_servers=[]),
             schema.NewSessionResponse,
             self._start_seconds,
         )
-        self._requests.session_id = made.session_id
+        self._requests.session_id = session.session_id
 
     async def _turn(self, blocks: list[str]) -> Turn:
         assert self._requests.session_id is not None
-        self._telling.begin_turn()
+        self._transcript.begin_turn()
         prompt = schema.PromptRequest(
             session_id=self._requests.session_id,
             prompt=[schema.TextContentBlock(type="text", text=text) for text in blocks],
@@ -158,79 +158,79 @@ class Conversation:
         try:
             answer = await self._ask("session/prompt", prompt, schema.PromptResponse, None)
         finally:
-            self._telling.flush()
-        return Turn(answer.stop_reason, self._telling.said, answer.usage)
+            self._transcript.flush()
+        return Turn(answer.stop_reason, self._transcript.message, answer.usage)
 
     async def _ask(self, method: str, request: BaseModel, answer: type[A], seconds: float | None) -> A:
         """Send a request and wait for its answer, at most `seconds`."""
         assert self._connection is not None
         self._live.check_running()
-        asked = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
+        answering = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
         stop = asyncio.ensure_future(self._requests.stopping.wait())
         try:
-            await asyncio.wait({asked, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if self._requests.stopping.is_set():
-                await asyncio.wait({asked}, timeout=CANCEL_SECONDS)
+                await asyncio.wait({answering}, timeout=CANCEL_SECONDS)
                 self._live.check_running()
-            if not asked.done():
+            if not answering.done():
                 raise FlowUnable(f"{self._title} did not answer `{method}` within {seconds:g} s", self._login)
-            return answer.model_validate(asked.result())
+            return answer.model_validate(answering.result())
         except RequestError as error:
-            raise self._said_no(error) from None
+            raise self._request_refused(error) from None
         except ConnectionError:
-            raise await self._gone() from None
+            raise await self._connection_lost() from None
         except ValidationError:
             raise FlowUnable(f"{self._title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
-            asked.cancel()
+            answering.cancel()
 
-    def _said_no(self, error: RequestError) -> FlowUnable:
+    def _request_refused(self, error: RequestError) -> FlowUnable:
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         words = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
         shut = error.code == AUTH_REQUIRED or any(word in words.lower() for word in _LOGIN_HINTS)
         if shut:
-            return (FlowUnable if self._telling.told else NotBegun)(
+            return (FlowUnable if self._transcript.has_acted else NotBegun)(
                 f"{self._title} is not logged in: {words}", self._login
             )
         return FlowUnable(f"{self._title} answered with an error: {words}")
 
-    async def _gone(self) -> FlowUnable:
+    async def _connection_lost(self) -> FlowUnable:
         """Why there is no connection any more, in words."""
         self._live.check_running()
-        if self._wire is not None and self._wire.fault:
-            return FlowUnable(f"{self._title} was ended: {self._wire.fault}")
+        if self._pipe is not None and self._pipe.fault:
+            return FlowUnable(f"{self._title} was ended: {self._pipe.fault}")
         until = asyncio.get_running_loop().time() + EXIT_SECONDS
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         self._live.check_running()
-        last = f"; its last output: {' / '.join(self._complaints)[:600]}" if self._complaints else ""
+        last = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
         return FlowUnable(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
 
-    async def _hear_complaints(self) -> None:
+    async def _read_stderr(self) -> None:
         """What it writes to stderr goes into the transcript, and its last lines into an error."""
         if self._process.stderr is None:
             return
 
         def tell(lines: list[str]) -> None:
-            self._complaints.extend(line for line in lines if line.strip())
+            self._error_lines.extend(line for line in lines if line.strip())
             if lines:
                 self._live.write("output", "\n".join(lines))
 
         loop = asyncio.get_running_loop()
         self._listening, _ = await loop.connect_read_pipe(lambda: _LineProtocol(tell), self._process.stderr)
 
-    def _rubbish(self, line: str) -> None:
-        self._requests.odd("the agent writes lines that are not messages")
+    def _on_invalid_line(self, line: str) -> None:
+        self._requests.warn_once("the agent writes lines that are not messages")
         self._live.write("output", line)
 
-    def _halt(self) -> None:
+    def _cancel(self) -> None:
         """In the loop: what waits is answered `cancelled`, and the agent is told to stop."""
         self._requests.stopping.set()
         if self._connection is not None and self._requests.session_id is not None:
             note = schema.CancelNotification(session_id=self._requests.session_id)
-            told = self._connection.send_notification("session/cancel", serialize_params(note))
-            asyncio.ensure_future(_ignore_closed(told))  # noqa: RUF006 (the loop ends moments later, with it or without)
+            sending = self._connection.send_notification("session/cancel", serialize_params(note))
+            asyncio.ensure_future(_ignore_closed(sending))  # noqa: RUF006 (the loop ends moments later, with it or without)
 
     async def _end(self) -> None:
         if self._connection is not None:

@@ -32,8 +32,8 @@ class JsonRpcPipe:
     just closed its output.
     """
 
-    def __init__(self, on_rubbish: Callable[[str], None]) -> None:
-        self._on_rubbish = on_rubbish
+    def __init__(self, on_invalid_line: Callable[[str], None]) -> None:
+        self._on_invalid_line = on_invalid_line
         self._reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         self._out: asyncio.WriteTransport | None = None
         self._in: asyncio.BaseTransport | None = None
@@ -41,13 +41,13 @@ class JsonRpcPipe:
         self.fault = ""
 
     @classmethod
-    async def open(cls, process: subprocess.Popen[bytes], on_rubbish: Callable[[str], None]) -> JsonRpcPipe:
+    async def open(cls, process: subprocess.Popen[bytes], on_invalid_line: Callable[[str], None]) -> JsonRpcPipe:
         """Take the pipes of `process` over."""
-        wire = cls(on_rubbish)
+        pipe = cls(on_invalid_line)
         loop = asyncio.get_running_loop()
-        wire._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(wire._reader), process.stdout)
-        wire._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(wire._deaf), process.stdin)
-        return wire
+        pipe._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe._reader), process.stdout)
+        pipe._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(pipe._input_closed), process.stdin)
+        return pipe
 
     async def send(self, message: dict[str, Any]) -> None:
         """Queue a message. Raises ConnectionError for a request that nobody will read; answers are dropped then."""
@@ -57,7 +57,7 @@ class JsonRpcPipe:
             return
         self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         if self._out.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._give_up(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
+            self._fail(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message, None when there will be none."""
@@ -69,14 +69,16 @@ class JsonRpcPipe:
                 line = end.partial  # a last line without its end, or nothing
                 self._closed = True
             except asyncio.LimitOverrunError:
-                self._give_up(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
+                self._fail(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
                 return None
             if not line.strip():
                 continue
             message = parse_message(line)
             if message is not None:
                 return message
-            self._on_rubbish(line[: MAX_SHOWN_CHARACTERS * 4].decode(errors="replace").strip()[:MAX_SHOWN_CHARACTERS])
+            self._on_invalid_line(
+                line[: MAX_SHOWN_CHARACTERS * 4].decode(errors="replace").strip()[:MAX_SHOWN_CHARACTERS]
+            )
         return None
 
     async def close(self) -> None:
@@ -87,12 +89,12 @@ class JsonRpcPipe:
         if self._out is not None and not self._out.is_closing():
             self._out.abort()  # nobody waits until it is read
 
-    def _give_up(self, why: str) -> None:
+    def _fail(self, why: str) -> None:
         self.fault = self.fault or why
         self._closed = True
         self._end_reading()
 
-    def _deaf(self) -> None:
+    def _input_closed(self) -> None:
         """The agent closed its input, or is gone: it will learn no more; what it wrote before can still be read."""
         asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end_reading)
 

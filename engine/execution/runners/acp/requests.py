@@ -48,7 +48,7 @@ class ClientRequests:
         live: LiveSession,
         belt: Toolbelt,
         terminals: Terminals,
-        telling: AgentTranscript,
+        transcript: AgentTranscript,
         *,
         on_usage: UsageCallback,
     ) -> None:
@@ -57,12 +57,12 @@ class ClientRequests:
         self._live = live
         self._belt = belt
         self._terminals = terminals
-        self._telling = telling
+        self._transcript = transcript
         self._on_usage = on_usage
         self._open = 0
-        self._granted: Counter[str] = Counter()
-        self._odd_before: set[str] = set()
-        self._served: dict[str, tuple[type[BaseModel], Callable[[Any], Awaitable[BaseModel]]]] = {
+        self._granted_commands: Counter[str] = Counter()
+        self._warnings: set[str] = set()
+        self._handlers: dict[str, tuple[type[BaseModel], Callable[[Any], Awaitable[BaseModel]]]] = {
             "session/request_permission": (schema.RequestPermissionRequest, self._permission),
             "fs/read_text_file": (schema.ReadTextFileRequest, self._read),
             "fs/write_text_file": (schema.WriteTextFileRequest, self._write),
@@ -79,14 +79,14 @@ class ClientRequests:
             if method == "session/update":
                 self._update(params)
             return None
-        if method not in self._served:
+        if method not in self._handlers:
             raise RequestError.method_not_found(sanitise(method)[:80])
         if self._open >= MAX_OPEN_REQUESTS:
             raise _request_error(f"{MAX_OPEN_REQUESTS} requests are already waiting for an answer")
         self._open += 1
         try:
-            form, serve = self._served[method]
-            return await serve(self._mine(form, params))
+            form, serve = self._handlers[method]
+            return await serve(self._validate(form, params))
         except ValidationError as error:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
@@ -102,11 +102,11 @@ class ClientRequests:
         finally:
             self._open -= 1
 
-    def odd(self, what: str) -> None:
+    def warn_once(self, warning: str) -> None:
         """Say once that the agent does something strange."""
-        if what not in self._odd_before and len(self._odd_before) < 20:
-            self._odd_before.add(what)
-            self._live.note(what, error=True)
+        if warning not in self._warnings and len(self._warnings) < 20:
+            self._warnings.add(warning)
+            self._live.note(warning, error=True)
 
     # What it tells
 
@@ -114,20 +114,20 @@ class ClientRequests:
         try:
             note = schema.SessionNotification.model_validate(params)
         except ValidationError:
-            self.odd("the agent sent updates outside the protocol; they are left out")
+            self.warn_once("the agent sent updates outside the protocol; they are left out")
             return
         if self.session_id is not None and note.session_id != self.session_id:
-            self.odd("the agent sent updates for another session; they are left out")
+            self.warn_once("the agent sent updates for another session; they are left out")
             return
-        update, telling = note.update, self._telling
+        update, transcript = note.update, self._transcript
         if isinstance(update, schema.AgentMessageChunk):
-            telling.chunk("say", update.content)
+            transcript.chunk("say", update.content)
         elif isinstance(update, schema.AgentThoughtChunk):
-            telling.chunk("thought", update.content)
+            transcript.chunk("thought", update.content)
         elif isinstance(update, schema.ToolCallStart | schema.ToolCallProgress):
-            telling.tool(update)
+            transcript.tool(update)
         elif isinstance(update, schema.AgentPlanUpdate):
-            telling.plan(update.entries)
+            transcript.plan(update.entries)
         elif isinstance(update, schema.UsageUpdate):
             self._on_usage(update.used, update.cost)
         elif isinstance(update, schema.CurrentModeUpdate):
@@ -138,61 +138,61 @@ class ClientRequests:
     async def _permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         if self.stopping.is_set():
             return _permission_response(None)
-        kind, title, detail, arguments = self._asked(request.tool_call)
+        kind, title, detail, arguments = self._describe_call(request.tool_call)
         try:
-            allowed = await self._aside(lambda: self._belt.may(kind, title, detail, arguments))
+            allowed = await self._in_thread(lambda: self._belt.may(kind, title, detail, arguments))
         except Stopped:
             return _permission_response(None)
         command = arguments.get("command")
         if allowed and isinstance(command, str):
-            self._granted[command] += 1
+            self._granted_commands[command] += 1
         option = choose_option(request.options, allowed)
         if option is None:
             self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
         return _permission_response(option)
 
     async def _read(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
-        text = await self._aside(lambda: self._belt.read_text(request.path, request.line, request.limit))
+        text = await self._in_thread(lambda: self._belt.read_text(request.path, request.line, request.limit))
         return schema.ReadTextFileResponse(content=text)
 
     async def _write(self, request: schema.WriteTextFileRequest) -> schema.WriteTextFileResponse:
-        await self._aside(lambda: self._belt.write_text(request.path, request.content))
+        await self._in_thread(lambda: self._belt.write_text(request.path, request.content))
         return schema.WriteTextFileResponse()
 
     async def _create(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
         argv = terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
-        if self._granted[command] > 0:  # it asked for this very command, and may
-            self._granted[command] -= 1
-        elif not await self._aside(lambda: self._belt.may("execute", command, command, {"command": command})):
+        if self._granted_commands[command] > 0:  # it asked for this very command, and may
+            self._granted_commands[command] -= 1
+        elif not await self._in_thread(lambda: self._belt.may("execute", command, command, {"command": command})):
             raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
-        created = self._terminals.create(argv, cwd=request.cwd, env=env, kept=request.output_byte_limit)
+        created = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=created)
 
     async def _output(self, request: schema.TerminalOutputRequest) -> schema.TerminalOutputResponse:
         terminal = self._terminals.get(request.terminal_id)
         status = None
-        if terminal.over.is_set():
+        if terminal.ended.is_set():
             status = schema.TerminalExitStatus(exit_code=terminal.exit_code, signal=terminal.signal)
         return schema.TerminalOutputResponse(output=terminal.output, truncated=terminal.truncated, exit_status=status)
 
     async def _wait_for_exit(self, request: schema.WaitForTerminalExitRequest) -> schema.WaitForTerminalExitResponse:
         terminal = self._terminals.get(request.terminal_id)
-        await self._aside(terminal.over.wait)
+        await self._in_thread(terminal.ended.wait)
         return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
 
     async def _kill(self, request: schema.KillTerminalRequest) -> schema.KillTerminalResponse:
         terminal = self._terminals.get(request.terminal_id)
         terminal.cancel.set()
-        await self._aside(terminal.over.wait)
+        await self._in_thread(terminal.ended.wait)
         return schema.KillTerminalResponse()
 
     async def _release(self, request: schema.ReleaseTerminalRequest) -> schema.ReleaseTerminalResponse:
         self._terminals.release(request.terminal_id)
         return schema.ReleaseTerminalResponse()
 
-    def _mine(self, form: type[BaseModel], params: Any) -> BaseModel:
+    def _validate(self, form: type[BaseModel], params: Any) -> BaseModel:
         """The request, when it is one of this session. Raises ValidationError, `RequestError`."""
         request = form.model_validate(params)
         if self.session_id is None or getattr(request, "session_id", None) != self.session_id:
@@ -201,9 +201,9 @@ class ClientRequests:
             raise _request_error("the session is ending")
         return request
 
-    def _asked(self, call: schema.ToolCallUpdate) -> tuple[str, str, str, dict[str, Any]]:
+    def _describe_call(self, call: schema.ToolCallUpdate) -> tuple[str, str, str, dict[str, Any]]:
         """Kind, title, detail and arguments of a tool that wants a permission."""
-        known_title, known_kind = self._telling.known(call.tool_call_id)
+        known_title, known_kind = self._transcript.find_call(call.tool_call_id)
         title = sanitise(call.title or known_title or "a tool")[:300]
         raw = call.raw_input if isinstance(call.raw_input, dict) else {}
         command = command_of(raw)
@@ -225,7 +225,7 @@ class ClientRequests:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
         return kind, title, _truncate_detail(sanitise(detail)), arguments
 
-    async def _aside(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         """Have `work` done in a thread of its own; raises `Stopped` as soon as the session ends.
 
         Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.

@@ -63,30 +63,30 @@ class AcpRunner(AgentRunner):
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether the agent is configured and installed, and what it needs of the network."""
         try:
-            guest = self.guest(assignment.runner)
+            agent = self.configured_agent(assignment.runner)
         except Refusal as refusal:
             return RunnerInfo(takes=False, reason=refusal.message)
         if assignment.flow is not None:
-            return RunnerInfo(takes=False, reason=f"{guest.title} takes text prompts, not the flow {assignment.flow}")
+            return RunnerInfo(takes=False, reason=f"{agent.title} takes text prompts, not the flow {assignment.flow}")
         return RunnerInfo(
             takes=True,
             check_only=False,
             undo_note=UNDO_NOTES[Place.CHANGE_SET],
-            hosts=guest.settings.hosts,
-            by=guest.title,
+            hosts=agent.settings.hosts,
+            by=agent.title,
         )
 
-    def guest(self, runner: str) -> ConfiguredAgent:
+    def configured_agent(self, runner: str) -> ConfiguredAgent:
         """The agent behind `acp:NAME`. Raises `Refusal` `no_runner`: not configured, or not on the PATH."""
         name = runner.removeprefix(ACP)
         section = self._services.settings.current.acp.get(name)
         if section is None:
-            told = ", ".join(self._services.settings.current.acp) or "none"
-            raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {told}")
+            names = ", ".join(self._services.settings.current.acp) or "none"
+            raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {names}")
         if shutil.which(section.command[0], path=self._environment.get("PATH")) is None:
             raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
-        agent = find_known_agent(name, section.command)
-        return ConfiguredAgent(name, agent.title if agent else name, section, agent_home(self._data, name))
+        known = find_known_agent(name, section.command)
+        return ConfiguredAgent(name, known.title if known else name, section, agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Have the agent do it. Raises `FlowUnable` when it cannot (`NotBegun` when it did nothing at all), `Stopped`
@@ -97,72 +97,74 @@ class AcpRunner(AgentRunner):
         from engine.execution.runners.acp.terminals import Terminals
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
-        guest = self.guest(live.assignment.runner)
-        guest.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        agent = self.configured_agent(live.assignment.runner)
+        agent.place.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             kind = "reply" if workspace.continues else "task"
             prompt = self._prompt(live, view, workspace, kind)
-            command = guest.settings.command
+            command = agent.settings.command
             confinement = agent_confinement(
                 live.confinement,
-                place=guest.place,
+                place=agent.place,
                 command=command,
-                hosts=guest.settings.hosts,
+                hosts=agent.settings.hosts,
             )
-            telling = AgentTranscript(live.write, live.journal.erred, live.without_secrets)
+            transcript = AgentTranscript(live.write, live.journal.erred, live.without_secrets)
             terminals = Terminals(
-                live, workspace.folder, command_confinement(confinement, live.confinement, place=guest.place)
+                live, workspace.folder, command_confinement(confinement, live.confinement, place=agent.place)
             )
             counting = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
             belt = self._services.belts.open(live, view, workspace.folder)
-            requests = ClientRequests(live, belt, terminals, telling, on_usage=counting.update)
+            requests = ClientRequests(live, belt, terminals, transcript, on_usage=counting.update)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
-            if guest.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
+            if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
                 fix = "install bubblewrap, or set network = true for this workspace"
                 raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
-            live.say(f"{guest.title} · {_describe_start(live, guest)}")
-            environment = agent_environment(place=guest.place, names=guest.settings.env, environment=self._environment)
+            live.say(f"{agent.title} · {_describe_start(live, agent)}")
+            environment = agent_environment(place=agent.place, names=agent.settings.env, environment=self._environment)
             with live.spawn(command, cwd=workspace.folder, env=environment, confinement=confinement) as process:
-                talk = Conversation(
+                conversation = Conversation(
                     live,
                     process,
                     requests,
-                    telling,
-                    title=guest.title,
-                    login=login_hint(guest.name, guest.place, command),
+                    transcript,
+                    title=agent.title,
+                    login=login_hint(agent.name, agent.place, command),
                     version=self._version,
                     start_seconds=self._start_seconds,
                 )
-                work = AgentTurns(live, view, talk, counting, self._services.calls, name=guest.name, title=guest.title)
+                turns = AgentTurns(
+                    live, view, conversation, counting, self._services.calls, name=agent.name, title=agent.title
+                )
                 try:
-                    with talk.opened(workspace.folder):
+                    with conversation.opened(workspace.folder):
                         live.converses = True
-                        work.task(prompt, kind)
-                        work.replies()
-                        judged = self._judged(live, view, workspace, heal=work.heal, reply=work.replies)
+                        turns.task(prompt, kind)
+                        turns.replies()
+                        validated = self._validate(live, view, workspace, heal=turns.heal, reply=turns.replies)
                 except NotBegun as fault:
                     live.journal.erred(live.assignment.runner, fault.message)
                     raise
                 finally:
                     live.converses = False
                     terminals.close()
-            return self._kept(
+            return self._result(
                 live,
                 view,
                 workspace,
-                judged,
-                summary="\n".join(filter(None, [work.summary(), judged.words])),
-                closing="\n".join(filter(None, [work.cut_short, judged.words])),
+                validated,
+                summary="\n".join(filter(None, [turns.summary(), validated.words])),
+                closing="\n".join(filter(None, [turns.cut_short, validated.words])),
                 facts={
-                    "agent": talk.model or guest.title,
-                    "turns": work.turns,
+                    "agent": conversation.model or agent.title,
+                    "turns": turns.turns,
                     "price_known": counting.meter.price_known,
                 },
             )
 
 
-def _describe_start(live: LiveSession, guest: ConfiguredAgent) -> str:
+def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:
     """What was started, under which sandbox, and what it reaches."""
-    words = live.sandbox.describe(network=live.confinement.network, hosts=guest.settings.hosts)
-    return f"{shlex.join(guest.settings.command)} · sandbox: {words}"
+    words = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
+    return f"{shlex.join(agent.settings.command)} · sandbox: {words}"

@@ -28,9 +28,9 @@ _RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
 class Terminal:
     """One command. `exit_code` is None while it runs, and for one that a signal ended (`signal`)."""
 
-    kept: int
+    max_bytes: int
     cancel: threading.Event = field(default_factory=threading.Event)
-    over: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
     exit_code: int | None = None
     signal: str | None = None
     truncated: bool = False
@@ -41,8 +41,8 @@ class Terminal:
         """More output, clean (see `LiveSession.execute`)."""
         with self._lock:
             self._output += "".join(f"{line}\n" for line in lines).encode(errors="replace")
-            if (over := len(self._output) - self.kept) > 0:
-                del self._output[:over]
+            if (excess := len(self._output) - self.max_bytes) > 0:
+                del self._output[:excess]
                 self.truncated = True
 
     @property
@@ -63,24 +63,26 @@ class Terminals:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def create(self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], kept: int | None = None) -> str:
+    def create(
+        self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], max_bytes: int | None = None
+    ) -> str:
         """Start a command that was allowed; returns the terminal's id. What cannot be started says so in its output.
 
         Raises `Refusal` `too_many_terminals`, `outside` (a folder beyond the session's).
         """
-        where = Path(cwd).resolve() if cwd else self._folder
-        if not where.is_relative_to(self._folder.resolve()) or not where.is_dir():
+        folder = Path(cwd).resolve() if cwd else self._folder
+        if not folder.is_relative_to(self._folder.resolve()) or not folder.is_dir():
             raise Refusal("outside", f"{sanitise(str(cwd))} is not a folder of this session", f"work in {self._folder}")
-        terminal = Terminal(MAX_OUTPUT_BYTES if kept is None else max(0, min(kept, MAX_OUTPUT_BYTES)))
+        terminal = Terminal(MAX_OUTPUT_BYTES if max_bytes is None else max(0, min(max_bytes, MAX_OUTPUT_BYTES)))
         with self._lock:
             if len(self._terminals) >= MAX_TERMINALS:
                 raise Refusal("too_many_terminals", f"{MAX_TERMINALS} terminals are open", "release some")
             terminal_id = f"term_{next(self._numbers)}"
             self._terminals[terminal_id] = terminal
-        clean = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
+        allowed = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
         threading.Thread(
             target=self._run,
-            args=(terminal, list(argv), where, clean),
+            args=(terminal, list(argv), folder, allowed),
             name=f"clawpy-{self._live.id}-{terminal_id}",
             daemon=True,
         ).start()
@@ -103,14 +105,14 @@ class Terminals:
     def close(self) -> None:
         """End all of them."""
         with self._lock:
-            left = list(self._terminals.values())
+            open_terminals = list(self._terminals.values())
             self._terminals.clear()
-        for terminal in left:
+        for terminal in open_terminals:
             terminal.cancel.set()
 
     def _run(self, terminal: Terminal, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
         try:
-            done = self._live.execute(
+            result = self._live.execute(
                 argv,
                 cwd=cwd,
                 env=env,
@@ -119,12 +121,12 @@ class Terminals:
                 cancel=terminal.cancel,
                 cleared=True,
             )
-            if done.timed_out:
+            if result.timed_out:
                 terminal.signal = "SIGTERM"
-            elif done.exit_code < 0:
-                terminal.signal = f"SIG{-done.exit_code}"
+            elif result.exit_code < 0:
+                terminal.signal = f"SIG{-result.exit_code}"
             else:
-                terminal.exit_code = done.exit_code
+                terminal.exit_code = result.exit_code
         except FlowUnable as error:  # not there, not allowed
             terminal.hear([sanitise(str(error))])
             terminal.exit_code = 126
@@ -132,7 +134,7 @@ class Terminals:
         except Stopped:
             terminal.signal = "SIGKILL"
         finally:
-            terminal.over.set()
+            terminal.ended.set()
 
 
 def terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:

@@ -42,7 +42,7 @@ class UsageMeter:
         self.price_known = False
         self.other_currency = ""
 
-    def tokens_said(self, total: int) -> int:
+    def count_tokens(self, total: int) -> int:
         """Tokens to count more, when `total` were used so far; less than is known says nothing new."""
         if not 0 <= total <= MAX_PLAUSIBLE * 10**9:
             return 0
@@ -50,7 +50,7 @@ class UsageMeter:
         self.tokens += more
         return more
 
-    def cost_said(self, amount: float, currency: str) -> int:
+    def count_cost(self, amount: float, currency: str) -> int:
         """Micro-dollars to count more, when the conversation cost `amount` so far."""
         if currency.upper() != "USD":
             self.other_currency = currency
@@ -62,7 +62,7 @@ class UsageMeter:
         self.cost += more
         return more
 
-    def turn_over(self, estimate: int) -> int:
+    def end_turn(self, estimate: int) -> int:
         """Micro-dollars to count for a turn that ends: `estimate` while the agent never named a price."""
         if self.price_known:
             return 0
@@ -88,7 +88,7 @@ class AgentTurns:
         self,
         live: LiveSession,
         view: SessionView,
-        talk: Conversation,
+        conversation: Conversation,
         counting: UsageCounter,
         calls: ModelCalls,
         *,
@@ -98,19 +98,19 @@ class AgentTurns:
         self.live = live
         self.view = view
         self.turns = 0
-        self._talk = talk
+        self._conversation = conversation
         self._counting = counting
         self._calls = calls
         self._name = name
         self._title = title
         self._last_call = ""
-        self._said = ""
-        self._cut = ""
+        self._last_message = ""
+        self._cut_reason = ""
 
     def task(self, prompt: Prompt, kind: str = "task") -> None:
         """The first turn."""
-        told = replace(prompt, notes=(*prompt.notes, OWN_PROMPT))
-        self._turn([part.text for part in prompt.parts if part.text], kind, prompt=told)
+        noted = replace(prompt, notes=(*prompt.notes, OWN_PROMPT))
+        self._turn([part.text for part in prompt.parts if part.text], kind, prompt=noted)
 
     def heal(self, text: str) -> None:
         """A turn about what the checks found."""
@@ -124,14 +124,14 @@ class AgentTurns:
 
     def summary(self) -> str:
         """The end of what it said last, and how the turn ended when that was not by itself."""
-        said = self._said.strip()
-        last = said if len(said) <= MAX_SUMMARY else "…" + said[-MAX_SUMMARY:]
+        message = self._last_message.strip()
+        last = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
         return "\n".join(word for word in (sanitise(last), self.cut_short) if word)
 
     @property
     def cut_short(self) -> str:
         """What of that it did not say itself."""
-        return self._cut or ("" if self._said.strip() else f"{self._title} said nothing")
+        return self._cut_reason or ("" if self._last_message.strip() else f"{self._title} said nothing")
 
     def _turn(
         self,
@@ -145,17 +145,17 @@ class AgentTurns:
         self._last_call = call = self._calls.begin(
             self.view,
             provider=f"{ACP}{self._name}",
-            model=self._talk.model or self._title,
+            model=self._conversation.model or self._title,
             run_kind=kind,
             prompt=prompt,
             messages=messages,
             follows=self._last_call,
         )
         self.turns += 1
-        state, error, said, usage = "failed", "", "", None
+        state, error, message, usage = "failed", "", "", None
         try:
-            turn = self._talk.turn(blocks)
-            state, said, usage = "done", turn.said, turn.usage
+            turn = self._conversation.turn(blocks)
+            state, message, usage = "done", turn.message, turn.usage
         except Stopped:
             state = "cancelled"
             raise
@@ -173,11 +173,11 @@ class AgentTurns:
                 cost=spent.cost,
                 price_known=self._counting.meter.price_known,
                 error=error,
-                reply=said,
+                reply=message,
             )
         self.live.check_running()
-        self._said = said or self._said
-        self._cut = STOP_REASONS.get(turn.reason, "")
+        self._last_message = message or self._last_message
+        self._cut_reason = STOP_REASONS.get(turn.reason, "")
         if turn.reason == "refusal":
             raise FlowUnable(f"{self._title} refused to do this", "rephrase it, or try another way")
         if turn.reason == "cancelled":
@@ -198,13 +198,13 @@ class UsageCounter:
         self.meter = UsageMeter()
         self._live = live
         self._estimate = estimate
-        self._at_begin = (0, 0)
+        self._turn_start = (0, 0)
         self._totals = (0, 0)
 
     def begin(self) -> None:
         """Before a turn: what it may cost is set aside. Raises `Stopped` when a cap does not allow it."""
         self._live.afford(self._estimate)
-        self._at_begin = (self.meter.cost, self.meter.tokens)
+        self._turn_start = (self.meter.cost, self.meter.tokens)
 
     def update(self, used: int, cost: schema.Cost | None) -> None:
         """While it works: tokens in its context, money so far. Past a limit the session is told to end."""
@@ -219,16 +219,16 @@ class UsageCounter:
             self._totals = (max(before_in, usage.input_tokens), max(before_out, usage.output_tokens))
             input_tokens, output_tokens = self._totals[0] - before_in, self._totals[1] - before_out
         else:
-            input_tokens = self.meter.tokens - self._at_begin[1]
-        self._charge(self.meter.turn_over(self._estimate), 0)
+            input_tokens = self.meter.tokens - self._turn_start[1]
+        self._charge(self.meter.end_turn(self._estimate), 0)
         if self.meter.other_currency:
             currency = sanitise(self.meter.other_currency)[:10]
             self._live.note(f"it counts in {currency}; its cost is estimated")
-        return _TurnUsage(self.meter.cost - self._at_begin[0], max(0, input_tokens), max(0, output_tokens))
+        return _TurnUsage(self.meter.cost - self._turn_start[0], max(0, input_tokens), max(0, output_tokens))
 
     def _count(self, tokens: int, cost: schema.Cost | None) -> None:
-        money = 0 if cost is None else self.meter.cost_said(cost.amount, cost.currency)
-        self._charge(money, self.meter.tokens_said(tokens))
+        money = 0 if cost is None else self.meter.count_cost(cost.amount, cost.currency)
+        self._charge(money, self.meter.count_tokens(tokens))
 
     def _charge(self, money: int, tokens: int) -> None:
         if not money and not tokens:

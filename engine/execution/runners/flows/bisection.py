@@ -46,25 +46,25 @@ class Bisect(ProjectFlow):
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
         reset_worktree(job, bad)
-        found = find_toolchains(job, self.project)
-        tool = toolchain_for(found, [self.test])
-        with linked_packages(found, job.folder, job.workspace):
+        tools = find_toolchains(job, self.project)
+        tool = toolchain_for(tools, [self.test])
+        with linked_packages(tools, job.folder, job.workspace):
             red = self._ends(job, tool, good, bad)
             try:
                 culprit, steps, skipped, candidates = self._search(job, tool, good, bad, red)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is the bad end's: that is the state it is recorded with
-        return self._told(job, culprit, steps, skipped, candidates, red)
+        return self._report(job, culprit, steps, skipped, candidates, red)
 
-    def _asked(self, tool: Toolchain) -> list[str]:
+    def _test_arguments(self, tool: Toolchain) -> list[str]:
         """The test alone; the whole suite where the tool cannot run one."""
         return [self.test] if tool.exact else []
 
     def _ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:
         """Good must be green and bad must be red, else there is nothing to find. Returns how it is red."""
         job.say(f"Bad end: {read_commit(job.git, bad)}")
-        red = run_tests(job, tool, self._asked(tool))
+        red = run_tests(job, tool, self._test_arguments(tool))
         if red.green:
             raise FlowUnable(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
         if red.failed + red.errors == 0:
@@ -72,7 +72,7 @@ class Bisect(ProjectFlow):
         reset_worktree(job, good)
         job.say(f"Good end: {read_commit(job.git, good)}")
         try:
-            green = run_tests(job, tool, self._asked(tool))
+            green = run_tests(job, tool, self._test_arguments(tool))
         except CannotRun as error:
             raise FlowUnable(
                 f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit"
@@ -94,26 +94,26 @@ class Bisect(ProjectFlow):
         output = _git_bisect(job, "start", bad, good)
         steps = 0
         skipped: list[str] = []
-        while not (found := _FIRST_BAD.search(output)):
+        while not (first_bad := _FIRST_BAD.search(output)):
             if "only 'skip'ped commits left" in output:
                 remain = re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
                 return "", steps, skipped, remain
             here = job.git.text("rev-parse", "HEAD")
             steps += 1
-            left = _REVISIONS_LEFT.search(output)
-            job.say(f"Step {steps}, {left[1] if left else '0'} left after it: {read_commit(job.git, here)}")
+            remaining = _REVISIONS_LEFT.search(output)
+            job.say(f"Step {steps}, {remaining[1] if remaining else '0'} left after it: {read_commit(job.git, here)}")
             word = self._verdict(job, tool, red)
             if word == "skip":
                 skipped.append(here)
             job.say(f"{here[:10]} is {word if word != 'skip' else 'skipped: the test cannot run there'}")
             reset_worktree(job, here)
             output = _git_bisect(job, word)
-        return found[1], steps, skipped, []
+        return first_bad[1], steps, skipped, []
 
     def _verdict(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
         """good, bad or skip. A run that only broke counts as bad just when the bad end is broken the same way."""
         try:
-            check = run_tests(job, tool, self._asked(tool))
+            check = run_tests(job, tool, self._test_arguments(tool))
         except CannotRun as error:
             job.say(error.message)
             return "skip"
@@ -123,7 +123,7 @@ class Bisect(ProjectFlow):
             return "bad"
         return "skip"
 
-    def _told(
+    def _report(
         self, job: Job, culprit: str, steps: int, skipped: list[str], candidates: list[str], red: CheckResult
     ) -> FlowResult:
         facts: dict[str, object] = {"test": self.test, "steps": steps, "skipped": skipped}
@@ -132,13 +132,18 @@ class Bisect(ProjectFlow):
             job.say("\n".join(["The test cannot run at these commits; one of them broke it:", *names]))
             summary = f"Broken by one of {count(len(candidates), 'commit')} at which the test cannot run"
             return FlowResult(summary, check=red, facts=facts | {"candidates": candidates})
-        found = read_commit(job.git, culprit)
-        job.say(f"First bad commit: {found.sha}\n{found.author}, {found.date}\n{found.subject}")
+        first_bad = read_commit(job.git, culprit)
+        job.say(f"First bad commit: {first_bad.sha}\n{first_bad.author}, {first_bad.date}\n{first_bad.subject}")
         for line in job.git.text("show", "--stat", "--format=", "--no-color", culprit).splitlines():
             job.say(one_line(line))
-        facts |= {"culprit": found.sha, "author": found.author, "subject": found.subject, "date": found.date}
+        facts |= {
+            "culprit": first_bad.sha,
+            "author": first_bad.author,
+            "subject": first_bad.subject,
+            "date": first_bad.date,
+        }
         facts["next"] = "rehearse_revert"
-        summary = f"{found.sha[:10]} “{found.subject}” by {found.author} broke it ({count(steps, 'step')})"
+        summary = f"{first_bad.sha[:10]} “{first_bad.subject}” by {first_bad.author} broke it ({count(steps, 'step')})"
         return FlowResult(summary, check=red, facts=facts)
 
 
@@ -173,13 +178,13 @@ class TimeTests(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
-        found = find_toolchains(job, self.project)
-        tool = toolchain_for(found, self.tests)
+        tools = find_toolchains(job, self.project)
+        tool = toolchain_for(tools, self.tests)
         require_single_tests(tool)
-        with linked_packages(found, job.folder, job.workspace):
+        with linked_packages(tools, job.folder, job.workspace):
             before = self._times(job, tool, fast)
             now = self._times(job, tool, head)
-        words = []
+        comparisons = []
         slower = 0
         for test in [test for test in now if test in before]:
             old, new = before[test], now[test]
@@ -188,22 +193,22 @@ class TimeTests(ProjectFlow):
             ratio = "not slower"
             if is_slower:
                 ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
-            words.append(
+            comparisons.append(
                 f"{one_line(test)} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
             )
-            job.say(words[-1])
-        if not words:
+            job.say(comparisons[-1])
+        if not comparisons:
             raise FlowUnable("none of these tests ran at both commits", "name tests that both commits have")
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
         facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
-        return FlowResult("; ".join(words[:3]), facts=facts)
+        return FlowResult("; ".join(comparisons[:3]), facts=facts)
 
     def _times(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """Seconds of each test in each run at a commit."""
         reset_worktree(job, revision)
         job.say(f"At {read_commit(job.git, revision)}")
-        found: dict[str, list[float]] = {}
+        durations: dict[str, list[float]] = {}
         for number in range(self.times):
             try:
                 check = run_tests(job, tool, self.tests, quiet=number > 0)
@@ -214,8 +219,8 @@ class TimeTests(ProjectFlow):
             if not check.green:
                 raise FlowUnable(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
             for test, seconds in check.durations:
-                found.setdefault(test, []).append(round(seconds, 3))
-        return found
+                durations.setdefault(test, []).append(round(seconds, 3))
+        return durations
 
 
 def _format_spread(seconds: list[float]) -> str:

@@ -136,26 +136,26 @@ def detect_style(lines: Sequence[str]) -> Style:
 def _section_names(lines: Sequence[str]) -> dict[str, str]:
     """What the file calls each section: the name that it uses most, else Keep a Changelog's."""
     used = Counter(match["name"] for match in map(_GROUP.match, lines) if match)
-    found = {}
+    own_names = {}
     for section, names in NAMES.items():
-        known = [name for name, _ in used.most_common() if name.lower() in {alias.lower() for alias in names}]
-        found[section] = next(iter(known), section)
-    return found
+        used_aliases = [name for name, _ in used.most_common() if name.lower() in {alias.lower() for alias in names}]
+        own_names[section] = next(iter(used_aliases), section)
+    return own_names
 
 
 def version_headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
     """Where versions begin: line number from 0, text, and the `#` marks ("" for an underlined heading)."""
-    found: list[tuple[int, str, str]] = []
+    headings: list[tuple[int, str, str]] = []
     fenced = False
     for number, line in enumerate(lines):
         fenced ^= line.startswith("```")
         if fenced:
             continue
         if match := _ATX.match(line):
-            found.append((number, match["text"], match["marks"]))
+            headings.append((number, match["text"], match["marks"]))
         elif (match := _PLAIN.match(line)) and number + 1 < len(lines) and _RULE.match(lines[number + 1]):
-            found.append((number, match["text"], ""))
-    return found
+            headings.append((number, match["text"], ""))
+    return headings
 
 
 def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
@@ -168,11 +168,11 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
     style = detect_style(lines) if text else KEEP_A_CHANGELOG
     heads = version_headings(lines)
-    found = next((index for index, head in enumerate(heads) if _UNRELEASED.search(head[1])), None)
-    if found is not None:
-        at, _, marks = heads[found]
+    unreleased = next((index for index, head in enumerate(heads) if _UNRELEASED.search(head[1])), None)
+    if unreleased is not None:
+        at, _, marks = heads[unreleased]
         start = at + (1 if marks else 2)
-        end = heads[found + 1][0] if found + 1 < len(heads) else _end_of_text(lines, start)
+        end = heads[unreleased + 1][0] if unreleased + 1 < len(heads) else _end_of_text(lines, start)
         body = _merge_entries(lines[start:end], entries, style)
         gap = [""] if lines[end:] else []
         lines = [*lines[:start], "", *body, *gap, *lines[end:]]

@@ -44,8 +44,8 @@ class _SortedCommits:
     """Commits by what becomes of them; subjects are sanitised."""
 
     entries: dict[str, list[str]]
-    known: list[str]
-    silent: list[str]
+    mentioned: list[str]
+    unnoticed: list[str]
 
     @property
     def number(self) -> int:
@@ -84,25 +84,25 @@ class DraftChangelog(Flow):
             ) from error
         except ValueError as error:
             raise FlowUnable(f"{name} {error}", "make it smaller") from error
-        sorted_ = _sort_commits(commits, text)
+        sorting = _sort_commits(commits, text)
         facts: dict[str, object] = {
             "file": name,
             "commits": len(commits),
-            "entries": sorted_.entries,
-            "left_out": sorted_.silent,
-            "already_there": sorted_.known,
+            "entries": sorting.entries,
+            "left_out": sorting.unnoticed,
+            "already_there": sorting.mentioned,
         }
         job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
         for section in SECTIONS:
-            for entry in sorted_.entries.get(section, ()):
+            for entry in sorting.entries.get(section, ()):
                 job.say(f"{section:<10}  {entry}")
-        for words, subjects in (("left out", sorted_.silent), ("already there", sorted_.known)):
+        for words, subjects in (("left out", sorting.unnoticed), ("already there", sorting.mentioned)):
             if subjects:
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
-        if not sorted_.number:
-            return FlowResult(f"Nothing to add to {name}: {_nothing_to_add(sorted_, commits)}", facts=facts)
-        file.write_bytes(add_entries(text, sorted_.entries).encode())
-        return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under Unreleased", facts=facts)
+        if not sorting.number:
+            return FlowResult(f"Nothing to add to {name}: {_nothing_to_add(sorting, commits)}", facts=facts)
+        file.write_bytes(add_entries(text, sorting.entries).encode())
+        return FlowResult(f"{name}: {count(sorting.number, 'entry', 'entries')} under Unreleased", facts=facts)
 
     def _commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
@@ -123,24 +123,26 @@ class DraftChangelog(Flow):
 
 def _sort_commits(commits: list[tuple[str, str]], text: str) -> _SortedCommits:
     entries: dict[str, list[str]] = {}
-    known: list[str] = []
-    silent: list[str] = []
+    mentioned: list[str] = []
+    unnoticed: list[str] = []
     for sha, subject in commits:
-        found = classify(subject)
-        if found is None:
-            silent.append(subject)
-        elif is_mentioned(text, sha, found[1]) or found[1] in entries.get(found[0], ()):
-            known.append(subject)
+        classified = classify(subject)
+        if classified is None:
+            unnoticed.append(subject)
+        elif is_mentioned(text, sha, classified[1]) or classified[1] in entries.get(classified[0], ()):
+            mentioned.append(subject)
         else:
-            entries.setdefault(found[0], []).append(found[1])
-    return _SortedCommits({section: entries[section] for section in SECTIONS if section in entries}, known, silent)
+            entries.setdefault(classified[0], []).append(classified[1])
+    return _SortedCommits(
+        {section: entries[section] for section in SECTIONS if section in entries}, mentioned, unnoticed
+    )
 
 
-def _nothing_to_add(sorted_: _SortedCommits, commits: list[tuple[str, str]]) -> str:
+def _nothing_to_add(sorting: _SortedCommits, commits: list[tuple[str, str]]) -> str:
     if not commits:
         return "no commits"
-    if sorted_.known:
-        return f"{count(len(sorted_.known), 'commit')} already mentioned"
+    if sorting.mentioned:
+        return f"{count(len(sorting.mentioned), 'commit')} already mentioned"
     return "no commits that users would notice"
 
 
@@ -164,10 +166,10 @@ _MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
 
 
 def _check_lesson(text: str) -> str:
-    said = one_line(text)
-    if not said:
+    lesson = one_line(text)
+    if not lesson:
         raise ValueError("must not be empty")
-    return said
+    return lesson
 
 
 Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check_lesson)]
@@ -182,8 +184,8 @@ class WriteAgentsMd(Flow):
     lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
 
     def describe(self) -> str:
-        said = "\n".join(f"- {lesson}" for lesson in self.lessons)
-        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{said}"
+        entries = "\n".join(f"- {lesson}" for lesson in self.lessons)
+        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
 
     def run(self, job: Job) -> FlowResult:
         file = job.folder / FILE
@@ -194,14 +196,14 @@ class WriteAgentsMd(Flow):
         except ValueError as error:
             raise FlowUnable(f"{FILE} {error}", "make it smaller") from error
         lessons = list(dict.fromkeys(self.lessons))
-        known = lessons_in(before)
-        new, gone = (
-            [lesson for lesson in lessons if lesson not in known],
-            [lesson for lesson in known if lesson not in lessons],
+        present = lessons_in(before)
+        new, removed = (
+            [lesson for lesson in lessons if lesson not in present],
+            [lesson for lesson in present if lesson not in lessons],
         )
-        facts: dict[str, object] = {"file": FILE, "lessons": lessons, "new": new, "gone": gone}
-        for sign, some in (("+", new), ("-", gone)):
-            for lesson in some:
+        facts: dict[str, object] = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
+        for sign, changed in (("+", new), ("-", removed)):
+            for lesson in changed:
                 job.say(f"{sign} {lesson}")
         after = write_section(before, section(lessons), LEARNT)
         if after == before:
@@ -217,16 +219,16 @@ def section(lessons: list[str]) -> str:
 
 def lessons_in(data: bytes) -> list[str]:
     """The lessons that a file's section has. Pure."""
-    said = read_section(data, LEARNT).split("\n")
-    return [_from_markdown(line.removeprefix("- ")) for line in said if line.startswith("- ")]
+    lines = read_section(data, LEARNT).split("\n")
+    return [_from_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
 
 
 def _to_markdown(text: str) -> str:
     """One line of Markdown that shows `text`: no comment begins in it, and no sign at its beginning means anything."""
-    shown = _NEEDS_ESCAPE.sub(lambda found: "&amp;" if found[0] == "&" else "&lt;", text)
+    shown = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
     return f"\\{shown}" if _MARKDOWN_SIGN.match(shown) else shown
 
 
 def _from_markdown(item: str) -> str:
     shown = item.removeprefix("\\")
-    return _ESCAPED.sub(lambda found: "<" if found[1] == "lt" else "&", shown)
+    return _ESCAPED.sub(lambda match: "<" if match[1] == "lt" else "&", shown)

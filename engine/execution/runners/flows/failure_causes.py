@@ -43,12 +43,12 @@ class Cause:
     kind: str
     message: str
     where: str
-    said: str = field(default="", compare=False)
+    printed: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        said = self.said or self.message
-        what = f"{self.kind}: {said}" if self.kind and said else self.kind or said or "failed"
-        return f"{what[:120]}" + (f", at {self.where}" if self.where else "")
+        printed = self.printed or self.message
+        description = f"{self.kind}: {printed}" if self.kind and printed else self.kind or printed or "failed"
+        return f"{description[:120]}" + (f", at {self.where}" if self.where else "")
 
     def signature(self, test: str) -> str:
         """What alike failures have in common: the error, its message without what differs from run to run, and the file
@@ -92,11 +92,13 @@ def normalise_message(message: str) -> str:
 
 def signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> dict[str, str]:
     """The signature of each failing test whose output tells one."""
-    found = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MAX_SIGNATURES]}
-    return {test: signature for test, signature in found.items() if signature}
+    by_test = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MAX_SIGNATURES]}
+    return {test: signature for test, signature in by_test.items() if signature}
 
 
-def messages_by_signature(texts: Mapping[str, str], signed: Mapping[str, str], folder: Path) -> dict[str, str]:
+def messages_by_signature(
+    texts: Mapping[str, str], signatures_by_test: Mapping[str, str], folder: Path
+) -> dict[str, str]:
     """For each signature of `signed` what its first test printed, to be shown in its place."""
-    firsts = {signature: test for test, signature in reversed(list(signed.items()))}
+    firsts = {signature: test for test, signature in reversed(list(signatures_by_test.items()))}
     return {signature: str(cause_of(texts[test], str(folder))) for signature, test in firsts.items()}

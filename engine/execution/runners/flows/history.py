@@ -90,8 +90,10 @@ class ReportBranches(Flow):
 
     def _branch(self, job: Job, base: str, row: list[str]) -> Branch:
         reference, sha, date, worktree = row
-        left, right = job.git.text("rev-list", "--left-right", "--count", f"refs/heads/{base}...{sha}").split()
-        ahead, behind = int(right), int(left)
+        behind_count, ahead_count = job.git.text(
+            "rev-list", "--left-right", "--count", f"refs/heads/{base}...{sha}"
+        ).split()
+        ahead, behind = int(ahead_count), int(behind_count)
         days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
         state = "stale" if days >= self.days else "active"
         if ahead == 0:
@@ -133,13 +135,15 @@ def _result(branches: list[Branch], base: str) -> FlowResult:
             if branch.state != "active"
         ],
     }
-    done = sum(branch.state in ("merged", "applied") for branch in branches)
+    finished = sum(branch.state in ("merged", "applied") for branch in branches)
     stale = sum(branch.state == "stale" for branch in branches)
-    if not done + stale:
+    if not finished + stale:
         return FlowResult(
             f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} besides {base}, all active", facts=facts
         )
-    return FlowResult(f"{done} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts)
+    return FlowResult(
+        f"{finished} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts
+    )
 
 
 # -- What was done since a moment, as a text to read --------------------------------------------------------------
@@ -182,38 +186,38 @@ class SummariseDay(Flow):
     def run(self, job: Job) -> FlowResult:
         since: datetime = self.since
         commits = _read_commits(job, since, self.until)
-        waiting = _uncommitted_files(job)
-        text = format_day_summary(commits, self.sessions, self.checks, waiting)
+        uncommitted = _uncommitted_files(job)
+        text = format_day_summary(commits, self.sessions, self.checks, uncommitted)
         for line in text.splitlines():
             job.say(line)
         files = {file for commit in commits for file in commit.files}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
         if self.sessions:
             parts.append(count(len(self.sessions), "session"))
-        parts.append(f"{count(len(waiting), 'file')} not committed" if waiting else "everything is committed")
-        return FlowResult(", ".join(parts), facts={"text": text, "commits": len(commits), "uncommitted": waiting})
+        parts.append(f"{count(len(uncommitted), 'file')} not committed" if uncommitted else "everything is committed")
+        return FlowResult(", ".join(parts), facts={"text": text, "commits": len(commits), "uncommitted": uncommitted})
 
 
 def format_day_summary(
-    commits: Sequence[CommitSummary], sessions: Sequence[str], checks: Sequence[str], waiting: Sequence[str]
+    commits: Sequence[CommitSummary], sessions: Sequence[str], checks: Sequence[str], uncommitted: Sequence[str]
 ) -> str:
     """The summary as plain text, the newest day first."""
     lines: list[str] = []
     for day in sorted({commit.day for commit in commits}, reverse=True):
-        mine = [commit for commit in commits if commit.day == day]
-        size = f"+{sum(commit.added for commit in mine)} -{sum(commit.removed for commit in mine)}"
-        lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(mine), 'commit')}, {size} lines")
-        for branch in dict.fromkeys(commit.branch for commit in mine):
-            there = [commit for commit in mine if commit.branch == branch]
-            authors = join_names(dict.fromkeys(commit.author for commit in there), 3)
+        of_day = [commit for commit in commits if commit.day == day]
+        size = f"+{sum(commit.added for commit in of_day)} -{sum(commit.removed for commit in of_day)}"
+        lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(of_day), 'commit')}, {size} lines")
+        for branch in dict.fromkeys(commit.branch for commit in of_day):
+            on_branch = [commit for commit in of_day if commit.branch == branch]
+            authors = join_names(dict.fromkeys(commit.author for commit in on_branch), 3)
             lines.append(f"  {branch} ({authors})")
-            lines += [f"    - {commit.subject}" for commit in there]
+            lines += [f"    - {commit.subject}" for commit in on_branch]
     if not commits:
         lines.append("No commits.")
     for title, items in (("Sessions", sessions), ("Checks", checks)):
         if items:
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
-    lines.append(f"Not committed yet: {join_names(waiting, 10)}." if waiting else "Everything is committed.")
+    lines.append(f"Not committed yet: {join_names(uncommitted, 10)}." if uncommitted else "Everything is committed.")
     return "\n".join(lines)
 
 
@@ -297,10 +301,10 @@ class LookTogether(Flow):
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
         path, partner = self.path, self.partner
-        found = _joint_commits(git, path, partner)
-        if not found:
+        commits = _joint_commits(git, path, partner)
+        if not commits:
             raise FlowUnable(f"no commit changed both {one_line(path)} and {one_line(partner)}")
-        shown = [_read_joint_change(git, sha, partner) for sha in found[:SHOWN_COMMITS]]
+        shown = [_read_joint_change(git, sha, partner) for sha in commits[:SHOWN_COMMITS]]
         for change in shown:
             job.say(str(change))
         newest = shown[0]
@@ -308,14 +312,14 @@ class LookTogether(Flow):
         for line in _changed_lines(git, newest.sha, partner):
             job.say(line)
         lines = _line_count(newest.added) + _line_count(newest.deleted)
-        times = "commit changed" if len(found) == 1 else "commits changed"
+        times = "commit changed" if len(commits) == 1 else "commits changed"
         return FlowResult(
-            f"{len(found)} {times} both {one_line(path)} and {one_line(partner)}, the last on {newest.date}: "
+            f"{len(commits)} {times} both {one_line(path)} and {one_line(partner)}, the last on {newest.date}: "
             f"“{newest.subject}”, {count(lines, 'line')} of {one_line(partner)}",
             facts={
                 "path": path,
                 "partner": partner,
-                "together": len(found),
+                "together": len(commits),
                 "commits": [{"id": change.sha, "date": change.date, "subject": change.subject} for change in shown],
             },
         )
@@ -329,8 +333,8 @@ def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
         ).splitlines()
         for name in (path, partner)
     )
-    known = set(second)
-    return [sha for sha in first if sha in known]
+    of_partner = set(second)
+    return [sha for sha in first if sha in of_partner]
 
 
 def _pathspec(path: str) -> str:
@@ -362,7 +366,7 @@ def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
 
 def _printable_line(line: str, partner: str) -> str:
     """A line of a patch as it may be shown, its white space kept; one with a likely secret is not shown."""
-    if any(found.secret for found in scan_line(partner, line[1:])):
+    if any(hit.secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
 
@@ -407,8 +411,8 @@ class LookAtPullRequest(Flow):
         here."""
         git, base = operator_git(job), main_branch(job)
         refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
-        wanted = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
-        ref = next((name for name in wanted if branch and name in refs), "")
+        candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
+        ref = next((name for name in candidates if branch and name in refs), "")
         if not ref or base is None or ref == f"refs/heads/{base}":
             return "", ref
         done = git.run("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
@@ -450,15 +454,15 @@ class LookAtRelease(Flow):
         span = f"{resolve_commit(job, self.since)}..HEAD"
         subjects = [one_line(line) for line in git.text("log", "--no-merges", "--format=%s", span).splitlines()]
         entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
-        for found in filter(None, map(classify, subjects)):
-            entries[found[0]].append(found[1])
+        for entry in filter(None, map(classify, subjects)):
+            entries[entry[0]].append(entry[1])
         for section, lines in entries.items():
             if lines:
                 rest = len(lines) - SHOWN_ENTRIES
                 more = [f"- and {rest} more"] if rest > 0 else []
                 job.say("\n".join([f"{section}:", *(f"- {line}" for line in lines[:SHOWN_ENTRIES]), *more]))
-        told = sum(map(len, entries.values()))
-        inside = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
-        summary = f"{count(len(subjects), 'commit')} since {since}, {told} that users notice"
+        noticed = sum(map(len, entries.values()))
+        sections = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
+        summary = f"{count(len(subjects), 'commit')} since {since}, {noticed} that users notice"
         facts = {"since": self.since, "commits": len(subjects), "entries": entries}
-        return FlowResult(f"{summary}: {inside}" if told else summary, facts=facts)
+        return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)

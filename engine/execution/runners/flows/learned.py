@@ -48,8 +48,8 @@ class LearnedFlow(Flow):
 
 def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
     """The flow of one overlay."""
-    told = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
-    return type("LearnedFlow", (LearnedFlow,), {**told, "__module__": __name__})
+    attributes = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
+    return type("LearnedFlow", (LearnedFlow,), {**attributes, "__module__": __name__})
 
 
 class Registry(Mapping[str, type[Flow]]):
@@ -60,26 +60,26 @@ class Registry(Mapping[str, type[Flow]]):
         self._learned = learned
 
     def __getitem__(self, name: str) -> type[Flow]:
-        found = self._own.get(name)
-        return self._more()[name] if found is None else found
+        flow = self._own.get(name)
+        return self._learned_by_name()[name] if flow is None else flow
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
-        yield from (name for name in self._more() if name not in self._own)
+        yield from (name for name in self._learned_by_name() if name not in self._own)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def named(self, prompt: str) -> str:
         """The flow that `prompt` names, "" for prose."""
-        found = named_flow(prompt, tuple(self))
-        return found[0] if found else ""
+        named = named_flow(prompt, tuple(self))
+        return named[0] if named else ""
 
     def forms(self) -> list[FlowForm]:
         """How each is asked for, required parameters first. Blocking: the learned ones are in the database."""
         return [FlowForm(flow.name, flow.label, _parameters(flow)) for flow in self.values()]
 
-    def _more(self) -> Mapping[str, type[Flow]]:
+    def _learned_by_name(self) -> Mapping[str, type[Flow]]:
         return {flow.name: flow for flow in self._learned()}
 
 

@@ -66,29 +66,29 @@ class LookForLeftovers(Flow):
         return "Show the debugging and conflict markers that your changes left in"
 
     def run(self, job: Job) -> FlowResult:
-        found = read_own_changes(job, self.today).leftovers
-        if not found:
+        findings = read_own_changes(job, self.today).leftovers
+        if not findings:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         removable = 0
-        for path in dict.fromkeys(finding.path for finding in found):
+        for path in dict.fromkeys(finding.path for finding in findings):
             text = read(job.git, path)
-            mine = [finding for finding in found if finding.path == path]
-            for finding in mine:
+            of_file = [finding for finding in findings if finding.path == path]
+            for finding in of_file:
                 job.say(f"{one_line(finding.path)}:{finding.line}  {finding.kind}")
                 for row in _surrounding_lines(path, text, finding.line):
                     job.say(row)
-            lines = [finding.line for finding in mine if finding.kind != MARKER and finding.kind not in TODOS]
+            lines = [finding.line for finding in of_file if finding.kind != MARKER and finding.kind not in TODOS]
             removable += len(statement_lines(path, text, lines))
-        marked = [finding for finding in found if finding.kind == MARKER]
+        marked = [finding for finding in findings if finding.kind == MARKER]
         if marked:
             job.say(f"Next: resolve {one_line(marked[0].place)} in your editor; it contains both sides.")
         facts = {
             "findings": [
-                {"kind": finding.kind, "path": one_line(finding.path), "line": finding.line} for finding in found
+                {"kind": finding.kind, "path": one_line(finding.path), "line": finding.line} for finding in findings
             ]
         }
         return FlowResult(
-            _summary(found), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {})
+            _summary(findings), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {})
         )
 
 
@@ -103,10 +103,10 @@ def _surrounding_lines(path: str, text: str, line: int) -> list[str]:
     return shown
 
 
-def _summary(found: tuple[LocatedLeftover, ...]) -> str:
-    kinds = Counter(finding.kind for finding in found)
+def _summary(findings: tuple[LocatedLeftover, ...]) -> str:
+    kinds = Counter(finding.kind for finding in findings)
     words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
-    return f"{count(len(found), 'leftover')} ({words}): {join_names([finding.place for finding in found], 3)}"
+    return f"{count(len(findings), 'leftover')} ({words}): {join_names([finding.place for finding in findings], 3)}"
 
 
 class RemoveLeftovers(Flow):
@@ -121,48 +121,48 @@ class RemoveLeftovers(Flow):
         return f"Remove the debugging from {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        found = [finding for finding in read_own_changes(job).leftovers if finding.kind != MARKER]
+        findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != MARKER]
         changed: dict[str, int] = {}
-        kept = [finding for finding in found if finding.path in self.paths]
+        remaining = [finding for finding in findings if finding.path in self.paths]
         for path in self.paths:
-            taken = self._file(job, path, [finding.line for finding in found if finding.path == path])
-            if taken:
-                changed[path] = len(taken)
-                kept = [finding for finding in kept if finding.path != path or finding.line not in taken]
-        for finding in kept:
+            removed = self._file(job, path, [finding.line for finding in findings if finding.path == path])
+            if removed:
+                changed[path] = len(removed)
+                remaining = [finding for finding in remaining if finding.path != path or finding.line not in removed]
+        for finding in remaining:
             job.say(f"left: {one_line(finding.place)}  {finding.kind}, not a statement on a line of its own")
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
         words = f"{count(sum(changed.values()), 'line')} removed from {join_names(changed, 3)}"
-        words += f", {len(kept)} left for you" if kept else ""
+        words += f", {len(remaining)} left for you" if remaining else ""
         check = self._tested(job, list(changed))
-        told = f"{words}; {describe_check(check)}" if check else words
-        return FlowResult(told, check=check, facts={"changed": list(changed)})
+        summary = f"{words}; {describe_check(check)}" if check else words
+        return FlowResult(summary, check=check, facts={"changed": list(changed)})
 
     def _file(self, job: Job, path: str, lines: list[int]) -> list[int]:
         """The lines taken out of one file of the worktree."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
-            taken = statement_lines(path, before, lines)
-            after = without_lines(path, before, taken)
+            removed = statement_lines(path, before, lines)
+            after = without_lines(path, before, removed)
         except (OSError, ValueError, SyntaxError) as error:
             job.say(f"{one_line(path)} was not changed: {one_line(str(error))}")
             return []
-        if taken:
+        if removed:
             (job.folder / path).write_bytes(after.encode())
-            job.say(f"{one_line(path)}: removed line {', '.join(map(str, taken))}")
-        return taken
+            job.say(f"{one_line(path)}: removed line {', '.join(map(str, removed))}")
+        return removed
 
     def _tested(self, job: Job, paths: list[str]) -> CheckResult | None:
         """What the tests of the changed files say; None where nothing runs them."""
-        found = projects(job.folder, job.workspace, git=job.git)
+        every = projects(job.folder, job.workspace, git=job.git)
         plan: list[tuple[Toolchain, list[str]]] = []
-        for project in found:
-            mine = [path for path in paths if project_of(found, path) is project]
-            inside = [short for path in mine if (short := project.within(path)) is not None]
+        for project in every:
+            of_project = [path for path in paths if project_of(every, path) is project]
+            inside = [short for path in of_project if (short := project.within(path)) is not None]
             for tool in project.tools:
-                if taken := [path for path in inside if tool.takes(path)]:
-                    named = tool.tests_for(taken)  # none are known: the whole suite
+                if concerned := [path for path in inside if tool.takes(path)]:
+                    named = tool.tests_for(concerned)  # none are known: the whole suite
                     plan.append((tool, sorted({test for each in named.values() for test in each})))
         if not plan:
             return None
@@ -190,21 +190,24 @@ class LookAtMentions(Flow):
         return "Show the documentation that names what your changes renamed or removed"
 
     def run(self, job: Job) -> FlowResult:
-        found = read_own_changes(job).mentions
-        if not found:
+        mentions = read_own_changes(job).mentions
+        if not mentions:
             return FlowResult("The documentation names nothing that your changes renamed or removed")
-        for finding in found:
+        for finding in mentions:
             now = f" (now {one_line(finding.new)})" if finding.new else " (gone)"
             job.say(
                 f"{one_line(finding.path)}:{finding.line}  {one_line(finding.old)}{now}\n      {one_line(finding.text)}"
             )
-        renamed = [finding for finding in found if finding.new]
-        if len(renamed) < len(found):
+        renamed = [finding for finding in mentions if finding.new]
+        if len(renamed) < len(mentions):
             job.say("Reword what is gone and has no new name.")
-        names = join_names(dict.fromkeys(finding.old for finding in found), 3)
-        files, verb = count(len({finding.path for finding in found}), "file"), "name" if len(found) > 1 else "names"
+        names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
+        files, verb = (
+            count(len({finding.path for finding in mentions}), "file"),
+            "name" if len(mentions) > 1 else "names",
+        )
         return FlowResult(
-            f"{count(len(found), 'line')} in {files} of documentation still {verb} {names}",
+            f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}",
             sound=False,
             facts={
                 "mentions": [
@@ -214,7 +217,7 @@ class LookAtMentions(Flow):
                         "old": one_line(finding.old),
                         "new": one_line(finding.new),
                     }
-                    for finding in found
+                    for finding in mentions
                 ]
             }
             | ({"next": "update_docs"} if renamed else {}),
@@ -233,31 +236,31 @@ class UpdateDocs(Flow):
         return f"Put the new names into {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        found = read_own_changes(job).mentions
+        mentions = read_own_changes(job).mentions
         changed: dict[str, int] = {}
         for path in self.paths:
-            wanted = [finding for finding in found if finding.path == path and finding.new]
-            if not wanted:
+            renamed = [finding for finding in mentions if finding.path == path and finding.new]
+            if not renamed:
                 continue
             try:
                 rows = read_plain(job.folder / path, MAX_DOCUMENT_BYTES, follow=False).decode().split("\n")
             except (OSError, ValueError) as error:
                 job.say(f"{one_line(path)} was not changed: {one_line(str(error))}")
                 continue
-            for mention in sorted(wanted, key=lambda mention: -len(mention.old)):
+            for mention in sorted(renamed, key=lambda mention: -len(mention.old)):
                 new = mention.new.replace("\\", "\\\\")
                 rows[mention.line - 1] = re.sub(
                     rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])", new, rows[mention.line - 1]
                 )
                 job.say(f"{one_line(path)}:{mention.line}  {one_line(mention.old)} → {one_line(mention.new)}")
             (job.folder / path).write_bytes("\n".join(rows).encode())
-            changed[path] = len(wanted)
+            changed[path] = len(renamed)
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
-        left = sum(not finding.new for finding in found)
+        gone = sum(not finding.new for finding in mentions)
         rest = (
-            f"; {count(left, 'line')} {'names' if left == 1 else 'name'} something that is gone and must be reworded"
-            if left
+            f"; {count(gone, 'line')} {'names' if gone == 1 else 'name'} something that is gone and must be reworded"
+            if gone
             else ""
         )
         words = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}{rest}"

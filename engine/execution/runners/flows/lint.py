@@ -33,12 +33,12 @@ def is_own_file(folder: Path, path: str) -> bool:
     return file.is_file() and real.is_relative_to(folder.resolve())
 
 
-def _linter_failure(linter: Linter, done: CommandResult) -> CannotRun:
+def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
     """Why a linter could not do its work, and what mends that where it is known."""
-    if (missing := first_missing(done.output, linter.believes)) is not None:
+    if (missing := first_missing(result.output, linter.is_missing)) is not None:
         return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix(missing))
     return CannotRun(
-        f"{linter.name} ended with exit code {done.exit_code} without naming a line: {last_line(done.output)}",
+        f"{linter.name} ended with exit code {result.exit_code} without naming a line: {last_line(result.output)}",
         "run it in a terminal to see why",
     )
 
@@ -46,11 +46,11 @@ def _linter_failure(linter: Linter, done: CommandResult) -> CannotRun:
 def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
     """What a linter says of `targets`, by paths relative to its folder. Raises `CannotRun`."""
     command = linter.lint(targets, job.scratch)
-    done = run_command(job, command, linter.folder)
-    found = linter.parse(done.output, done.exit_code)
-    if done.exit_code not in command.codes or (done.exit_code != 0 and not found):
-        raise _linter_failure(linter, done)
-    return found
+    result = run_command(job, command, linter.folder)
+    findings = linter.parse(result.output, result.exit_code)
+    if result.exit_code not in command.codes or (result.exit_code != 0 and not findings):
+        raise _linter_failure(linter, result)
+    return findings
 
 
 def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
@@ -75,7 +75,7 @@ class _LintRun:
     targets: list[str]
     findings: list[Finding]
     keys: list[tuple[str, ...]]
-    known: int = 0
+    known_count: int = 0
     compared: bool = True
 
 
@@ -86,15 +86,15 @@ class _Linting(ProjectFlow):
 
     def _linters(self, job: Job) -> list[Linter]:
         """The linters of the project. Raises `CannotRun` when it has none."""
-        found = list(find_project(job, self.project).linters)
-        if found:
-            return found
+        linters = list(find_project(job, self.project).linters)
+        if linters:
+            return linters
         folder = job.folder / self.project
         python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
-        known = ", ".join(row.name for row in LINTERS)
+        names = ", ".join(row.name for row in LINTERS)
         raise CannotRun(
-            f"no linter{in_project(self.project)}: looked for {known}",
+            f"no linter{in_project(self.project)}: looked for {names}",
             add_package_command(job.workspace / self.project, "ruff") if python else fix,
         )
 
@@ -136,7 +136,7 @@ class Lint(_Linting):
 
     def run(self, job: Job) -> FlowResult:
         every = self._linters(job)
-        looked: list[_LintRun] = []
+        runs: list[_LintRun] = []
         trouble: list[CannotRun] = []
         with linked_packages(every, job.folder, job.workspace):
             for linter, targets in self._targets(every):
@@ -145,18 +145,18 @@ class Lint(_Linting):
                 except CannotRun as error:
                     trouble.append(error)
                     continue
-                looked.append(_LintRun(linter, targets, findings, _finding_keys(linter.folder, findings, {})))
-            if trouble and not looked:
+                runs.append(_LintRun(linter, targets, findings, _finding_keys(linter.folder, findings, {})))
+            if trouble and not runs:
                 raise trouble[0]
             for lacking in trouble:
                 job.say(str(lacking))
-            if not looked:
+            if not runs:
                 return FlowResult("Nothing to lint: the project's linters read none of these files")
-            if self.paths and any(result.findings for result in looked):
-                looked = self._against_base(job, looked)
-        return self._told(job, looked, [lacking.message for lacking in trouble])
+            if self.paths and any(result.findings for result in runs):
+                runs = self._against_base(job, runs)
+        return self._report(job, runs, [lacking.message for lacking in trouble])
 
-    def _against_base(self, job: Job, looked: list[_LintRun]) -> list[_LintRun]:
+    def _against_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
         """The same without what the files of the base have as well."""
         base = resolve_commit(job, self.base)
         now = store_tree(job)
@@ -164,62 +164,60 @@ class Lint(_Linting):
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             restore_tree(job, base)
-            return [self._new(job, result, renamed) if result.findings else result for result in looked]
+            return [self._new(job, result, renamed) if result.findings else result for result in runs]
         finally:
             restore_tree(job, now)
 
-    def _new(self, job: Job, looked: _LintRun, renamed: dict[str, str]) -> _LintRun:
+    def _new(self, job: Job, run: _LintRun, renamed: dict[str, str]) -> _LintRun:
         top = self._top
         names = {  # of files in this project: as they were called, as they are called
             before.removeprefix(top): after.removeprefix(top)
             for after, before in renamed.items() if before.startswith(top) and after.startswith(top)
         }  # fmt: skip
-        called = {after: before for before, after in names.items()}
+        old_names = {after: before for before, after in names.items()}
         before = [
-            path
-            for path in (called.get(path, path) for path in looked.targets)
-            if is_own_file(looked.linter.folder, path)
+            path for path in (old_names.get(path, path) for path in run.targets) if is_own_file(run.linter.folder, path)
         ]
         if not before:
-            return looked
+            return run
         try:
-            findings = _run_linter(job, looked.linter, before)
+            findings = _run_linter(job, run.linter, before)
         except CannotRun as error:
             job.say(f"{error.message}: old findings cannot be told apart from new ones")
-            mine = [index for index, found in enumerate(looked.findings) if found.path in looked.targets]
-            kept = [looked.findings[index] for index in mine]
-            return replace(looked, findings=kept, keys=[looked.keys[index] for index in mine], compared=False)
-        known = Counter(_finding_keys(looked.linter.folder, findings, names))
+            indexes = [index for index, finding in enumerate(run.findings) if finding.path in run.targets]
+            remaining = [run.findings[index] for index in indexes]
+            return replace(run, findings=remaining, keys=[run.keys[index] for index in indexes], compared=False)
+        known_keys = Counter(_finding_keys(run.linter.folder, findings, names))
         new: list[Finding] = []
-        for finding, key in zip(looked.findings, looked.keys, strict=True):
-            if known[key]:
-                known[key] -= 1
+        for finding, key in zip(run.findings, run.keys, strict=True):
+            if known_keys[key]:
+                known_keys[key] -= 1
             else:
                 new.append(finding)
-        return replace(looked, findings=new, known=len(looked.findings) - len(new))
+        return replace(run, findings=new, known_count=len(run.findings) - len(new))
 
-    def _told(self, job: Job, looked: list[_LintRun], trouble: list[str]) -> FlowResult:
+    def _report(self, job: Job, runs: list[_LintRun], trouble: list[str]) -> FlowResult:
         top = self._top
-        findings = [replace(found, path=f"{top}{found.path}") for result in looked for found in result.findings]
-        rules = Counter(found.rule for found in findings)
+        findings = [replace(finding, path=f"{top}{finding.path}") for result in runs for finding in result.findings]
+        rules = Counter(finding.rule for finding in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
         for rule, number in ordered:
             job.say(f"{number:>5}  {one_line(rule)}")
-        tools = join_names(result.linter.name for result in looked)
-        looked_at = len({path for result in looked for path in result.targets})
+        tools = join_names(result.linter.name for result in runs)
+        looked_at = len({path for result in runs for path in result.targets})
         scope = count(looked_at, "file") if looked_at else "the project"
-        compared = bool(self.paths) and all(result.compared for result in looked)
+        compared = bool(self.paths) and all(result.compared for result in runs)
         files = len({finding.path for finding in findings})
-        known = sum(result.known for result in looked)
+        known_count = sum(result.known_count for result in runs)
         if findings:
             top_rules = ", ".join(f"{one_line(rule)} {number}" for rule, number in ordered[:3])
             new = "" if not compared else " is new" if len(findings) == 1 else " are new"
             summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
         else:
-            summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
+            summary = f"{tools} found nothing{' new' if known_count else ''} in {scope}"
         if trouble:
             summary += f"; {trouble[0]}"
-        mends = any(result.linter.fixes((), job.scratch) and result.findings for result in looked)
+        mends = any(result.linter.fixes((), job.scratch) and result.findings for result in runs)
         facts = {
             "rules": dict(ordered),
             "findings": [
@@ -231,7 +229,7 @@ class Lint(_Linting):
                 }
                 for finding in findings[:SHOWN_FINDINGS]
             ],
-            "known": known,
+            "known": known_count,
             **({"next": "fix_lint" if mends else "let_agent_fix"} if findings else {}),
         }
         return FlowResult(summary, sound=not findings, facts=facts)

@@ -60,8 +60,10 @@ class PrepareEnvironment(Installing):
         return f"Install the packages{in_project(self.project)}: {' && '.join(self.command)}"
 
     def installation(self, workspace: Path) -> Installation:
-        found = installations(workspace, all_packages(workspace), self.project)
-        return choose_installation(found, self.command, f"installs the packages of {self.project or 'this project'}")
+        available = installations(workspace, all_packages(workspace), self.project)
+        return choose_installation(
+            available, self.command, f"installs the packages of {self.project or 'this project'}"
+        )
 
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
@@ -93,8 +95,8 @@ class UpdateLock(Installing):
         return f"Update the lock file{in_project(self.project)}: {' && '.join(self.command)}"
 
     def installation(self, workspace: Path) -> Installation:
-        found = lock_updates(workspace, all_packages(workspace), self.project)
-        return choose_installation(found, self.command, f"updates a lock file of {self.project or 'this project'}")
+        available = lock_updates(workspace, all_packages(workspace), self.project)
+        return choose_installation(available, self.command, f"updates a lock file of {self.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
@@ -102,18 +104,18 @@ class UpdateLock(Installing):
         before = lock.read_bytes() if lock.is_file() else b""
         self._run_all(job, installation)
         changed = not lock.is_file() or lock.read_bytes() != before
-        left = [
+        stale_locks = [
             stale
             for stale in find_mismatches(job.folder, [installation.folder])
             if stale.lock_path == installation.lock
         ]
-        for difference in (text for stale in left for text in stale.differences):
+        for difference in (text for stale in stale_locks for text in stale.differences):
             job.say(difference)
         name, command = one_line(installation.lock), f"`{one_line(installation.command)}`"
         facts = {"project": self.project, "lock": installation.lock, "command": installation.lines}
-        if left:
-            told = f"{name} is still out of step after {command}: {join_names(left[0].differences, 1)}"
-            return FlowResult(told, sound=False, facts=facts)
+        if stale_locks:
+            summary = f"{name} is still out of step after {command}: {join_names(stale_locks[0].differences, 1)}"
+            return FlowResult(summary, sound=False, facts=facts)
         if not changed:
             return FlowResult(f"{command} changed nothing: {name} is up to date", facts=facts)
         return FlowResult(f"{command} updated {name}", facts={**facts, "next": "prepare_environment"})
@@ -135,22 +137,22 @@ class ReclaimSpace(Flow):
     def run(self, job: Job) -> FlowResult:
         upkeep = job.its_upkeep()
         try:
-            done = upkeep.reclaim()
+            reclaimed = upkeep.reclaim()
         except OSError as error:
             raise FlowUnable(f"not everything could be removed: {error}", "check the folder") from error
-        for session in done.worktrees:
+        for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
-        kept = upkeep.waiting()
-        if kept:
-            job.say(f"{count(kept, 'worktree')} of undecided work kept: see `clawpy work`")
-        if not done.worktrees and not done.caches:
+        waiting = upkeep.waiting()
+        if waiting:
+            job.say(f"{count(waiting, 'worktree')} of undecided work kept: see `clawpy work`")
+        if not reclaimed.worktrees and not reclaimed.caches:
             return FlowResult("Nothing to remove: clawpy needs everything that it stores")
-        what = [count(len(done.worktrees), "worktree")] if done.worktrees else []
-        what += [count(done.caches, "cache")] if done.caches else []
+        removed = [count(len(reclaimed.worktrees), "worktree")] if reclaimed.worktrees else []
+        removed += [count(reclaimed.caches, "cache")] if reclaimed.caches else []
         free = upkeep.free()[0]
         job.say("The next test run rebuilds its cache and takes longer")
-        told = f"Freed {format_size(done.freed)}: {' and '.join(what)}; {format_size(free)} free now"
-        return FlowResult(told, facts={"freed": done.freed})
+        summary = f"Freed {format_size(reclaimed.freed)}: {' and '.join(removed)}; {format_size(free)} free now"
+        return FlowResult(summary, facts={"freed": reclaimed.freed})
 
 
 def format_size(size: int) -> str:

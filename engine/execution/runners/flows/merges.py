@@ -92,8 +92,8 @@ class RehearseMerge(ProjectFlow):
     ) -> FlowResult:
         tips = str(facts["source"]), str(facts["target"])
         base = job.git.text("merge-base", *tips, allowed=(0, 1)).partition("\n")[0]
-        for path, places in conflicts:
-            job.say(f"conflict  {one_line(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
+        for path, markers in conflicts:
+            job.say(f"conflict  {one_line(path)}" + (f"  ({count(markers, 'place')})" if markers else "  (whole file)"))
             for name, tip in zip(names, tips, strict=True):
                 for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
                     job.say(f"          {name}: {line}")
@@ -132,12 +132,12 @@ class RehearseMerge(ProjectFlow):
         clean, and the commands of both."""
         if not self.rebase:
             return merged
-        told, clear = self._rebased(job, source, target)
-        job.say(capitalised(told))
+        rebase, is_clean = self._rebased(job, source, target)
+        job.say(capitalised(rebase))
         commands = [f"git {verb} {shlex.quote(names[0])}" for verb in ("merge", "rebase")]
         job.say(f"On {names[1]}: `{commands[0]}`, or `{commands[1]}`")
-        summary = merged.summary if clear is None else f"{merged.summary}; {told}"
-        return replace(merged, summary=summary, facts={**merged.facts, "rebase": told, "commands": commands})
+        summary = merged.summary if is_clean is None else f"{merged.summary}; {rebase}"
+        return replace(merged, summary=summary, facts={**merged.facts, "rebase": rebase, "commands": commands})
 
     def _rebased(self, job: Job, source: str, target: str) -> tuple[str, bool | None]:
         """What a rebase would say, and whether it is clean; None when it was not tried."""
@@ -165,12 +165,12 @@ class RehearseMerge(ProjectFlow):
         red: dict[str, list[str]] = {test: [] for test in failing}
         for name, sha in sides.items():
             reset_worktree(job, sha)
-            there = tool.present(failing)
-            if not there:
+            present = tool.present(failing)
+            if not present:
                 continue
             job.say(f"Running the same {count(len(failing), 'test')} on {name} alone")
             try:
-                alone = run_tests(job, tool, there)
+                alone = run_tests(job, tool, present)
             except CannotRun as error:
                 job.say(error.message)
                 return {}
@@ -217,9 +217,12 @@ _IDENTITY = {
 class TriedMerge:
     """One merge that was tried; no files means that it is clean."""
 
-    one: str
-    other: str
+    source: str
+    target: str
     files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.source} → {self.target}"
 
 
 class ForecastConflicts(Flow):
@@ -245,18 +248,26 @@ class ForecastConflicts(Flow):
         newest = sorted(ages, key=lambda name: -ages[name])[:MAX_PAIRED_BRANCHES]
         for branch, other in combinations(newest, 2):
             tried.append(TriedMerge(branch, other, _conflicting_files(job, tips[other], tips[branch])))
-        width = max(len(f"{each.one} → {each.other}") for each in tried)
-        for each in tried:
-            words = f"✗ {join_names(each.files, 4)}" if each.files else "✓ clean"
-            job.say(f"{f'{each.one} → {each.other}':<{width}}  {words}")
-        bad = [each for each in tried if each.files]
-        facts = {"merges": [{"from": each.one, "into": each.other, "conflicts": list(each.files)} for each in tried]}
-        if not bad:
+        width = max(len(str(merge)) for merge in tried)
+        for merge in tried:
+            outcome = f"✗ {join_names(merge.files, 4)}" if merge.files else "✓ clean"
+            job.say(f"{merge!s:<{width}}  {outcome}")
+        conflicting = [merge for merge in tried if merge.files]
+        facts = {
+            "merges": [{"from": merge.source, "into": merge.target, "conflicts": list(merge.files)} for merge in tried]
+        }
+        if not conflicting:
             return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
-        colliding = [name for name in newest if any(name in (each.one, each.other) for each in bad)][:MAX_COLLIDING]
+        colliding = [name for name in newest if any(name in (merge.source, merge.target) for merge in conflicting)][
+            :MAX_COLLIDING
+        ]
         if len(colliding) < 2:
-            words = join_names([f"{each.one} with {each.other} ({count(len(each.files), 'file')})" for each in bad], 3)
-            return FlowResult(f"{len(bad)} of {count(len(tried), 'merge')} would conflict: {words}", facts=facts)
+            words = join_names(
+                [f"{merge.source} with {merge.target} ({count(len(merge.files), 'file')})" for merge in conflicting], 3
+            )
+            return FlowResult(
+                f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {words}", facts=facts
+            )
         order = _best_order(job, target, {name: tips[name] for name in colliding}, ages)
         return FlowResult(_describe_order(job, base, order), facts=facts | {"order": list(order.names)})
 
@@ -301,13 +312,13 @@ def _describe_order(job: Job, base: str, order: MergeOrder) -> str:
     for place, (name, files) in enumerate(zip(order.names, order.conflicts, strict=True), 1):
         words = f"conflicts in {join_names(files, 4)}" if files else "clean"
         job.say(f"{place}. {name} into {base}: {words}")
-    told = f"Merge {', then '.join(order.names)}"
-    left = f"{count(order.cost, 'file')} in conflict"
+    advice = f"Merge {', then '.join(order.names)}"
+    conflicts = f"{count(order.cost, 'file')} in conflict"
     if not order.cost:
-        return f"{told}: no conflicts in this order, but in another {count(order.others, 'file')}"
+        return f"{advice}: no conflicts in this order, but in another {count(order.others, 'file')}"
     if order.cost < order.others:
-        return f"{told}: {left}; the worst order has {order.others}"
-    return f"{told}: {left} in any order, so the oldest goes first"
+        return f"{advice}: {conflicts}; the worst order has {order.others}"
+    return f"{advice}: {conflicts} in any order, so the oldest goes first"
 
 
 def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:

@@ -71,8 +71,8 @@ class Quarantine(ProjectFlow):
             return FlowResult(
                 f"{count(len(marked), 'test')} skipped until {until.isoformat()}; not tested: {error.message}"
             )
-        told = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {describe_check(check)}"
-        return FlowResult(told, check=check, facts={"tests": marked, "until": until.isoformat()})
+        summary = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {describe_check(check)}"
+        return FlowResult(summary, check=check, facts={"tests": marked, "until": until.isoformat()})
 
 
 def _write(file: Path, text: str) -> None:
@@ -124,7 +124,7 @@ def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.Asyn
 
 def _missing_imports(tree: ast.Module) -> tuple[list[str], str]:
     """The lines to add, and how the file may name the class `date`."""
-    has_pytest, day, taken = False, "", False
+    has_pytest, day, is_taken = False, "", False
     for statement in tree.body:
         if isinstance(statement, ast.Import):
             has_pytest = has_pytest or any(name.name == "pytest" and not name.asname for name in statement.names)
@@ -133,11 +133,11 @@ def _missing_imports(tree: ast.Module) -> tuple[list[str], str]:
     for node in ast.walk(tree):
         names = [getattr(node, "name", None), getattr(node, "arg", None)]
         stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "date"
-        taken = taken or stored or ("date" in names and not isinstance(node, (ast.alias, ast.keyword)))
+        is_taken = is_taken or stored or ("date" in names and not isinstance(node, (ast.alias, ast.keyword)))
     lines = [] if has_pytest else ["import pytest"]
     if not day:
-        day = "_date" if taken else "date"
-        lines.insert(0, "from datetime import date" + (" as _date" if taken else ""))
+        day = "_date" if is_taken else "date"
+        lines.insert(0, "from datetime import date" + (" as _date" if is_taken else ""))
     return lines, day
 
 

@@ -56,52 +56,52 @@ class RehearseRevert(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
-        found = read_commit(job.git, culprit)
+        culprit_commit = read_commit(job.git, culprit)
         facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
             raise FlowUnable(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
-        job.say(f"{found.sha}\n{found.author}, {found.date}\n{found.subject}")
+        job.say(f"{culprit_commit.sha}\n{culprit_commit.author}, {culprit_commit.date}\n{culprit_commit.subject}")
         _show_diff(job, culprit)
         start = job.git.text("rev-parse", "HEAD")
         parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
         mainline = ("--mainline", "1") if len(parents) > 1 else ()
         done = job.git.run("revert", "--no-commit", *mainline, culprit, allowed=(0, 1, 128))
         if conflicts := unmerged_files(job.git):
-            for path, places in conflicts:
+            for path, markers in conflicts:
                 job.say(
-                    f"conflict  {one_line(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)")
+                    f"conflict  {one_line(path)}" + (f"  ({count(markers, 'place')})" if markers else "  (whole file)")
                 )
             reset_worktree(job, start)  # files with markers in them are nothing to land
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             names = [path for path, _ in conflicts]
-            told = f"Reverting {found} conflicts in {count(len(names), 'file')}: {join_names(names, 4)}"
-            return FlowResult(told, sound=False, facts=facts | {"conflicts": [one_line(path) for path in names]})
+            summary = f"Reverting {culprit_commit} conflicts in {count(len(names), 'file')}: {join_names(names, 4)}"
+            return FlowResult(summary, sound=False, facts=facts | {"conflicts": [one_line(path) for path in names]})
         if done.returncode:
             raise FlowUnable(f"git cannot revert it: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
         reverted = job.git.text("write-tree")
         if reverted == job.git.text("rev-parse", f"{start}^{{tree}}"):
-            return FlowResult(f"Nothing to revert: no changes of {found} are left", facts=facts)
+            return FlowResult(f"Nothing to revert: no changes of {culprit_commit} are left", facts=facts)
         job.say("The revert is clean")
-        result = self._tested(job, str(found), facts)
+        result = self._tested(job, str(culprit_commit), facts)
         reset_worktree(job, start)
         restore_tree(job, reverted)  # what tests left behind is no part of the revert
         return result
 
     def _tested(self, job: Job, name: str, facts: dict[str, object]) -> FlowResult:
         """The test that broke, then everything."""
-        asked = self.test
+        test = self.test
         try:
             tools = find_toolchains(job, self.project)
             with linked_packages(tools, job.folder, job.workspace):
-                alone = _run_single_test(job, toolchain_for(tools, [asked]), asked) if asked else None
+                alone = _run_single_test(job, toolchain_for(tools, [test]), test) if test else None
                 check = combine_checks([check for _, check in run_test_plan(job, [(tool, []) for tool in tools])])
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
-        if asked and (asked in check.failing or (alone is not None and not alone.green)):
-            told = f"{name} reverts cleanly, but `{one_line(asked)}` still fails: {describe_check(check)}"
-            return FlowResult(told, check=check, facts=facts, full=True)
-        fixes = f" and `{one_line(asked)}` then passes" if asked else ""
+        if test and (test in check.failing or (alone is not None and not alone.green)):
+            summary = f"{name} reverts cleanly, but `{one_line(test)}` still fails: {describe_check(check)}"
+            return FlowResult(summary, check=check, facts=facts, full=True)
+        fixes = f" and `{one_line(test)}` then passes" if test else ""
         joint = "; " if check.green else "; but "
         return FlowResult(
             f"{name} reverts cleanly{fixes}{joint}{describe_check(check)}", check=check, facts=facts, full=True
@@ -184,14 +184,14 @@ class RehearseAutosquash(ProjectFlow):
         summary = f"The autosquash is clean: {became}, with the same files at the end{tested}; to do it: `{command}`"
         return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
 
-    def _stopped(self, job: Job, said: str, facts: dict[str, object]) -> FlowResult:
+    def _stopped(self, job: Job, stderr: str, facts: dict[str, object]) -> FlowResult:
         files = list(conflicted(job.git))
         stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
         for path in files:
             job.say(f"conflict  {one_line(path)}")
         if not files:
-            job.say(one_line(said)[-300:])
+            job.say(one_line(stderr)[-300:])
         where = f" in {join_names(files, 3)}" if files else ""
         summary = f"The autosquash stops at {one_line(stopped)}{where}"
         return FlowResult(summary, facts=facts | {"conflicts": [one_line(path) for path in files]})
@@ -244,8 +244,8 @@ class ApplyFix(ProjectFlow):
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         fixed = job.git.text("write-tree")
         if fixed == job.git.text("rev-parse", f"{start}^{{tree}}"):
-            told = "The files already have this fix, so the failure has another cause"
-            return FlowResult(told, sound=False, facts=failed)
+            summary = "The files already have this fix, so the failure has another cause"
+            return FlowResult(summary, sound=False, facts=failed)
         job.say("The fix applies")
         tool = toolchain_for(find_toolchains(job, self.project), tests)
         check = run_tests(job, tool, tests if tool.exact else ())
@@ -278,20 +278,20 @@ class LookAtStash(Flow):
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
-        asked = dict.fromkeys(self.stashes)
-        there = [stash for stash in read_stashes(git) if stash.commit in asked]
+        commits = dict.fromkeys(self.stashes)
+        stashes = [stash for stash in read_stashes(git) if stash.commit in commits]
         head = git.text("rev-parse", "HEAD")
-        if not there:
+        if not stashes:
             return FlowResult("None of these stashes exists any more")
-        states = {stash.name: self._look(job, stash, head) for stash in there}
+        states = {stash.name: self._look(job, stash, head) for stash in stashes}
         reset_worktree(job, head)
-        gone = [stash for stash in there if states[stash.name] == "already in HEAD"]
+        gone = [stash for stash in stashes if states[stash.name] == "already in HEAD"]
         if gone:
             # Dropping one renumbers those above it: the highest number goes first.
             commands = " && ".join(f"git stash drop {stash.name}" for stash in reversed(gone))
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
-        told = "; ".join(f"{stash.name} ({one_line(stash.words)[:40]}): {states[stash.name]}" for stash in there)
-        return FlowResult(told, facts={"stashes": states})
+        summary = "; ".join(f"{stash.name} ({one_line(stash.words)[:40]}): {states[stash.name]}" for stash in stashes)
+        return FlowResult(summary, facts={"stashes": states})
 
     def _look(self, job: Job, stash: Stash, head: str) -> str:
         where = f"on {one_line(stash.branch)}" if stash.branch else "on a detached HEAD"
@@ -303,11 +303,11 @@ class LookAtStash(Flow):
         reset_worktree(job, head)
         # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
         job.git.run(*REHEARSAL_AUTHOR, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit, allowed=(0, 1))
-        conflicts, (there, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
+        conflicts, (existing, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
         if conflicts:
             state = f"conflicts in {join_names(conflicts, 3)}"
-        elif there:
-            state = f"does not apply: {join_names(there, 3)} already {'exists' if len(there) == 1 else 'exist'}"
+        elif existing:
+            state = f"does not apply: {join_names(existing, 3)} already {'exists' if len(existing) == 1 else 'exist'}"
         elif not added and not job.git.text("status", "--porcelain"):
             state = "already in HEAD"
         else:
@@ -320,15 +320,15 @@ class LookAtStash(Flow):
         """Of the untracked files in a stash: those that HEAD has with other contents, and those that it lacks."""
         if job.git.run("rev-parse", "--verify", "--quiet", f"{stash.commit}^3", allowed=(0, 1)).returncode:
             return [], []
-        there, added = [], []
+        existing, added = [], []
         for entry in filter(None, job.git.text("ls-tree", "-r", "-z", f"{stash.commit}^3").split("\0")):
             about, _, path = entry.partition("\t")
             now = job.git.run("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1)).stdout.decode()
             if not now:
                 added.append(path)
             elif now.strip() != about.split()[2]:
-                there.append(path)
-        return there, added
+                existing.append(path)
+        return existing, added
 
 
 # -- A branch for commits that no branch holds, so that git does not clear them away. Nothing is checked out ------
@@ -350,26 +350,26 @@ class KeepCommits(Flow):
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
-        made: dict[str, int] = {}
+        branches: dict[str, int] = {}
         for revision in dict.fromkeys(self.commits):
             tip = resolve_commit(job, revision)
             if is_reachable(git, tip):
                 job.say(f"A branch or tag has {read_commit(git, tip)} already")
                 continue
-            kept = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
+            unreachable = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
             name = f"rescued-{tip[:10]}"
             create_branch(git, name, tip)
-            made[name] = len(kept)
-            job.say(f"{name} keeps {count(len(kept), 'commit')}:")
-            for sha in kept[:MAX_KEPT_COMMITS]:
+            branches[name] = len(unreachable)
+            job.say(f"{name} keeps {count(len(unreachable), 'commit')}:")
+            for sha in unreachable[:MAX_KEPT_COMMITS]:
                 job.say(f"  {read_commit(git, sha)}")
-            if len(kept) > MAX_KEPT_COMMITS:
-                job.say(f"  and {len(kept) - MAX_KEPT_COMMITS} more")
+            if len(unreachable) > MAX_KEPT_COMMITS:
+                job.say(f"  and {len(unreachable) - MAX_KEPT_COMMITS} more")
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
             job.say(f"To remove the branch: `git branch -D {name}`")
-        facts = {"branches": made, "undo": [f"git branch -D {name}" for name in made]}
-        if not made:
+        facts = {"branches": branches, "undo": [f"git branch -D {name}" for name in branches]}
+        if not branches:
             return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
-        names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in made.items())
-        undo = f"git branch -D {' '.join(made)}"
+        names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in branches.items())
+        undo = f"git branch -D {' '.join(branches)}"
         return FlowResult(one_line(f"Made {names}; to remove it: `{undo}`"), facts=facts)

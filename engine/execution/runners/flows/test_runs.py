@@ -25,16 +25,16 @@ from engine.model import CheckResult
 
 def find_project(job: Job, path: str) -> Project:
     """The project at `path` of the repository, "" being its top. Raises `FlowUnable`."""
-    found = projects(job.folder, job.workspace, git=job.git)
-    chosen = next((project for project in found if project.path == path), None)
+    every = projects(job.folder, job.workspace, git=job.git)
+    chosen = next((project for project in every if project.path == path), None)
     if chosen is None:
-        known = join_names([project.path or "the top folder" for project in found])
+        names = join_names([project.path or "the top folder" for project in every])
         raise FlowUnable(
-            f"{one_line(path)} is not a project of this repository: it has no manifest", f"projects: {known}"
+            f"{one_line(path)} is not a project of this repository: it has no manifest", f"projects: {names}"
         )
-    if not chosen.tools and not path and (below := [project.path for project in found if project.tools]):
-        told = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
-        return replace(chosen, looked=(*chosen.looked, told))
+    if not chosen.tools and not path and (below := [project.path for project in every if project.tools]):
+        hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
+        return replace(chosen, looked=(*chosen.looked, hint))
     return chosen
 
 
@@ -43,10 +43,10 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
     project = find_project(job, path)
     if project.tools:
         return list(project.tools)
-    whose = one_line(project.path) or "this project"
+    name = one_line(project.path) or "this project"
     why = f"looked for {', '.join(project.looked)}" if project.looked else project.untested
     raise CannotRun(
-        f"no way to run the tests of {whose}: {why}", how_to_run_tests(project, job.workspace / project.path)
+        f"no way to run the tests of {name}: {why}", how_to_run_tests(project, job.workspace / project.path)
     )
 
 
@@ -63,10 +63,10 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
     return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 
-def toolchain_for(found: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
+def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
     """The tool that such test ids belong to: pytest's name a `.py` file."""
     python = any(".py" in test for test in tests)
-    return next((tool for tool in found if (tool.row.kind == "python") == python), found[0])
+    return next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
 
 
 def require_single_tests(tool: Toolchain) -> None:
@@ -85,7 +85,7 @@ def run_tests(
     *,
     quiet: bool = False,
     texts: dict[str, str] | None = None,
-    through: Callable[[Command], Command] = lambda command: command,
+    wrap: Callable[[Command], Command] = lambda command: command,
 ) -> CheckResult:
     """Run `tests` (all of them when there are none) and say what came out. `texts` gets what was said of each failing
     test; `through` may put another program around the tool's command.
@@ -95,57 +95,61 @@ def run_tests(
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
-    command = through(tool.test_command(tests, report))
-    done = run_command(job, command, tool.folder, quiet=quiet)
-    silent = command.report is not None and done.exit_code in (0, 1) and not report.exists()
-    if done.exit_code not in command.codes or silent:
+    command = wrap(tool.test_command(tests, report))
+    result = run_command(job, command, tool.folder, quiet=quiet)
+    lacks_report = command.report is not None and result.exit_code in (0, 1) and not report.exists()
+    if result.exit_code not in command.codes or lacks_report:
         # Who runs tests reports on them: otherwise this is the exit code of something else.
-        raise _not_started(job, tool, done)
-    check = tool.parse(report, done.output, done.exit_code)
+        raise _not_started(job, tool, result)
+    check = tool.parse(report, result.output, result.exit_code)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
-    if (lacks := _missing_for_tests(job, tool, check, report, done)) is not None:
-        raise lacks
+    if (cannot_run := _missing_for_tests(job, tool, check, report, result)) is not None:
+        raise cannot_run
     if texts is not None:
-        texts.update(tool.failure_texts(report, done.output, check.failing))
-    return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
+        texts.update(tool.failure_texts(report, result.output, check.failing))
+    return check if check.seconds else replace(check, seconds=round(result.seconds, 3))
 
 
-def _not_started(job: Job, tool: Toolchain, done: CommandResult) -> CannotRun:
+def _not_started(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
     """Why a tool did not come to run any test."""
-    if (missing := first_missing(done.output, lambda missing: _is_missing(job, tool, missing))) is not None:
+    if (missing := first_missing(result.output, lambda missing: _is_missing(job, tool, missing))) is not None:
         return _cannot_run(tool, missing)
-    how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}" if done.exit_code else ""
-    return CannotRun(f"{tool.title} {how or 'did not run'}: {last_line(done.output)}")
+    ending = (
+        "was killed" if result.exit_code < 0 else f"ended with exit code {result.exit_code}" if result.exit_code else ""
+    )
+    return CannotRun(f"{tool.title} {ending or 'did not run'}: {last_line(result.output)}")
 
 
 def _missing_for_tests(
-    job: Job, tool: Toolchain, check: CheckResult, report: Path, done: CommandResult
+    job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
 ) -> CannotRun | None:
     """What the environment lacked, when that alone is why `check` is red, or why nothing was tested; else None."""
     if not check.counted:
-        kinds = EXECUTION_KINDS if done.exit_code == 0 else frozenset(MISSING_KINDS)
-        missing = first_missing(done.output, lambda missing: missing.kind in kinds and _is_missing(job, tool, missing))
+        kinds = EXECUTION_KINDS if result.exit_code == 0 else frozenset(MISSING_KINDS)
+        missing = first_missing(
+            result.output, lambda missing: missing.kind in kinds and _is_missing(job, tool, missing)
+        )
         return None if missing is None else _cannot_run(tool, missing)
     if check.green or not check.failing or len(check.failing) < check.failed + check.errors:
         return None
-    texts = tool.failure_texts(report, done.output, check.failing)
+    texts = tool.failure_texts(report, result.output, check.failing)
     if not check.passed and not any(texts.values()):  # it broke before any test began, and named none
-        texts = dict.fromkeys(check.failing, done.output)
-    found = [
+        texts = dict.fromkeys(check.failing, result.output)
+    causes = [
         first_missing(texts.get(test, ""), lambda missing: _is_missing(job, tool, missing)) for test in check.failing
     ]
-    named = [missing for missing in found if missing is not None]
-    if len(named) < len(found):
+    named = [missing for missing in causes if missing is not None]
+    if len(named) < len(causes):
         if named:
-            job.say(f"{count(len(named), 'test')} of {len(found)} could not run: {named[0].sentence}")
+            job.say(f"{count(len(named), 'test')} of {len(causes)} could not run: {named[0].sentence}")
         return None  # something is red that has all it needs
     ran = check.passed + check.failed + check.errors
     return _cannot_run(tool, named[0], f"{len(named)} of {count(ran, 'test')} could not run" if check.passed else "")
 
 
 def _is_missing(job: Job, tool: Toolchain, missing: Missing) -> bool:
-    return tool.believes(missing) and not (job.suspect_imports and missing.kind == "package")
+    return tool.is_missing(missing) and not (job.suspect_imports and missing.kind == "package")
 
 
 def _cannot_run(tool: Toolchain, missing: Missing, scope: str = "") -> CannotRun:
@@ -155,11 +159,11 @@ def _cannot_run(tool: Toolchain, missing: Missing, scope: str = "") -> CannotRun
 def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:
     """Run a tool's command in a project's `folder`, and take away the files that it made though the project has
     none."""
-    made = [folder / name for name in command.makes if not os.path.lexists(folder / name)]
+    created = [folder / name for name in command.makes if not os.path.lexists(folder / name)]
     try:
         return job.run(command.argv, cwd=folder, env=command.environment, quiet=quiet)
     finally:
-        for file in made:
+        for file in created:
             file.unlink(missing_ok=True)
 
 
@@ -171,21 +175,21 @@ def run_test_plan(
 
     Raises `CannotRun` when none could run.
     """
-    done: list[tuple[Toolchain, CheckResult]] = []
-    trouble: list[CannotRun] = []
+    results: list[tuple[Toolchain, CheckResult]] = []
+    failures: list[CannotRun] = []
     for tool, tests in plan:
         try:
             check = run_tests(job, tool, tests, texts=texts)
         except CannotRun as error:
-            trouble.append(error)
+            failures.append(error)
             if len(plan) > 1:
                 job.say(error.message)
             continue
         job.say(f"{tool.title}: {describe_check(check)}")
-        done.append((tool, check))
-    if not done:
-        raise trouble[0]
-    return done
+        results.append((tool, check))
+    if not results:
+        raise failures[0]
+    return results
 
 
 def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
@@ -198,9 +202,9 @@ def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
         return None, error.message
 
 
-def first_failing(done: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
+def first_failing(results: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
     """Of several tools' results the first that is red, else the first."""
-    return next((pair for pair in done if not pair[1].green), done[0])
+    return next((pair for pair in results if not pair[1].green), results[0])
 
 
 def combine_checks(checks: Sequence[CheckResult]) -> CheckResult:

@@ -48,9 +48,9 @@ class RunTests(ProjectFlow):
     tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
-        return f"{self._what()}{in_project(self.project)}"
+        return f"{self._subject()}{in_project(self.project)}"
 
-    def _what(self) -> str:
+    def _subject(self) -> str:
         paths, tests = self.paths, self.tests
         if tests:
             return f"Run {join_names(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
@@ -66,10 +66,12 @@ class RunTests(ProjectFlow):
         plan, mapped = self._named(tools, self.tests) or self._plan(job, tools, paths)
         texts: dict[str, str] = {}
         done = run_test_plan(job, plan, texts)
-        alike = [signatures(texts, check.failing, tool.folder) for tool, check in done]
-        said = [
-            messages_by_signature(texts, signed, tool.folder) for signed, (tool, _) in zip(alike, done, strict=True)
-        ]
+        signed: dict[str, str] = {}
+        messages: dict[str, str] = {}
+        for tool, tool_check in done:
+            of_tool = signatures(texts, tool_check.failing, tool.folder)
+            signed |= of_tool
+            messages |= messages_by_signature(texts, of_tool, tool.folder)
         check = combine_checks([check for _, check in done])
         full = all(not tests for _, tests in plan)
         scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
@@ -79,8 +81,8 @@ class RunTests(ProjectFlow):
             facts={
                 "tests_by_path": mapped,
                 "without_tests": [path for path in paths if not mapped.get(path)],
-                "signatures": {test: signature for signed in alike for test, signature in signed.items()},
-                "messages": {signature: message for told in said for signature, message in told.items()},
+                "signatures": signed,
+                "messages": messages,
             },
             full=full and len(done) == len(tools),
         )
@@ -103,13 +105,13 @@ class RunTests(ProjectFlow):
         top = f"{self.project}/" if self.project else ""
         inside = [path.removeprefix(top) for path in paths if path.startswith(top)]
         for tool in tools:
-            mine = [path for path in inside if tool.takes(path)]
-            if not mine:
+            concerned = [path for path in inside if tool.takes(path)]
+            if not concerned:
                 continue
-            found = tool.tests_for(mine)
-            mapped |= {f"{top}{path}": names for path, names in found.items()}
-            tests = sorted({test for names in found.values() for test in names})
-            for path, names in found.items():
+            tests_by_path = tool.tests_for(concerned)
+            mapped |= {f"{top}{path}": names for path, names in tests_by_path.items()}
+            tests = sorted({test for names in tests_by_path.values() for test in names})
+            for path, names in tests_by_path.items():
                 job.say(f"{one_line(path)} → {join_names(names, 4) if names else 'no tests of its own'}")
             if not tests or len(tests) > MAX_TARGETS:
                 job.say(f"Running the whole suite with {tool.title}")
@@ -140,8 +142,8 @@ class NarrowFailures(ProjectFlow):
 
     def describe(self) -> str:
         tests = self.tests
-        what = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
-        return f"Run {what} alone and group the failures by cause{in_project(self.project)}"
+        subject = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
+        return f"Run {subject} alone and group the failures by cause{in_project(self.project)}"
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = self.tests
@@ -192,20 +194,20 @@ class NarrowFailures(ProjectFlow):
         )
 
     def _alone(
-        self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], asked: int
+        self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], requested: int
     ) -> dict[str, bool]:
         """Whether each test fails when nothing runs beside it, the first of each cause first."""
         firsts = [failing[0] for _, failing in groups]
         order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
-        if asked == 1:
+        if requested == 1:
             return dict.fromkeys(order, True)
-        found: dict[str, bool] = {}
+        fails_alone: dict[str, bool] = {}
         for test in order:
             try:
-                found[test] = not run_tests(job, tool, [test], quiet=True).green
+                fails_alone[test] = not run_tests(job, tool, [test], quiet=True).green
             except CannotRun as error:
                 job.say(f"{one_line(test)} cannot run alone: {error.message}")
-        return found
+        return fails_alone
 
 
 def _describe_alone(fails: bool | None) -> str:
@@ -249,8 +251,10 @@ def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
         for test in {*seconds, *check.failing}:
             times.setdefault(test, []).append(seconds.get(test, 0.0))
             failed[test] = failed.get(test, 0) + (test in check.failing)
-    found = [TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()]
-    return sorted(found, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
+    tallies = [
+        TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()
+    ]
+    return sorted(tallies, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
 
 
 class HuntFlakes(ProjectFlow):
@@ -264,8 +268,8 @@ class HuntFlakes(ProjectFlow):
 
     def describe(self) -> str:
         tests = self.tests
-        what = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
-        return f"Rerun {what}{in_project(self.project)} {self.times} times for flakiness"
+        subject = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
+        return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
         tool = toolchain_for(find_toolchains(job, self.project), self.tests)
@@ -373,11 +377,11 @@ class CheckCleanHead(ProjectFlow):
         if not tool.present(failing):
             return None
         try:
-            again = run_tests(job, tool, tool.present(failing))
+            rerun = run_tests(job, tool, tool.present(failing))
         except CannotRun as error:
             job.say(error.message)
             return None
-        return [test for test in failing if test not in again.failing]
+        return [test for test in failing if test not in rerun.failing]
 
 
 def _changed_files(job: Job, head: str, tree: str) -> list[str]:

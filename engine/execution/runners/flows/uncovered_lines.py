@@ -75,33 +75,36 @@ class UncoveredLines(ProjectFlow):
         named = tool.tests_for(list(changed))
         tests = [] if self.whole else sorted({test for each in named.values() for test in each})
         check, missing = _measure(job, tool, tests, sorted(changed))
-        found: dict[str, list[int]] = {}
-        unseen = []
+        uncovered: dict[str, list[int]] = {}
+        unmeasured = []
         for path, lines in sorted(changed.items()):
             if path not in missing:
-                unseen.append(path)
+                unmeasured.append(path)
             elif hits := sorted(set(lines) & missing[path]):
-                found[path] = hits
+                uncovered[path] = hits
                 job.say(
                     f"{one_line(path)} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}"
                 )
-        for path in unseen:
+        for path in unmeasured:
             job.say(f"{one_line(path)}: not measured, coverage is configured to leave it out")
         scope = "no test runs" if not tests else "none of their tests runs"
-        facts = {"uncovered": found, "whole": not tests} | ({"next": "let_agent_fix"} if found and check.green else {})
-        if not found:
+        facts = {"uncovered": uncovered, "whole": not tests} | (
+            {"next": "let_agent_fix"} if uncovered and check.green else {}
+        )
+        if not uncovered:
             return FlowResult(
                 f"The tests run every measured changed line; {describe_check(check)}", check=check, facts=facts
             )
         words = "; ".join(
-            f"{one_line(path)} {format_line_ranges(lines)}" for path, lines in list(found.items())[:MAX_LISTED_FILES]
+            f"{one_line(path)} {format_line_ranges(lines)}"
+            for path, lines in list(uncovered.items())[:MAX_LISTED_FILES]
         )
-        more = f" and {len(found) - MAX_LISTED_FILES} more files" if len(found) > MAX_LISTED_FILES else ""
-        number = sum(map(len, found.values()))
-        told = (
+        more = f" and {len(uncovered) - MAX_LISTED_FILES} more files" if len(uncovered) > MAX_LISTED_FILES else ""
+        number = sum(map(len, uncovered.values()))
+        summary = (
             f"{words}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
         )
-        return FlowResult(told, check=check, facts=facts, full=not tests)
+        return FlowResult(summary, check=check, facts=facts, full=not tests)
 
 
 def _measure(
@@ -109,9 +112,9 @@ def _measure(
 ) -> tuple[CheckResult, dict[str, set[int]]]:
     """What the tests said, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
     interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
-    asked = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
-    installed = asked.output.split()
-    if not asked.ok or "coverage" not in installed:
+    listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
+    installed = listing.output.split()
+    if not listing.ok or "coverage" not in installed:
         raise CannotRun(
             "coverage is not installed in the project's environment", add_package_command(job.workspace, "coverage")
         )
@@ -123,11 +126,11 @@ def _measure(
         [*(["--no-cov"] if "pytest_cov" in installed else []), *(["-n0"] if "xdist" in installed else [])]
     )
 
-    def through(command: Command) -> Command:
+    def wrap(command: Command) -> Command:
         argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
         return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": without})
 
-    check = run_tests(job, tool, tests, through=through)
+    check = run_tests(job, tool, tests, wrap=wrap)
     if not data.exists():  # `parallel` is configured: each process wrote a file of its own
         job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
     done = job.run(
@@ -157,10 +160,10 @@ def _measure(
 
 def format_line_ranges(lines: Sequence[int]) -> str:
     """`3, 5-7` for 3, 5, 6, 7; the numbers rise."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for line in lines:
-        if found and line == found[-1][1] + 1:
-            found[-1][1] = line
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
         else:
-            found.append([line, line])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            ranges.append([line, line])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

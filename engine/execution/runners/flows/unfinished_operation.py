@@ -57,15 +57,15 @@ class UnfinishedOperation(ProjectFlow):
         if operation.name == "bisect":
             return _report_bisect(job, operation)
         stages = conflicted(git)
-        places = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
-        _report_files(job, git, operation, places)
+        conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
+        _report_files(job, git, operation, conflicts)
         checks = _test_each_side(job, self.project, operation, stages)
         go_on, give_up = _next_commands(operation)
         job.say(f"To go on: {go_on}")
         job.say(f"To give up: {give_up}")
         facts = {
             "operation": operation.name,
-            "conflicts": {one_line(path): places[path] for path in operation.unmerged},
+            "conflicts": {one_line(path): conflicts[path] for path in operation.unmerged},
             "resolved": [one_line(path) for path in operation.resolved],
             "tests": {side: None if check is None else describe_check(check) for side, check in checks.items()},
             "go_on": go_on,
@@ -78,13 +78,13 @@ class UnfinishedOperation(ProjectFlow):
             )
             summary = f"No conflict is left in the {operation_name(operation.name)}; {tests}. To go on: {go_on}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
-        told = [
+        results = [
             f"{_side_name(operation, side)}: {describe_check(check)}"
             for side, check in checks.items()
             if check is not None
         ]
-        tests = f"; with {'; with '.join(told)}" if told else "; its tests could not be run"
-        total = sum(places.values())
+        tests = f"; with {'; with '.join(results)}" if results else "; its tests could not be run"
+        total = sum(conflicts.values())
         where = f"{count(total, 'place')} of " if total else ""
         return FlowResult(
             f"The {operation_name(operation.name)} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}",
@@ -97,16 +97,16 @@ def operation_name(operation: str) -> str:
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
 
 
-def _report_files(job: Job, git: Git, operation: Operation, places: dict[str, int]) -> None:
+def _report_files(job: Job, git: Git, operation: Operation, conflicts: dict[str, int]) -> None:
     ours = one_line(f"{operation.ours.name} “{operation.ours.subject}”")
     job.say(f"Ours: {ours}")
     if operation.theirs is not None:
         job.say(f"Theirs: {one_line(operation.theirs.name)} “{one_line(operation.theirs.subject)}”")
     for path in operation.files[:MAX_LISTED_FILES]:
-        if path not in places:
+        if path not in conflicts:
             job.say(f"resolved  {one_line(path)}")
             continue
-        job.say(f"conflict  {one_line(path)}  ({count(places[path], 'place') if places[path] else 'whole file'})")
+        job.say(f"conflict  {one_line(path)}  ({count(conflicts[path], 'place') if conflicts[path] else 'whole file'})")
         for name, span in _commit_ranges(operation):
             for line in recent_commits(git, path, span):
                 job.say(f"          {name}: {line}")
@@ -160,7 +160,9 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
     if not operation.bad or not operation.good:
         missing = " and ".join(
-            f"`git bisect {term} COMMIT`" for term, known in ((bad, operation.bad), (good, operation.good)) if not known
+            f"`git bisect {term} COMMIT`"
+            for term, commit in ((bad, operation.bad), (good, operation.good))
+            if not commit
         )
         return FlowResult(f"The bisect waits for {missing}; to give up: `{operation.abort_command}`", facts=facts)
     steps = max(0, operation.suspects.bit_length() - 1)
@@ -209,11 +211,11 @@ def _apply_remaining_commits(job: Job, operation: Operation, side: str, stage: i
     verb = "revert" if operation.name == "revert" else "cherry-pick"
     for number, sha in enumerate(operation.remaining):
         done = job.git.run(verb, "--no-commit", "-X", side, sha, allowed=(0, 1, 128))
-        left = conflicted(job.git)
-        if done.returncode and not left:
+        unmerged = conflicted(job.git)
+        if done.returncode and not unmerged:
             job.say(f"{count(len(operation.remaining) - number, 'commit')} after this one could not be applied")
             return
-        for path, versions in left.items():
+        for path, versions in unmerged.items():
             _resolve_file(job, path, versions, side, stage)
 
 
@@ -223,11 +225,11 @@ def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, st
     if any(mode == _SUBMODULE for mode, _ in versions.values()):
         job.say(f"{one_line(path)} is a submodule and stays as it is")
         return
-    wanted = versions.get(stage)
-    if wanted is None:
+    version = versions.get(stage)
+    if version is None:
         job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERAL_PATHS)
         return
-    mode, oid = wanted
+    mode, oid = version
     if {2, 3} <= versions.keys() and all(kind != _LINK for kind, _ in versions.values()):
         merged = job.git.run(
             "merge-file",

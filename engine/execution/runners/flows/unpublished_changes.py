@@ -48,22 +48,25 @@ class ReviewUnpushed(Flow):
         span = Span(
             resolve_commit(job, "HEAD"), resolve_commit(job, self.upstream) if self.upstream else "", self.newest
         )
-        known = read_commits(job.git, span, leftovers=True)
+        unpushed = read_commits(job.git, span, leftovers=True)
         uncommitted = read_uncommitted(job.git, span.head, read_status(job.git).files)
-        if not known.commits and not uncommitted:
+        if not unpushed.commits and not uncommitted:
             whom = one_line(self.upstream) if self.upstream else "another branch"
             return FlowResult(f"Nothing to review: {whom} has every commit")
-        job.say(count(known.commits, "unpushed commit"))
-        if known.unread:
-            job.say(f"The lines of {count(known.unread, 'commit')} were not checked for secrets: too many at once")
-        found = [*known.found, *uncommitted]
-        for finding in found[:MAX_FINDINGS]:
+        job.say(count(unpushed.commits, "unpushed commit"))
+        if unpushed.unread:
+            job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
+        problems = [*unpushed.found, *uncommitted]
+        for finding in problems[:MAX_FINDINGS]:
             job.say(finding_in_words(finding))
-        if len(found) > MAX_FINDINGS:
-            job.say(f"and {len(found) - MAX_FINDINGS} more")
-        for line in [*self.broken, *cleanup_steps(found, span.head, _rebase_start(job, span, found, self.upstream))]:
+        if len(problems) > MAX_FINDINGS:
+            job.say(f"and {len(problems) - MAX_FINDINGS} more")
+        for line in [
+            *self.broken,
+            *cleanup_steps(problems, span.head, _rebase_start(job, span, problems, self.upstream)),
+        ]:
             job.say(line)
-        return _result(known, found, self.broken)
+        return _result(unpushed, problems, self.broken)
 
 
 def finding_in_words(finding: UnpushedProblem) -> str:
@@ -83,40 +86,40 @@ def format_size(finding: UnpushedProblem) -> str:
     return f", {finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB" if finding.size else ""
 
 
-def cleanup_steps(found: list[UnpushedProblem], head: str, begin: str) -> list[str]:
+def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
     """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
     `git rebase -i` starts from."""
-    bad = [finding for finding in found if finding.secret or not finding.line]
+    serious = [finding for finding in problems if finding.secret or not finding.line]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(one_line(path))}"
-        for path in dict.fromkeys(risk.path for risk in bad if not risk.line and not risk.gone)
+        for path in dict.fromkeys(risk.path for risk in serious if not risk.line and not risk.gone)
     ]
-    if any(risk.line and not risk.gone for risk in bad):
+    if any(risk.line and not risk.gone for risk in serious):
         steps.append("Next: move the secret out of the file, for example into an environment variable")
-    commits = list(dict.fromkeys(risk.sha for risk in bad if risk.sha))
+    commits = list(dict.fromkeys(risk.sha for risk in serious if risk.sha))
     if commits == [head]:
         steps.append("Then, before you push: git commit --amend")
     elif commits:
         names = ", ".join(sha[:10] for sha in commits[:5])
         steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
-    if any(risk.secret and risk.sha for risk in bad):
+    if any(risk.secret and risk.sha for risk in serious):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
 
-def _rebase_start(job: Job, span: Span, found: list[UnpushedProblem], upstream: str | None) -> str:
+def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstream: str | None) -> str:
     """What a rebase that mends all of them starts from, as git takes it."""
     if upstream:
         return shlex.quote(one_line(upstream))
-    touched = {finding.sha for finding in found}
+    affected = {finding.sha for finding in problems}
     lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
-    oldest = next((line.split() for line in reversed(lines) if line.split()[0] in touched), [])
+    oldest = next((line.split() for line in reversed(lines) if line.split()[0] in affected), [])
     return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
 
 
-def _result(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) -> FlowResult:
+def _result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
     facts = {
-        "commits": known.commits,
+        "commits": unpushed.commits,
         "findings": [
             {
                 "kind": finding.kind,
@@ -126,35 +129,35 @@ def _result(known: Unpushed, found: list[UnpushedProblem], broken: list[str]) ->
                 "gone": finding.gone,
             }
             | ({"size": finding.size} if finding.size else {})
-            for finding in found[:MAX_FINDINGS]
+            for finding in problems[:MAX_FINDINGS]
         ],
     }
-    where = f" (in {count(known.commits, 'unpushed commit')})" if known.commits else ""
-    if not found and not broken:
-        unread = f", but {known.unread} of them could not be read" if known.unread else ""
+    where = f" (in {count(unpushed.commits, 'unpushed commit')})" if unpushed.commits else ""
+    if not problems and not branch_problems:
+        unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
         return FlowResult(
-            f"{count(known.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
+            f"{count(unpushed.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
         )
-    secrets = [finding for finding in found if finding.secret]
-    files = [finding for finding in found if not finding.secret and not finding.line]
-    told = []
+    secrets = [finding for finding in problems if finding.secret]
+    files = [finding for finding in problems if not finding.secret and not finding.line]
+    sentences = []
     if secrets:
-        told.append(f"do not push: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
+        sentences.append(f"do not push: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
     if files:
         begin = "" if secrets else "do not push: "
-        told.append(
+        sentences.append(
             f"{begin}{finding_place(files[0])} is a {files[0].kind}{format_size(files[0])}"
             if files[0].size
             else f"{begin}{finding_place(files[0])} holds {files[0].kind}"
         )
-        told[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-    told += broken
-    kinds = Counter(finding.kind for finding in found if finding not in secrets and finding not in files)
+        sentences[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    sentences += branch_problems
+    kinds = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
     if kinds:
-        told.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
-    words = "; ".join(told)
+        sentences.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
+    words = "; ".join(sentences)
     return FlowResult(
-        f"{words[:1].upper()}{words[1:]}{where}", sound=not secrets and not files and not broken, facts=facts
+        f"{words[:1].upper()}{words[1:]}{where}", sound=not secrets and not files and not branch_problems, facts=facts
     )
 
 
@@ -224,12 +227,12 @@ class LookAtChanges(Flow):
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
             job.say(f"Do not commit: {finding_in_words(risk)}")
-        told = [f"{count(len(changes), 'file')} not committed"]
-        told.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
+        sentences = [f"{count(len(changes), 'file')} not committed"]
+        sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
         if untested:
-            told.append(f"no tests for {join_names(untested, 2)}")
+            sentences.append(f"no tests for {join_names(untested, 2)}")
         if risks:
-            told.append(f"do not commit {one_line(risks[0].path)}: {risks[0].kind}")
+            sentences.append(f"do not commit {one_line(risks[0].path)}: {risks[0].kind}")
         facts = {
             "groups": {
                 one_line(topic): [one_line(change.file.path) for change in members] for topic, members in groups.items()
@@ -237,7 +240,7 @@ class LookAtChanges(Flow):
             "untested": [one_line(path) for path in untested],
             "next": "secret" if any(risk.secret for risk in risks) else "run_tests",
         }
-        return FlowResult("; ".join(told), sound=not risks, facts=facts)
+        return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
 
     def _untested(self, job: Job, changes: Iterable[Change]) -> list[str]:
         """Changed source files after which no test file is named."""
@@ -303,8 +306,8 @@ def is_test(path: str) -> bool:
 def topic_of_file(path: str) -> str:
     """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
-    found = _TEST.match(name)
-    return (found[1] if found else name).removesuffix("test")
+    match = _TEST.match(name)
+    return (match[1] if match else name).removesuffix("test")
 
 
 def _is_source(path: str) -> bool:

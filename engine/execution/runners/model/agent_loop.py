@@ -114,7 +114,7 @@ class AgentLoop:
             {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
             for spec in belt.specs()
         ]
-        self._speaking = StreamedText(live.write, live.without_secrets)
+        self._streamed = StreamedText(live.write, live.without_secrets)
         self._conversation: Conversation | None = None
         self._price = Price(0, 0)
         self._window: int | None = None
@@ -131,7 +131,7 @@ class AgentLoop:
         self._follows = follows
         about = budget.estimate_tokens(self._instructions + json.dumps(self._tools))
         around = budget.MESSAGE_OVERHEAD * (1 + len(self._tools))
-        self._size = PromptSize(guessed=about + around + -(-file.stat().st_size // 2))
+        self._size = PromptSize(estimated=about + around + -(-file.stat().st_size // 2))
         self._live.on_stop(self._stop)
 
     def turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
@@ -145,21 +145,21 @@ class AgentLoop:
             request.parts.append(operator_part(text, run_kind))
         nudges = 0
         while True:
-            self._hear(request)
+            self._add_replies(request)
             answer = self._ask(request)
-            said, asked = str(answer["text"]).strip(), answer["calls"]
+            reply, calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])
-            self._last = assistant_part(said, asked, self._follows)
+            self._last = assistant_part(reply, calls, self._follows)
             if answer["finish"] == "content_filter":
                 raise self._given_up(FlowUnable(f"the content filter of {self._model.provider} ended the answer"))
-            if asked:
-                self._carry_out(asked, request)
+            if calls:
+                self._carry_out(calls, request)
                 nudges = 0
-            elif (nudge := _follow_up_prompt(said, answer)) and nudges < _MAX_NUDGES:
+            elif (nudge := _follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
-                self._tell(request, nudge)
-            elif said or self._answers > 1 + _MAX_NUDGES:
-                return said or "it ended without an answer"
+                self._add_prompt(request, nudge)
+            elif reply or self._answers > 1 + _MAX_NUDGES:
+                return reply or "it ended without an answer"
             else:
                 raise self._given_up(FlowUnable(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
@@ -167,10 +167,10 @@ class AgentLoop:
 
     def replies(self) -> str:
         """What the operator said and the model does not know yet, "" for nothing."""
-        said = []
+        messages = []
         while not self._live.replies.empty():
-            said.append(self._live.replies.get())
-        return "\n\n".join(said)
+            messages.append(self._live.replies.get())
+        return "\n\n".join(messages)
 
     def close(self) -> None:
         """It is over."""
@@ -180,8 +180,8 @@ class AgentLoop:
 
     # Tools
 
-    def _carry_out(self, asked: Sequence[Message], request: _Request) -> None:
-        for number, call in enumerate(asked):
+    def _carry_out(self, calls: Sequence[Message], request: _Request) -> None:
+        for number, call in enumerate(calls):
             result = self._call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
             text = result.text[:MAX_RESULT]
             request.results.append({"id": call["id"], "name": call["name"], "text": text, "ok": result.ok})
@@ -190,9 +190,9 @@ class AgentLoop:
     def _call(self, call: Message) -> ToolResult:
         """One tool call, in this thread. What the model did wrong is told it; `Stopped` goes through."""
         self._live.check_running()
-        name, known = call["name"], [str(tool["name"]) for tool in self._tools]
-        if name not in known:
-            return self._wrong(call, f"there is no tool {name[:80]!r}; there are {', '.join(known) or 'none'}")
+        name, tool_names = call["name"], [str(tool["name"]) for tool in self._tools]
+        if name not in tool_names:
+            return self._wrong(call, f"there is no tool {name[:80]!r}; there are {', '.join(tool_names) or 'none'}")
         try:
             arguments = json.loads(call["arguments"] or "{}")
         except (ValueError, RecursionError) as error:
@@ -201,12 +201,12 @@ class AgentLoop:
             return self._wrong(call, "the arguments are not a JSON object")
         return self._belt.call(name, arguments, call["id"])
 
-    def _wrong(self, call: Message, why: str) -> ToolResult:
-        asked = self._live.without_secrets(call["arguments"])[:200]
-        self._live.write("tool", f"{call['name'][:80]} {asked}".replace("\n", " "))
-        self._live.write("error", why)
-        self._live.journal.erred(call["name"], why)
-        return ToolResult(why, ok=False)
+    def _wrong(self, call: Message, problem: str) -> ToolResult:
+        arguments = self._live.without_secrets(call["arguments"])[:200]
+        self._live.write("tool", f"{call['name'][:80]} {arguments}".replace("\n", " "))
+        self._live.write("error", problem)
+        self._live.journal.erred(call["name"], problem)
+        return ToolResult(problem, ok=False)
 
     # Requests
 
@@ -224,21 +224,21 @@ class AgentLoop:
                 failure = Failure(Kind.GONE, str(gone))
             if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
-            what, fix = failures.describe_failure(
+            problem, fix = failures.describe_failure(
                 failure, provider=self._model.provider, model=self._model.name, address=self._model.base_url
             )
             pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
                 if not self._answers and failures.is_provider_fault(failure):
-                    raise self._given_up(NotBegun(what, fix))
-                raise self._given_up(FlowUnable(what, fix))
-            self._live.say(f"{what}; again in {pause:.0f} s", error=True)
+                    raise self._given_up(NotBegun(problem, fix))
+                raise self._given_up(FlowUnable(problem, fix))
+            self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
             self._wait(pause)
 
     def _ask_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
         conversation = self._open()
         size = self._size.more(request.size)
-        most = self._most(size)
+        most = self._answer_limit(size)
         self._live.afford(max(budget.max_cost(size, most, self._price), self._price.least - self._live.cost))
         call_id = self._calls.begin(
             self._view,
@@ -260,38 +260,40 @@ class AgentLoop:
             self._end_call(call_id, "failed", Usage(0, 0, 0), error=str(gone))
             raise
         finally:
-            self._speaking.end()
+            self._streamed.end()
         if answer["is"] == "failed":
             failure = host_protocol.failure_of(answer)
             lost = self._broken_off(size, most, failure.received) if failures.may_be_billed(failure) else Usage(0, 0, 0)
             self._end_call(call_id, "failed", lost, error=f"{failure.kind}: {failure.message}")
             raise _RequestFailed(failure)
         usage = budget.count_usage(
-            given=answer["input"],
-            made=answer["output"],
+            input_tokens=answer["input"],
+            output_tokens=answer["output"],
             cost=answer["cost"],
             prompt=size,
-            most=most,
+            limit=most,
             received=received,
             price=self._price,
         )
         answer["most"] = most
         self._answers += 1
         self._follows = call_id
-        used = usage.given + usage.made
-        self._size = PromptSize(told=used) if usage.told else PromptSize(guessed=used)
-        self._keep(answer["messages"])
+        used = usage.input_tokens + usage.output_tokens
+        self._size = PromptSize(counted=used) if usage.is_reported else PromptSize(estimated=used)
+        self._store(answer["messages"])
         self._end_call(call_id, "done", usage, reply=str(answer["text"]))
         return answer
 
-    def _most(self, size: PromptSize) -> int:
+    def _answer_limit(self, size: PromptSize) -> int:
         """How many tokens the next answer may have."""
         limits, live = self._live.limits, self._live
-        left = budget.Allowance(None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost)
-        most = budget.max_output_tokens(size, price=self._price, left=left, window=self._window)
+        allowance = budget.Allowance(
+            None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
+        )
+        most = budget.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
         if most >= budget.MIN_OUTPUT_TOKENS:
             return most
-        if left.tokens is not None and left.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
+        if allowance.tokens is not None and allowance.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
             raise FlowUnable(
                 f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                 f"the next request may need {size.expected:,} and an answer"
@@ -311,7 +313,7 @@ class AgentLoop:
             message = conversation.take(POLL_SECONDS)
             self._live.check_running()
             if message is None:
-                self._speaking.pause()
+                self._streamed.pause()
                 if self._providers.clock.monotonic() - heard < limit:
                     continue
                 conversation.abandon()
@@ -321,7 +323,7 @@ class AgentLoop:
             match message["is"]:
                 case "text" | "thought" as kind:
                     received += len(message["text"])
-                    self._speaking.take("say" if kind == "text" else "thought", message["text"])
+                    self._streamed.take("say" if kind == "text" else "thought", message["text"])
                 case "done" | "failed":
                     return message, received
 
@@ -333,8 +335,8 @@ class AgentLoop:
         conversation = self._providers.host.converse()
         self._conversation = conversation  # from here on a stop reaches it
         history = self._providers.histories.file(self._view.id)
-        told = history if self._providers.histories.has(self._view.id) else None
-        conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=told)
+        stored = history if self._providers.histories.has(self._view.id) else None
+        conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
         until = time.monotonic() + OPEN_SECONDS
         while True:
             message = conversation.take(POLL_SECONDS)
@@ -352,28 +354,28 @@ class AgentLoop:
             return conversation
 
     def _broken_off(self, size: PromptSize, most: int, received: int) -> Usage:
-        return budget.count_cancelled(prompt=size, most=most, received=received, price=self._price)
+        return budget.count_cancelled(prompt=size, limit=most, received=received, price=self._price)
 
     def _end_call(self, call_id: str, state: str, usage: Usage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `Stopped` when the session is ending."""
         cost = usage.cost
-        if usage.given and not self._price.known:
+        if usage.input_tokens and not self._price.known:
             cost = max(cost, self._price.least - self._live.cost)
         try:
             self._calls.finish(
                 call_id,
                 state=state,
-                input_tokens=usage.given,
-                output_tokens=usage.made,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
                 cost=cost,
-                price_known=usage.told and self._price.known,
+                price_known=usage.is_reported and self._price.known,
                 error=error,
                 reply=reply,
             )
         finally:  # what was paid counts, whether it could be stored or not
-            self._live.charge(cost, tokens=usage.given + usage.made)
+            self._live.charge(cost, tokens=usage.input_tokens + usage.output_tokens)
 
-    def _keep(self, messages: Sequence[str]) -> None:
+    def _store(self, messages: Sequence[str]) -> None:
         try:
             self._providers.histories.add(self._view.id, messages)
         except OSError as error:
@@ -388,13 +390,13 @@ class AgentLoop:
 
     # Words
 
-    def _hear(self, request: _Request) -> None:
+    def _add_replies(self, request: _Request) -> None:
         """What the operator said meanwhile goes with the next request."""
-        if said := self.replies():
-            request.say.append(said)
-            request.parts.append(operator_part(said, "reply"))
+        if messages := self.replies():
+            request.say.append(messages)
+            request.parts.append(operator_part(messages, "reply"))
 
-    def _tell(self, request: _Request, text: str) -> None:
+    def _add_prompt(self, request: _Request, text: str) -> None:
         request.say.append(text)
         request.parts.append(operator_part(text, "runner"))
 
@@ -413,8 +415,8 @@ class AgentLoop:
             conversation.cancel()
 
 
-def _follow_up_prompt(said: str, answer: Message) -> str:
+def _follow_up_prompt(text: str, answer: Message) -> str:
     """What to tell a model that stopped without being done, "" when it may well be."""
     if answer["finish"] == "length":
         return CUT_OFF_PROMPT.format(most=answer["most"])
-    return "" if said else EMPTY_PROMPT
+    return "" if text else EMPTY_PROMPT

@@ -39,16 +39,16 @@ class Price:
     known: bool = True
     least: int = 0
 
-    def of(self, given: int, made: int) -> int:
+    def of(self, input_tokens: int, output_tokens: int) -> int:
         """What so many tokens cost at most, in micro-dollars, rounded up."""
-        return -(-(given * self.input + made * self.output) // _MILLION)
+        return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
-def price_of(told: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
+def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
     """The price as the price list told it. Where it did not, the session counts at least `estimate` micro-dollars
     (`costPerTrigger`), and each token as `UNLISTED_PRICE`; nothing where the provider takes no key."""
-    if told is not None:
-        return Price(told["input"], told["output"])
+    if listed is not None:
+        return Price(listed["input"], listed["output"])
     if keyless:
         return Price(0, 0, known=False)
     return Price(*UNLISTED_PRICE, known=False, least=estimate)
@@ -73,40 +73,40 @@ class Allowance:
 class PromptSize:
     """Tokens of a prompt: those that the provider counted with the answer before, and those that are estimated."""
 
-    told: int = 0
-    guessed: int = 0
+    counted: int = 0
+    estimated: int = 0
 
     @property
     def expected(self) -> int:
         """What it is thought to be, on the high side."""
-        return self.told + self.guessed
+        return self.counted + self.estimated
 
     @property
     def believed(self) -> int:
         """More than this no provider is believed. An estimate counts half a token a character, and twice as many are
         the most there can be; `PROVIDER_OVERHEAD` is for what a provider adds of its own."""
-        return self.told + 2 * self.guessed + PROVIDER_OVERHEAD
+        return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD
 
-    def more(self, guessed: int) -> PromptSize:
+    def more(self, estimated: int) -> PromptSize:
         """With so many estimated ones more."""
-        return PromptSize(self.told, self.guessed + guessed)
+        return PromptSize(self.counted, self.estimated + estimated)
 
 
-def max_cost(prompt: PromptSize, most: int, price: Price) -> int:
+def max_cost(prompt: PromptSize, limit: int, price: Price) -> int:
     """What a request with an answer of at most `most` tokens can be counted as, in micro-dollars: what is to be
     reserved before it, so that what is settled after it passes no cap."""
-    return price.of(prompt.believed, most)
+    return price.of(prompt.believed, limit)
 
 
-def max_output_tokens(prompt: PromptSize, *, price: Price, left: Allowance, window: int | None) -> int:
+def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
     """How many tokens the next answer may have; 0 or less when there is no room for one."""
     most = MAX_OUTPUT_TOKENS
-    if left.tokens is not None:
-        most = min(most, left.tokens - prompt.expected)
+    if allowance.tokens is not None:
+        most = min(most, allowance.tokens - prompt.expected)
     if window is not None:
         most = min(most, window - prompt.expected)
     if price.output:
-        most = min(most, (left.cost * _MILLION - prompt.believed * price.input) // price.output)
+        most = min(most, (allowance.cost * _MILLION - prompt.believed * price.input) // price.output)
     return most
 
 
@@ -114,14 +114,21 @@ def max_output_tokens(prompt: PromptSize, *, price: Price, left: Allowance, wind
 class Usage:
     """What a request used. `told` is False when the provider did not say, or said what cannot be."""
 
-    given: int
-    made: int
+    input_tokens: int
+    output_tokens: int
     cost: int
-    told: bool = True
+    is_reported: bool = True
 
 
 def count_usage(
-    *, given: int | None, made: int | None, cost: int | None, prompt: PromptSize, most: int, received: int, price: Price
+    *,
+    input_tokens: int | None,
+    output_tokens: int | None,
+    cost: int | None,
+    prompt: PromptSize,
+    limit: int,
+    received: int,
+    price: Price,
 ) -> Usage:
     """What a finished request used, as the provider told it, or estimated where it did not; never more than
     `max_cost`.
@@ -129,18 +136,18 @@ def count_usage(
     A provider that claims more than `prompt` can be, or more than `most`, the limit of the answer, is not believed
     beyond that. `received` characters came.
     """
-    if given is None or made is None or given < 0 or made < 0:
-        made = min(most, max(1, received))
-        return Usage(prompt.expected, made, price.of(prompt.expected, made), told=False)
-    believed = min(given, prompt.believed), min(made, most)
-    told = believed == (given, made)
-    if told and cost is not None and price.known:
+    if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
+        output_tokens = min(limit, max(1, received))
+        return Usage(prompt.expected, output_tokens, price.of(prompt.expected, output_tokens), is_reported=False)
+    believed = min(input_tokens, prompt.believed), min(output_tokens, limit)
+    is_reported = believed == (input_tokens, output_tokens)
+    if is_reported and cost is not None and price.known:
         # Parts of a prompt that a provider keeps for the next may cost more than the usual.
-        return Usage(*believed, min(cost, max_cost(prompt, most, price)))
-    return Usage(*believed, price.of(*believed), told)
+        return Usage(*believed, min(cost, max_cost(prompt, limit, price)))
+    return Usage(*believed, price.of(*believed), is_reported)
 
 
-def count_cancelled(*, prompt: PromptSize, most: int, received: int, price: Price) -> Usage:
+def count_cancelled(*, prompt: PromptSize, limit: int, received: int, price: Price) -> Usage:
     """What a request that was broken off is counted as: providers charge what they read and wrote until then."""
-    made = min(most, -(-received // 2))
-    return Usage(prompt.expected, made, price.of(prompt.expected, made), told=False)
+    output_tokens = min(limit, -(-received // 2))
+    return Usage(prompt.expected, output_tokens, price.of(prompt.expected, output_tokens), is_reported=False)

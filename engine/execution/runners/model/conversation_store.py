@@ -56,11 +56,11 @@ class ConversationStore:
         return file
 
     def _cleaned(self, file: Path) -> Iterator[bytes]:
-        known = tuple(self._secrets())
+        secrets = tuple(self._secrets())
         with file.open("rb") as lines:
             for line in lines:
                 try:
-                    message = redact_json(json.loads(line), known, kept=UNREDACTED_FIELDS)
+                    message = redact_json(json.loads(line), secrets, kept=UNREDACTED_FIELDS)
                 except ValueError:
                     return  # a crash left the last message half-written
                 yield (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")

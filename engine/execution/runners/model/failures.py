@@ -34,11 +34,11 @@ def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
     """
     if tried > _RETRIES.get(failure.kind, 0):
         return None
-    asked = failure.retry_after or 0.0
-    if asked > MAX_RETRY_AFTER:
+    requested = failure.retry_after or 0.0
+    if requested > MAX_RETRY_AFTER:
         return None
-    whole: float = min(MAX_DELAY, FIRST_DELAY * 2 ** (tried - 1))
-    return max(asked, whole * (0.5 + chance / 2))
+    delay: float = min(MAX_DELAY, FIRST_DELAY * 2 ** (tried - 1))
+    return max(requested, delay * (0.5 + chance / 2))
 
 
 def is_provider_fault(failure: Failure) -> bool:
@@ -55,10 +55,10 @@ def may_be_billed(failure: Failure) -> bool:
 def describe_failure(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
     """What happened and how to mend it, in words."""
     status = f" ({failure.status})" if failure.status else ""
-    said = f": {failure.message}" if failure.message else ""
-    what, fix = _WORDS[failure.kind]
+    detail = f": {failure.message}" if failure.message else ""
+    problem, fix = _WORDS[failure.kind]
     names = {"provider": provider, "model": model, "address": address}
-    return what.format(**names) + status + said, fix.format(**names)
+    return problem.format(**names) + status + detail, fix.format(**names)
 
 
 _WORDS: dict[Kind, tuple[str, str]] = {

@@ -100,9 +100,9 @@ class Conversation:
     def __init__(self, process: _Process, name: str) -> None:
         self.name = name
         self._process = process
-        self._heard: SimpleQueue[Message] = SimpleQueue()
-        self._obeyed = threading.Event()
-        self._asked = False
+        self._messages: SimpleQueue[Message] = SimpleQueue()
+        self._cancelled = threading.Event()
+        self._is_asking = False
         self._cancelling = False
 
     def open(
@@ -129,36 +129,36 @@ class Conversation:
         temperature: float | None = None,
     ) -> None:
         """Begin a request; `temperature` None is the model's own. Raises `HostGone`."""
-        self._asked = True
-        how = {"max_tokens": max_tokens, "temperature": temperature}
-        self._process.write({"do": "ask", "c": self.name, "say": list(say), "results": list(results), **how})
+        self._is_asking = True
+        limits = {"max_tokens": max_tokens, "temperature": temperature}
+        self._process.write({"do": "ask", "c": self.name, "say": list(say), "results": list(results), **limits})
 
     def take(self, timeout: float) -> Message | None:
         """What comes next, None after `timeout` seconds without."""
         try:
-            message = self._heard.get(timeout=timeout)
+            message = self._messages.get(timeout=timeout)
         except Empty:
             return None
         if message["is"] in ("done", "failed"):
-            self._asked = False
+            self._is_asking = False
         return message
 
-    def hear(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         """The host said something."""
         if message["is"] == "cancelled":
-            self._obeyed.set()
-        self._heard.put(message)
+            self._cancelled.set()
+        self._messages.put(message)
 
     def wake(self) -> None:
         """Have `take` return at once."""
-        self._heard.put({"is": "alive"})
+        self._messages.put({"is": "alive"})
 
     def cancel(self) -> None:
         """Break off what is asked. Returns at once; a host that does not obey within `CANCEL_SECONDS` is killed."""
         self.wake()
-        if self._asked:
+        if self._is_asking:
             self._cancelling = True
-            threading.Thread(target=self._see_obeyed, name=f"clawpy-cancel-{self.name}", daemon=True).start()
+            threading.Thread(target=self._await_cancelled, name=f"clawpy-cancel-{self.name}", daemon=True).start()
 
     def close(self) -> None:
         """It is over."""
@@ -170,13 +170,13 @@ class Conversation:
 
     def abandon(self) -> None:
         """Break off what is asked and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
-        self._see_obeyed()
+        self._await_cancelled()
 
-    def _see_obeyed(self) -> None:
+    def _await_cancelled(self) -> None:
         until = time.monotonic() + CANCEL_SECONDS
         try:
             self._process.write({"do": "cancel", "c": self.name}, within=CANCEL_SECONDS)
-            if self._process.alive and not self._obeyed.wait(max(0.0, until - time.monotonic())):
+            if self._process.alive and not self._cancelled.wait(max(0.0, until - time.monotonic())):
                 log.warning("the model host did not cancel a request within %s s; it is killed", CANCEL_SECONDS)
                 self._process.kill()
         except HostGone:
@@ -211,7 +211,7 @@ class _Process:
         with self._adding:
             self._conversations[name] = conversation
         if self._over.is_set():
-            conversation.hear(_gone_message())
+            conversation.receive(_gone_message())
         return conversation
 
     def drop(self, name: str) -> None:
@@ -268,17 +268,17 @@ class _Process:
     def _read(self) -> None:
         """Hand on what the host says until it ends, then tell every conversation."""
         assert self._process.stdout is not None
-        why = ""
+        reason = ""
         try:
             for line in self._process.stdout:
                 message = host_protocol.decode(line)
                 if message["is"] == "broken":
-                    why = str(message["message"])
+                    reason = str(message["message"])
                     continue
                 with self._adding:
                     conversation = self._conversations.get(message["c"])
                 if conversation is not None:
-                    conversation.hear(message)
+                    conversation.receive(message)
         except (ValueError, KeyError):
             log.exception("the model host sent an unreadable message; it is killed")
         self.kill()
@@ -287,12 +287,12 @@ class _Process:
         self._over.set()
         with self._writing:  # whoever writes just now hears at once that nobody reads
             self._close_input()
-        if why:
-            log.error("the model host cannot work: %s", why)
+        if reason:
+            log.error("the model host cannot work: %s", reason)
         with self._adding:
-            left, self._conversations = [*self._conversations.values()], {}
-        for conversation in left:
-            conversation.hear(_gone_message(why))
+            conversations, self._conversations = [*self._conversations.values()], {}
+        for conversation in conversations:
+            conversation.receive(_gone_message(reason))
 
 
 def _gone_message(why: str = "") -> Message:

@@ -47,14 +47,14 @@ class EndDetector:
     """Watches a stream for the words that end an answer, in either protocol. Quoted in a text they are escaped."""
 
     def __init__(self) -> None:
-        self.seen = False
+        self.is_seen = False
         self._rest = b""
 
     def take(self, chunk: bytes) -> None:
         """More of the stream."""
-        if not self.seen:
+        if not self.is_seen:
             data = self._rest + chunk
-            self.seen = _END.search(data) is not None
+            self.is_seen = _END.search(data) is not None
             self._rest = data[-_MAX_END_BYTES:]
 
 
@@ -65,13 +65,13 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        seen = 0
-        tell: Callable[[bytes], None] = on_bytes.get(_ignore_bytes)
+        received = 0
+        report: Callable[[bytes], None] = on_bytes.get(_ignore_bytes)
         async for chunk in self._inner:
-            seen += len(chunk)
-            if seen > host_protocol.MAX_ANSWER_BYTES:
+            received += len(chunk)
+            if received > host_protocol.MAX_ANSWER_BYTES:
                 raise AnswerTooBig
-            tell(chunk)
+            report(chunk)
             yield chunk
 
     async def aclose(self) -> None:
@@ -121,11 +121,11 @@ _TOO_LONG = "exceed_context_size_error"
 def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
     """The failure that `error` stands for. `key` is cut out of its words."""
     chain = list(_exception_chain(error))
-    found = (getattr(cause, "status_code", None) for cause in chain)
-    status = next((code for code in found if isinstance(code, int)), None)
-    waited = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
-    words = redact(_error_message(error), [key])[:MAX_MESSAGE]
-    return Failure(_kind(chain, status), words, status, waited, received)
+    codes = (getattr(cause, "status_code", None) for cause in chain)
+    status = next((code for code in codes if isinstance(code, int)), None)
+    retry_after = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
+    message = redact(_error_message(error), [key])[:MAX_MESSAGE]
+    return Failure(_kind(chain, status), message, status, retry_after, received)
 
 
 def _kind(chain: list[BaseException], status: int | None) -> Kind:
@@ -151,9 +151,9 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
 
 
 def _error_message(error: BaseException) -> str:
-    told = _error_body(error).get("message")
-    if isinstance(told, str) and told.strip():
-        return " ".join(told.split())
+    message = _error_body(error).get("message")
+    if isinstance(message, str) and message.strip():
+        return " ".join(message.split())
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -165,7 +165,7 @@ def _error_body(error: BaseException) -> dict[str, object]:
 
 
 def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen = 0
-    while error is not None and seen < 10:
+    depth = 0
+    while error is not None and depth < 10:
         yield error
-        error, seen = error.__cause__ or error.__context__, seen + 1
+        error, depth = error.__cause__ or error.__context__, depth + 1

@@ -85,8 +85,8 @@ def failure_message(failure: Failure) -> Message:
 
 def failure_of(message: Message) -> Failure:
     """The inverse of `failure_message`."""
-    told = {field.name: message[field.name] for field in fields(Failure)}
-    return Failure(**{**told, "kind": Kind(told["kind"])})
+    fields_of_failure = {field.name: message[field.name] for field in fields(Failure)}
+    return Failure(**{**fields_of_failure, "kind": Kind(fields_of_failure["kind"])})
 
 
 def encode(message: Message) -> bytes:

@@ -100,19 +100,19 @@ class _Host:
             case "open":
                 self._open(message)
             case "ask":
-                asked = self._conversations.get(message["c"])
-                if asked is None:
+                conversation = self._conversations.get(message["c"])
+                if conversation is None:
                     self._say(
                         message["c"], host_protocol.failure_message(Failure(Kind.GONE, "the conversation is not open"))
                     )
                 else:
-                    asked.ask(message)
+                    conversation.ask(message)
             case "cancel":
-                found = self._conversations.pop(message["c"], None)
-                if found is None:
+                conversation = self._conversations.pop(message["c"], None)
+                if conversation is None:
                     self._send({"c": message["c"], "is": "cancelled"})
                 else:
-                    found.cancel()
+                    conversation.cancel()
             case "close":
                 self._conversations.pop(message["c"], None)
 
@@ -231,7 +231,7 @@ class _Conversation:
                 stream.take(event)
                 if stream.received > most:
                     raise host_http.AnswerTooBig
-            if not stream.ending.seen:
+            if not stream.ending.is_seen:
                 raise host_http.AnswerCutShort("the answer ended in the middle")
             return streamed.get()
 
@@ -256,7 +256,7 @@ class _Conversation:
 
     def _answer(self, request: ModelRequest, response: ModelResponse) -> Message:
         usage = response.usage
-        told = usage.input_tokens > 0 or usage.output_tokens > 0
+        is_reported = usage.input_tokens > 0 or usage.output_tokens > 0
         return {
             "is": "done",
             "text": self._without_key("".join(part.content for part in response.parts if isinstance(part, TextPart))),
@@ -264,11 +264,11 @@ class _Conversation:
                 {"id": call.tool_call_id, "name": call.tool_name, "arguments": self._without_key(_arguments(call))}
                 for call in response.tool_calls
             ],
-            "input": usage.input_tokens if told else None,
-            "output": usage.output_tokens if told else None,
-            "cost": prices.cost_of(usage, self.model) if told else None,
+            "input": usage.input_tokens if is_reported else None,
+            "output": usage.output_tokens if is_reported else None,
+            "cost": prices.cost_of(usage, self.model) if is_reported else None,
             "finish": response.finish_reason or "",
-            "messages": [_redacted_line(said, self.model.key) for said in (request, response)],
+            "messages": [_redacted_line(message, self.model.key) for message in (request, response)],
         }
 
 
@@ -282,7 +282,7 @@ class _StreamOutput:
         self._kind = ""
         self._waiting: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._told = 0.0
+        self._sent_at = 0.0
 
     def take(self, event: Any) -> None:
         """One event of the stream."""
@@ -299,8 +299,8 @@ class _StreamOutput:
     def beat(self, chunk: bytes) -> None:
         """Bytes came, if only to keep the connection open."""
         self.ending.take(chunk)
-        if time.monotonic() - self._told >= host_protocol.ALIVE_SECONDS:
-            self._tell({"is": "alive"})
+        if time.monotonic() - self._sent_at >= host_protocol.ALIVE_SECONDS:
+            self._emit({"is": "alive"})
 
     def flush(self) -> None:
         """Send what is gathered."""
@@ -309,7 +309,7 @@ class _StreamOutput:
             self._timer = None
         if self._waiting:
             text, self._waiting = "".join(self._waiting), []
-            self._tell({"is": self._kind, "text": text})
+            self._emit({"is": self._kind, "text": text})
 
     def _add(self, kind: str, text: str) -> None:
         if not text:
@@ -319,14 +319,14 @@ class _StreamOutput:
             self.flush()
             self._kind = kind
         self._waiting.append(text)
-        since = time.monotonic() - self._told
+        since = time.monotonic() - self._sent_at
         if since >= host_protocol.BATCH_SECONDS:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(host_protocol.BATCH_SECONDS - since, self.flush)
 
-    def _tell(self, message: Message) -> None:
-        self._told = time.monotonic()
+    def _emit(self, message: Message) -> None:
+        self._sent_at = time.monotonic()
         self._send(message)
 
 

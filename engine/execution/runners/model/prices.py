@@ -19,19 +19,22 @@ _SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts be
 
 def price_of(model: Model) -> dict[str, int] | None:
     """The most that a million tokens of prompt and of answer cost, in micro-dollars; None when nobody knows."""
-    given = made = Decimal(0)
+    input_price = output_price = Decimal(0)
     for size in _SAMPLES:
-        found = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
-        if found is None:
+        prices = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
+        if prices is None:
             return None
-        given, made = max(given, found[0] * _MILLION / size), max(made, found[1] * _MILLION / size)
-    return {"input": _to_microusd(given), "output": _to_microusd(made)}
+        input_price, output_price = (
+            max(input_price, prices[0] * _MILLION / size),
+            max(output_price, prices[1] * _MILLION / size),
+        )
+    return {"input": _to_microusd(input_price), "output": _to_microusd(output_price)}
 
 
 def cost_of(usage: RequestUsage, model: Model) -> int | None:
     """What a request cost, in micro-dollars, cached parts at their own price; None when nobody knows."""
-    found = _lookup_price(usage, model)
-    return None if found is None else _to_microusd(found[0] + found[1])
+    prices = _lookup_price(usage, model)
+    return None if prices is None else _to_microusd(prices[0] + prices[1])
 
 
 def _lookup_price(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:

@@ -15,10 +15,10 @@ _TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}
 """Of ours alone there is nothing to say; a red run is told in the words of the tests."""
 
 
-def assistant_part(said: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
+def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
     """What the model said and asked for in its answer to the call `call_id`."""
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
-    texts = said.split("\n") if said else []
+    texts = text.split("\n") if text else []
     texts += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
     return PromptPart("answer", _lines("\n".join(texts), source), "assistant")
 
@@ -82,9 +82,9 @@ class StreamedText:
 
     def pause(self) -> None:
         """Nothing came for a while."""
-        for found in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
-            if parting(self._rest, self._clean, most=found.end()) == found.end():
-                self._part(found.end())
+        for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
+            if parting(self._rest, self._clean, most=end.end()) == end.end():
+                self._part(end.end())
                 return
 
     def _part(self, place: int) -> None:

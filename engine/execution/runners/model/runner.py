@@ -37,12 +37,12 @@ class ModelRunner(AgentRunner):
         """Takes prose when a model can be reached, and says which."""
         if assignment.flow is not None:
             return RunnerInfo(takes=False, reason=f"{assignment.flow} is a flow; it runs without a model")
-        former = continued(assignment)
-        if former and not self._providers.histories.has(former):
-            return RunnerInfo(takes=False, reason=f"no conversation of {former} is stored that could be continued")
+        previous = continued(assignment)
+        if previous and not self._providers.histories.has(previous):
+            return RunnerInfo(takes=False, reason=f"no conversation of {previous} is stored that could be continued")
         try:
             agent = assignment.agent or self._channels.get(assignment.channel).agent
-            choice = self._choose(agent, assignment, REPLY if former else TASK)
+            choice = self._choose(agent, assignment, REPLY if previous else TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
             return RunnerInfo(takes=False, reason=f"{refusal.message}{fix}")
@@ -57,8 +57,8 @@ class ModelRunner(AgentRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Have the model do it. Raises as `Runner.run`; `NotBegun` when no model answered at all."""
-        former = continued(live.assignment)
-        kind = REPLY if former else TASK
+        previous = continued(live.assignment)
+        kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)
         live.say(
             f"{choice.provider}:{choice.model} ({choice.reason}) · "
@@ -68,7 +68,7 @@ class ModelRunner(AgentRunner):
             self._providers.host.warm()  # it starts while the worktree is made
         with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
-            talk = AgentLoop(
+            loop = AgentLoop(
                 live,
                 view,
                 self._services,
@@ -77,34 +77,34 @@ class ModelRunner(AgentRunner):
                 belt=self._services.belts.open(live, view, workspace.folder),
                 instructions=prompt.text("system"),
             )
-            said: list[str] = []
+            messages: list[str] = []
             try:
                 live.converses = True
-                self._begin(talk, prompt, former, said)
-                judged = self._judged(
+                self._begin(loop, prompt, previous, messages)
+                validated = self._validate(
                     live,
                     view,
                     workspace,
-                    heal=lambda text: said.append(talk.turn(text, run_kind=HEAL)),
-                    reply=lambda: said.append(talk.turn(talk.replies(), run_kind=REPLY)),
+                    heal=lambda text: messages.append(loop.turn(text, run_kind=HEAL)),
+                    reply=lambda: messages.append(loop.turn(loop.replies(), run_kind=REPLY)),
                 )
             finally:
                 live.converses = False
-                talk.close()
+                loop.close()
             # What it said before a red test sent it back tells of files that are no longer so.
-            told = [next((words for words in reversed(said) if words), ""), judged.words]
-            summary = "\n\n".join(filter(None, told))
-            return self._kept(live, view, workspace, judged, summary=summary, closing=judged.words, facts={})
+            parts = [next((words for words in reversed(messages) if words), ""), validated.words]
+            summary = "\n\n".join(filter(None, parts))
+            return self._result(live, view, workspace, validated, summary=summary, closing=validated.words, facts={})
 
-    def _begin(self, talk: AgentLoop, prompt: Prompt, former: str, said: list[str]) -> None:
+    def _begin(self, loop: AgentLoop, prompt: Prompt, previous: str, messages: list[str]) -> None:
         """The first turn, after what was said in the session that this one continues."""
-        follows = self._last_call(former) if former else ""
-        talk.begin(continues=former, follows=follows)
+        follows = self._last_call(previous) if previous else ""
+        loop.begin(continues=previous, follows=follows)
         stored = prompt
         if follows:  # what was said last is part of what is sent now
             reply = assistant_part(self._services.calls.reply(follows), (), follows)
             stored = replace(prompt, parts=(reply, *prompt.parts))
-        said.append(talk.turn(prompt.text("user"), run_kind=REPLY if former else TASK, prompt=stored))
+        messages.append(loop.turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored))
 
     def _last_call(self, session_id: str) -> str:
         """The last call of a session that was answered, "" for none."""
@@ -116,8 +116,8 @@ class ModelRunner(AgentRunner):
     def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
         prompt = super()._prompt(live, view, workspace, kind)
         if workspace.continues:  # its conversation tells of changes that these files may not have
-            told = operator_part(self._services.workspaces.carried(workspace.continues), "runner")
-            prompt = replace(prompt, parts=(*prompt.parts, told))
+            carried = operator_part(self._services.workspaces.carried(workspace.continues), "runner")
+            prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 
     def _choose(self, agent: str, assignment: Assignment, kind: str) -> ModelChoice:

@@ -58,8 +58,8 @@ class _PendingQuestion:
     question: Question
     text: str
     model: Model
-    known: tuple[str, ...]
-    until: float
+    secrets: tuple[str, ...]
+    deadline: float
     price: Price
     window: int | None
 
@@ -76,7 +76,7 @@ class Completions:
         calls: ModelCalls,
         costs: Costs,
         clock: Clock,
-        held: Callable[[], str],
+        hold_reason: Callable[[], str],
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         """`held()` says why nothing may be asked now, "" when it may; `secrets` are in no question and no answer."""
@@ -86,20 +86,20 @@ class Completions:
         self._calls = calls
         self._costs = costs
         self._clock = clock
-        self._held = held
+        self._hold_reason = hold_reason
         self._secrets = secrets
 
     def ask(self, model_id: str, question: Question) -> Answer:
         """Ask `PROVIDER:MODEL`, once. Raises `NoAnswer`: nothing may run now, a cap or the question's budget does not
         allow it, the model failed, was too slow, or said nothing that can be used."""
-        errand = self._errand(model_id, question)
+        pending = self._errand(model_id, question)
         conversation: Conversation | None = None
         try:
             conversation = self._host.converse()
             self._allowed()  # again: a stop that came meanwhile has ended an earlier host, not this one
-            conversation.open(errand.model, instructions=question.instructions, tools=(), history=None)
-            self._open(errand, conversation)
-            return self._answer(errand, conversation)
+            conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
+            self._open(pending, conversation)
+            return self._answer(pending, conversation)
         except HostGone as gone:
             raise NoAnswer(str(gone)) from gone
         finally:
@@ -121,52 +121,54 @@ class Completions:
         )
 
     def _allowed(self) -> None:
-        if held := self._held():
-            raise NoAnswer(held)
+        if reason := self._hold_reason():
+            raise NoAnswer(reason)
 
-    def _open(self, errand: _PendingQuestion, conversation: Conversation) -> None:
-        message, _ = self._hear(errand, conversation, "opened")
+    def _open(self, pending: _PendingQuestion, conversation: Conversation) -> None:
+        message, _ = self._await_message(pending, conversation, "opened")
         if message["is"] == "failed":
-            raise NoAnswer(_failure_text(errand, host_protocol.failure_of(message)))
-        errand.price = budget.price_of(message["price"], keyless=not errand.model.key, estimate=0)
-        errand.window = message["window"]
+            raise NoAnswer(_failure_text(pending, host_protocol.failure_of(message)))
+        pending.price = budget.price_of(message["price"], keyless=not pending.model.key, estimate=0)
+        pending.window = message["window"]
 
-    def _answer(self, errand: _PendingQuestion, conversation: Conversation) -> Answer:
+    def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
         size = PromptSize(
-            guessed=budget.estimate_tokens(errand.question.instructions + errand.text) + 2 * budget.MESSAGE_OVERHEAD
+            estimated=budget.estimate_tokens(pending.question.instructions + pending.text) + 2 * budget.MESSAGE_OVERHEAD
         )
-        most = _max_tokens(errand, size)
-        entry = self._reserve(errand, budget.max_cost(size, most, errand.price))
-        used, said, fault, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
+        most = _max_tokens(pending, size)
+        entry = self._reserve(pending, budget.max_cost(size, most, pending.price))
+        usage, text, fault, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
         try:
-            call_id = self._begin(errand)
-            conversation.ask(say=[errand.text], results=(), max_tokens=most, temperature=errand.question.temperature)
-            answer, received = self._hear(errand, conversation, "done")
+            call_id = self._begin(pending)
+            conversation.ask(say=[pending.text], results=(), max_tokens=most, temperature=pending.question.temperature)
+            answer, received = self._await_message(pending, conversation, "done")
             if answer["is"] == "failed":
                 failure = host_protocol.failure_of(answer)
-                fault = _failure_text(errand, failure)
+                fault = _failure_text(pending, failure)
                 if failures.may_be_billed(failure):
-                    used = budget.count_cancelled(prompt=size, most=most, received=failure.received, price=errand.price)
+                    usage = budget.count_cancelled(
+                        prompt=size, limit=most, received=failure.received, price=pending.price
+                    )
             else:
-                used = budget.count_usage(
-                    given=answer["input"],
-                    made=answer["output"],
+                usage = budget.count_usage(
+                    input_tokens=answer["input"],
+                    output_tokens=answer["output"],
                     cost=answer["cost"],
                     prompt=size,
-                    most=most,
+                    limit=most,
                     received=received,
-                    price=errand.price,
+                    price=pending.price,
                 )
-                said = redact(sanitise(str(answer["text"])), errand.known).strip()
-                fault = _answer_fault(said, answer)
+                text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
+                fault = _answer_fault(text, answer)
         finally:
-            self._book(errand, entry, call_id, used, error=fault, reply=said)
+            self._book(pending, entry, call_id, usage, error=fault, reply=text)
         if fault:
-            raise NoAnswer(fault, used.cost)
-        return Answer(said, used.cost)
+            raise NoAnswer(fault, usage.cost)
+        return Answer(text, usage.cost)
 
-    def _reserve(self, errand: _PendingQuestion, most: int) -> int:
-        question = errand.question
+    def _reserve(self, pending: _PendingQuestion, most: int) -> int:
+        question = pending.question
         try:
             return self._database.write(
                 lambda tx: self._costs.reserve_call(tx, question.purpose, most, agent=question.agent)
@@ -174,81 +176,85 @@ class Completions:
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
 
-    def _begin(self, errand: _PendingQuestion) -> str:
-        question = errand.question
+    def _begin(self, pending: _PendingQuestion) -> str:
+        question = pending.question
         ours = PromptSource(SourceKind.RUNNER, label="clawpy")
         about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
         parts = [
             PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role)
             for name, text, source, role in (
                 ("instructions", question.instructions, ours, "system"),
-                (question.purpose, errand.text, about, "user"),
+                (question.purpose, pending.text, about, "user"),
             )
         ]
         return self._calls.begin(
             Caller(question.subject, question.agent, question.workspace),
-            provider=errand.model.provider,
-            model=errand.model.name,
+            provider=pending.model.provider,
+            model=pending.model.name,
             run_kind=question.purpose,
             messages=parts,
         )
 
-    def _book(self, errand: _PendingQuestion, entry: int, call_id: str, used: Usage, *, error: str, reply: str) -> None:
+    def _book(
+        self, pending: _PendingQuestion, entry: int, call_id: str, used: Usage, *, error: str, reply: str
+    ) -> None:
         """What was paid counts, whether the call could be stored or not."""
         self._database.write(lambda tx: self._costs.settle(tx, entry, used.cost))
         if call_id:
             self._calls.finish(
                 call_id,
                 state="failed" if error else "done",
-                input_tokens=used.given,
-                output_tokens=used.made,
+                input_tokens=used.input_tokens,
+                output_tokens=used.output_tokens,
                 cost=used.cost,
-                price_known=used.told and errand.price.known,
+                price_known=used.is_reported and pending.price.known,
                 error=error,
                 reply=reply,
             )
 
-    def _hear(self, errand: _PendingQuestion, conversation: Conversation, wanted: str) -> tuple[Message, int]:
+    def _await_message(
+        self, pending: _PendingQuestion, conversation: Conversation, expected: str
+    ) -> tuple[Message, int]:
         """The message that is waited for, or a failure; and how many characters came before it."""
         received = 0
         while True:
             message = conversation.take(POLL_SECONDS)
-            if message is not None and message["is"] in (wanted, "failed"):
+            if message is not None and message["is"] in (expected, "failed"):
                 return message, received
             if message is not None and message["is"] in ("text", "thought"):
                 received += len(message["text"])
-            if self._clock.monotonic() >= errand.until:
+            if self._clock.monotonic() >= pending.deadline:
                 conversation.abandon()
-                slow = f"no answer within {errand.question.seconds:g} s"
+                slow = f"no answer within {pending.question.seconds:g} s"
                 return host_protocol.failure_message(Failure(Kind.SILENT, slow, received=received)), received
 
 
-def _max_tokens(errand: _PendingQuestion, size: PromptSize) -> int:
+def _max_tokens(pending: _PendingQuestion, size: PromptSize) -> int:
     """How many tokens the answer may have."""
-    question = errand.question
-    left = Allowance(None, question.budget)
-    most = budget.max_output_tokens(size, price=errand.price, left=left, window=errand.window)
+    question = pending.question
+    allowance = Allowance(None, question.budget)
+    most = budget.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
     if most < budget.MIN_OUTPUT_TOKENS:
         allowed = dollars(question.budget)
         raise NoAnswer(
-            f"an answer of {errand.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
+            f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
         )
     return min(most, question.most_tokens)
 
 
-def _failure_text(errand: _PendingQuestion, failure: Failure) -> str:
-    model = errand.model
-    what, fix = failures.describe_failure(failure, provider=model.provider, model=model.name, address=model.base_url)
-    return redact(f"{what}; {fix}", errand.known)
+def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
+    model = pending.model
+    problem, fix = failures.describe_failure(failure, provider=model.provider, model=model.name, address=model.base_url)
+    return redact(f"{problem}; {fix}", pending.secrets)
 
 
-def _answer_fault(said: str, answer: Message) -> str:
+def _answer_fault(text: str, answer: Message) -> str:
     """Why an answer cannot be used, "" when it can."""
     if answer["finish"] == "content_filter":
         return "the provider's content filter ended the answer"
     if answer["finish"] == "length":
         return "the answer was cut off in the middle"
-    return "" if said else "the model's answer was empty"
+    return "" if text else "the model's answer was empty"
 
 
 @frozen

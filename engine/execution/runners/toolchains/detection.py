@@ -59,7 +59,7 @@ class ProjectFolder:
     workspace: Path
     root: Path
     top: Path
-    asked: dict[Path, bool] = field(default_factory=dict)
+    pytest_by_interpreter: dict[Path, bool] = field(default_factory=dict)
     looked: list[str] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)  # the kind, and what was not there
     _texts: dict[str, str] = field(default_factory=dict)
@@ -76,19 +76,19 @@ class ProjectFolder:
     def above(self, folder: Path) -> ProjectFolder:
         """Another folder of the same repository, one above this."""
         workspace = self.top / folder.relative_to(self.root) if folder.is_relative_to(self.root) else folder
-        return ProjectFolder(folder, workspace, self.root, self.top, self.asked)
+        return ProjectFolder(folder, workspace, self.root, self.top, self.pytest_by_interpreter)
 
     def files(self, patterns: Sequence[str]) -> list[str]:
         """The files that are there of those named; `*` stands for anything but `/`."""
-        found: list[str] = []
+        names: list[str] = []
         for pattern in patterns:
             if "/" in pattern:
-                found += [str(file.relative_to(self.folder)) for file in sorted(self.folder.glob(pattern))]
+                names += [str(file.relative_to(self.folder)) for file in sorted(self.folder.glob(pattern))]
             elif "*" in pattern:
-                found += sorted(name for name in self.names if fnmatch(name, pattern))
+                names += sorted(name for name in self.names if fnmatch(name, pattern))
             elif pattern in self.names:
-                found.append(pattern)
-        return found
+                names.append(pattern)
+        return names
 
     def text(self, name: str) -> str:
         """What is in a file of the folder, "" when it cannot be read."""
@@ -98,16 +98,16 @@ class ProjectFolder:
 
     def says(self, files: Sequence[str], pattern: str) -> re.Match[str] | None:
         """Where one of `files` says what `pattern` asks for."""
-        found = (re.search(pattern, self.text(name), re.MULTILINE) for name in files[:20])
-        return next((match for match in found if match is not None), None)
+        matches = (re.search(pattern, self.text(name), re.MULTILINE) for name in files[:20])
+        return next((match for match in matches if match is not None), None)
 
     @cached_property
     def interpreters(self) -> list[tuple[str, Path]]:
-        found = python.interpreters(self.workspace, self.top)
+        interpreters = python.interpreters(self.workspace, self.top)
         if self.folder != self.workspace:  # a worktree that was prepared has an environment of its own
             own = self.folder / ".venv" / "bin" / "python"
-            found = [*([(".venv of the worktree", own)] if own.exists() else []), *found]
-        return found
+            interpreters = [*([(".venv of the worktree", own)] if own.exists() else []), *interpreters]
+        return interpreters
 
     @cached_property
     def scripts(self) -> dict[str, str]:
@@ -119,9 +119,11 @@ class ProjectFolder:
             return {}
 
     def has_pytest(self, where: str, interpreter: Path) -> bool:
-        if interpreter not in self.asked:
-            self.asked[interpreter] = python.has_pytest(interpreter, operators=where.endswith(" on the PATH"))
-        return self.asked[interpreter]
+        if interpreter not in self.pytest_by_interpreter:
+            self.pytest_by_interpreter[interpreter] = python.has_pytest(
+                interpreter, operators=where.endswith(" on the PATH")
+            )
+        return self.pytest_by_interpreter[interpreter]
 
     def program(self, name: str, *, own: Iterable[Path] = ()) -> str | None:
         """A program of one of the folders `own`, else the operator's."""
@@ -129,74 +131,74 @@ class ProjectFolder:
         return here or which(name, project=self.top)
 
 
-def _module(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
-    for where, interpreter in place.interpreters:
-        place.looked.append(f"{row.program} in {where}")
-        if place.has_pytest(where, interpreter):
+def _module(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+    for where, interpreter in folder.interpreters:
+        folder.looked.append(f"{row.program} in {where}")
+        if folder.has_pytest(where, interpreter):
             return {"python": (str(interpreter),)}
-    place.missing.append((row.kind, "pytest"))
+    folder.missing.append((row.kind, "pytest"))
     return None
 
 
-def _unittest(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+def _unittest(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """Only where nothing says that the project wants pytest."""
-    wants = place.says(
-        place.files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt")), "pytest"
+    wants = folder.says(
+        folder.files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt")), "pytest"
     )
-    if wants or place.says(files, r"^\s*(?:import|from) pytest\b") or not place.interpreters:
+    if wants or folder.says(files, r"^\s*(?:import|from) pytest\b") or not folder.interpreters:
         return None
     start = next((name for name in ("tests", "test") if any(file.startswith(f"{name}/") for file in files)), ".")
-    inside = start != "." and (place.folder / start / "__init__.py").is_file()
-    return {"python": (str(place.interpreters[0][1]),), "start": ("." if inside else start,)}
+    inside = start != "." and (folder.folder / start / "__init__.py").is_file()
+    return {"python": (str(folder.interpreters[0][1]),), "start": ("." if inside else start,)}
 
 
-def _program(place: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    bins = [interpreter.parent for where, interpreter in place.interpreters] if row.kind == "python" else []
-    found = place.program(row.program, own=bins)
-    return _note_program(place, row, found)
+def _program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+    bins = [interpreter.parent for where, interpreter in folder.interpreters] if row.kind == "python" else []
+    program = folder.program(row.program, own=bins)
+    return _note_program(folder, row, program)
 
 
-def _note_program(place: ProjectFolder, row: TestRunnerRow | LinterRow, found: str | None) -> Placeholders | None:
+def _note_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, program: str | None) -> Placeholders | None:
     if isinstance(row, TestRunnerRow):
-        place.looked.append(f"{row.program} on the PATH")
-        if found is None:
-            place.missing.append((row.kind, row.program))
-    return None if found is None else {"program": (found,)}
+        folder.looked.append(f"{row.program} on the PATH")
+        if program is None:
+            folder.missing.append((row.kind, row.program))
+    return None if program is None else {"program": (program,)}
 
 
-def _wrapper(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+def _wrapper(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """gradlew or mvnw, which the project brings along; it runs in the sandbox like everything else of it."""
     name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
-    for above in python.folders_up_to(place.workspace, place.top):
+    for above in python.folders_up_to(folder.workspace, folder.top):
         if os.access(above / name, os.X_OK):
-            return {"program": (os.path.relpath(above / name, place.workspace).replace(name, f"./{name}", 1),)}
-    return _note_program(place, row, place.program(row.program))
+            return {"program": (os.path.relpath(above / name, folder.workspace).replace(name, f"./{name}", 1),)}
+    return _note_program(folder, row, folder.program(row.program))
 
 
-def _bundle(place: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    if "Gemfile" in place.names and row.program in place.text("Gemfile") and place.program("bundle"):
+def _bundle(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+    if "Gemfile" in folder.names and row.program in folder.text("Gemfile") and folder.program("bundle"):
         return {"program": ("bundle", "exec", row.program)}
-    return _note_program(place, row, place.program(row.program))
+    return _note_program(folder, row, folder.program(row.program))
 
 
-def _vendor(place: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    return _note_program(place, row, place.program(row.program, own=[place.workspace / "vendor" / "bin"]))
+def _vendor(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+    return _note_program(folder, row, folder.program(row.program, own=[folder.workspace / "vendor" / "bin"]))
 
 
-def _script(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+def _script(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program
     takes any other. What `npm init` writes into it is no test."""
-    script = place.scripts.get("test", "")
+    script = folder.scripts.get("test", "")
     if not script or "no test specified" in script:
-        place.looked.append("a test script in package.json")
+        folder.looked.append("a test script in package.json")
         return None
     rest = _script_arguments(script, row.program)
     if rest is None:
         return None
-    manager = _node_manager(place)
-    if not place.program(manager):
-        place.looked.append(f"{manager} on the PATH")
-        place.missing.append((row.kind, manager))
+    manager = _node_manager(folder)
+    if not folder.program(manager):
+        folder.looked.append(f"{manager} on the PATH")
+        folder.missing.append((row.kind, manager))
         return None
     return {**_manager_placeholders(manager), "script": tuple(rest)}
 
@@ -214,9 +216,9 @@ def _script_arguments(script: str, runner: str) -> list[str] | None:
     return words[len(begin) :] if alone and words[: len(begin)] == begin else None
 
 
-def _node_manager(place: ProjectFolder) -> str:
+def _node_manager(folder: ProjectFolder) -> str:
     """Which of npm, pnpm, yarn and bun a package is kept with: by its lock file, or by that of a folder above it."""
-    packages = detect_packages(place)
+    packages = detect_packages(folder)
     return next((package.keeper for package in packages if package.kind == "node"), "npm")
 
 
@@ -225,40 +227,40 @@ def _manager_placeholders(name: str) -> Placeholders:
     return {"run": run, "--": ("--",) if name == "npm" else ()}
 
 
-def _target(place: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
-    match = place.says(files, row.manifest_pattern)
-    words = _note_program(place, row, place.program(row.program))
+def _target(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+    match = folder.says(files, row.manifest_pattern)
+    words = _note_program(folder, row, folder.program(row.program))
     return None if match is None or words is None else {**words, "target": (match["target"],)}
 
 
-def _python_bins(place: ProjectFolder) -> list[Path]:
+def _python_bins(folder: ProjectFolder) -> list[Path]:
     """The programs of the project's own Python environments."""
-    places = [interpreter for where, interpreter in place.interpreters if not where.endswith(" on the PATH")]
-    return [interpreter.parent for interpreter in places if (interpreter.parent.parent / "pyvenv.cfg").exists()]
+    own = [interpreter for where, interpreter in folder.interpreters if not where.endswith(" on the PATH")]
+    return [interpreter.parent for interpreter in own if (interpreter.parent.parent / "pyvenv.cfg").exists()]
 
 
 def _first_executable(folders: Iterable[Path], name: str) -> str | None:
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
 
 
-def _node_bins(place: ProjectFolder) -> list[Path]:
-    return [above / "node_modules" / ".bin" for above in python.folders_up_to(place.workspace, place.top)]
+def _node_bins(folder: ProjectFolder) -> list[Path]:
+    return [above / "node_modules" / ".bin" for above in python.folders_up_to(folder.workspace, folder.top)]
 
 
-def _environment(place: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
+def _environment(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
     """A program of the project's Python environment; the operator's only where the project is configured for it."""
-    bins = _python_bins(place)
+    bins = _python_bins(folder)
     return _note_program(
-        place, row, place.program(row.program, own=bins) if files else _first_executable(bins, row.program)
+        folder, row, folder.program(row.program, own=bins) if files else _first_executable(bins, row.program)
     )
 
 
-def _node_module(place: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
-    return _note_program(place, row, _first_executable(_node_bins(place), row.program))
+def _node_module(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
+    return _note_program(folder, row, _first_executable(_node_bins(folder), row.program))
 
 
-def _lint_script(place: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
-    return _manager_placeholders(_node_manager(place)) if "lint" in place.scripts else None
+def _lint_script(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
+    return _manager_placeholders(_node_manager(folder)) if "lint" in folder.scripts else None
 
 
 DETECTORS: Mapping[str, Callable[[ProjectFolder, Any, Sequence[str]], Placeholders | None]] = {
@@ -269,27 +271,27 @@ DETECTORS: Mapping[str, Callable[[ProjectFolder, Any, Sequence[str]], Placeholde
 """How a tool is looked for, by the word in the table."""
 
 
-def detect_test_tools(place: ProjectFolder) -> tuple[Toolchain, ...]:
+def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
     """One tool for each language of the folder, in the order of the table; make and the like only when no other."""
-    found: dict[str, Toolchain] = {}
+    tools: dict[str, Toolchain] = {}
     for row in TEST_RUNNERS:
-        files = [] if row.kind in found or (row.kind == FALLBACK and found) else place.files(row.manifests)
+        files = [] if row.kind in tools or (row.kind == FALLBACK and tools) else folder.files(row.manifests)
         if not files:
             continue
-        if row.manifest_pattern and not place.says(files, row.manifest_pattern):
+        if row.manifest_pattern and not folder.says(files, row.manifest_pattern):
             if row.kind == FALLBACK:
-                place.looked.append(f"a `test` or `check` target in the {files[0]}")
+                folder.looked.append(f"a `test` or `check` target in the {files[0]}")
             continue
-        words = DETECTORS[row.detected_by](place, row, files)
+        words = DETECTORS[row.detected_by](folder, row, files)
         if words is None:
             continue
         if row.kind == "rust":
-            words["workspace"] = ("--workspace",) if place.says(files, r"^\[workspace\]") else ()
+            words["workspace"] = ("--workspace",) if folder.says(files, r"^\[workspace\]") else ()
         title = _title(row, words)
-        found[row.kind] = Toolchain(
-            row=row, folder=place.folder, workspace=place.workspace, top=place.top, title=title, words=words
+        tools[row.kind] = Toolchain(
+            row=row, folder=folder.folder, workspace=folder.workspace, top=folder.top, title=title, words=words
         )
-    return tuple(found.values())
+    return tuple(tools.values())
 
 
 def _title(row: TestRunnerRow, words: Placeholders) -> str:
@@ -298,77 +300,77 @@ def _title(row: TestRunnerRow, words: Placeholders) -> str:
     return row.title or f"{words['run'][0]} test"
 
 
-def detect_linters(place: ProjectFolder) -> tuple[Linter, ...]:
+def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
     """Every linter and type checker that the project uses and that is installed; of those that do the same the first,
     and a lint target of a Makefile only when there is no other."""
-    found: list[Linter] = []
-    python_here = bool(place.files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
-    chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(place, row)}
+    linters: list[Linter] = []
+    python_here = bool(folder.files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
+    chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(folder, row)}
     for row in LINTERS:
-        alike = [
-            linter for linter in found if row.group and (linter.row.kind, linter.row.group) == (row.kind, row.group)
+        same_group = [
+            linter for linter in linters if row.group and (linter.row.kind, linter.row.group) == (row.kind, row.group)
         ]
-        if alike or (row.kind == FALLBACK and found) or (row.kind == "python" and not python_here):
+        if same_group or (row.kind == FALLBACK and linters) or (row.kind == "python" and not python_here):
             continue
-        configured = _is_configured(place, row)
+        configured = _is_configured(folder, row)
         if not configured and not (row.runs_unconfigured and not chosen):
             continue
-        words = DETECTORS[row.detected_by](place, row, ["configured"] if configured else [])
+        words = DETECTORS[row.detected_by](folder, row, ["configured"] if configured else [])
         if words is not None:
-            words |= _formatter(place, row, words)
-            found.append(Linter(row=row, folder=place.folder, workspace=place.workspace, words=words))
-    return tuple(found)
+            words |= _formatter(folder, row, words)
+            linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, words=words))
+    return tuple(linters)
 
 
-def _is_configured(place: ProjectFolder, row: LinterRow) -> bool:
+def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file shows it, here or, for a tool that looks upwards itself, in a folder above."""
     for sign in row.configured:
         name, _, pattern = sign.partition(":")
-        for folder in python.folders_up_to(place.folder, place.root) if row.uses_parent_settings else [place.folder]:
-            here = place if folder == place.folder else place.above(folder)
+        for path in python.folders_up_to(folder.folder, folder.root) if row.uses_parent_settings else [folder.folder]:
+            here = folder if path == folder.folder else folder.above(path)
             files = here.files((name,))
             if files and (not pattern or here.says(files, pattern)):
                 return True
     return False
 
 
-def _formatter(place: ProjectFolder, row: LinterRow, words: Placeholders) -> Placeholders:
+def _formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) -> Placeholders:
     """prettier, or the script `format`; black where the project formats with it, else ruff where it lints with that."""
     if row.kind == "node":
-        prettier = _first_executable(_node_bins(place), "prettier")
-        return {"prettier": (prettier,)} if prettier else {"format": ()} if "format" in place.scripts else {}
+        prettier = _first_executable(_node_bins(folder), "prettier")
+        return {"prettier": (prettier,)} if prettier else {"format": ()} if "format" in folder.scripts else {}
     if row.kind != "python":
         return {}
-    if place.says(place.files(("pyproject.toml",)), r"^\[tool\.black\b") and (
-        black := place.program("black", own=_python_bins(place))
+    if folder.says(folder.files(("pyproject.toml",)), r"^\[tool\.black\b") and (
+        black := folder.program("black", own=_python_bins(folder))
     ):
         return {"formatter": (black, "--quiet")}
     return {"formatter": (*words["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
 
 
-def detect_packages(place: ProjectFolder) -> tuple[Packages, ...]:
+def detect_packages(folder: ProjectFolder) -> tuple[Packages, ...]:
     """What installs the packages of each language of a folder: by the nearest lock file that holds for it, else by
     what its manifest says."""
     chosen: dict[str, Packages] = {}
     for row in PACKAGE_MANAGERS.values():
-        if row.kind not in chosen and place.files(row.manifests):
+        if row.kind not in chosen and folder.files(row.manifests):
             rows = [
-                other for other in PACKAGE_MANAGERS.values() if other.kind == row.kind and place.files(other.manifests)
+                other for other in PACKAGE_MANAGERS.values() if other.kind == row.kind and folder.files(other.manifests)
             ]
-            chosen[row.kind] = _choose_manager(place, rows)
+            chosen[row.kind] = _choose_manager(folder, rows)
     return tuple(chosen.values())
 
 
-def _choose_manager(place: ProjectFolder, rows: Sequence[PackageManagerRow]) -> Packages:
-    for folder in python.folders_up_to(place.folder, place.root):
-        here = place if folder == place.folder else place.above(folder)
-        holding = rows if here is place else [row for row in rows if _is_workspace_of(here, row)]
+def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> Packages:
+    for path in python.folders_up_to(folder.folder, folder.root):
+        here = folder if path == folder.folder else folder.above(path)
+        holding = rows if here is folder else [row for row in rows if _is_workspace_of(here, row)]
         for row in holding:
             if locks := here.files(row.lock_files):
                 return _packages(here, row, locks[0])
-        if holding and here is not place:
+        if holding and here is not folder:
             return _packages(here, _named_manager(here, holding), "")
-    return _packages(place, _named_manager(place, rows), "")
+    return _packages(folder, _named_manager(folder, rows), "")
 
 
 def _is_workspace_of(above: ProjectFolder, row: PackageManagerRow) -> bool:
@@ -376,52 +378,52 @@ def _is_workspace_of(above: ProjectFolder, row: PackageManagerRow) -> bool:
     return name in above.names and (not pattern or above.says((name,), pattern) is not None)
 
 
-def _named_manager(place: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
+def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
     """The one that the manifest names, else the usual one."""
     patterned = [row for row in rows if row.manifest_pattern]
-    named = [row for row in patterned if place.says(place.files(row.manifests), row.manifest_pattern)]
-    if named and named[0].name == "uv" and python.package_manager_of(place.folder) != "uv":
+    named = [row for row in patterned if folder.says(folder.files(row.manifests), row.manifest_pattern)]
+    if named and named[0].name == "uv" and python.package_manager_of(folder.folder) != "uv":
         named = named[1:]  # groups of dependencies, in a project whose environment pip made
     return next(iter([*named, *(row for row in rows if not row.manifest_pattern)]), rows[0])
 
 
-def _packages(place: ProjectFolder, row: PackageManagerRow, lock: str) -> Packages:
-    folder = "" if place.folder == place.root else place.folder.relative_to(place.root).as_posix()
-    manifest = next(iter(place.files(row.manifests)), "")
+def _packages(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Packages:
+    path = "" if folder.folder == folder.root else folder.folder.relative_to(folder.root).as_posix()
+    manifest = next(iter(folder.files(row.manifests)), "")
 
-    def told(name: str) -> str:
-        return f"{folder}/{name}" if folder and name else name
+    def from_top(name: str) -> str:
+        return f"{path}/{name}" if path and name else name
 
-    commands = _pip_commands(place) if row.name == "pip" else _install_commands(place, row, lock)
+    commands = _pip_commands(folder) if row.name == "pip" else _install_commands(folder, row, lock)
     return Packages(
-        row.name, row.kind, folder, told(manifest), told(lock), commands, row.hosts, _is_installed(place, row)
+        row.name, row.kind, path, from_top(manifest), from_top(lock), commands, row.hosts, _is_installed(folder, row)
     )
 
 
-def _install_commands(place: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
-    wrapper = next((f"./{name}" for name in ("gradlew", "mvnw") if name in place.names), "")
+def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
+    wrapper = next((f"./{name}" for name in ("gradlew", "mvnw") if name in folder.names), "")
     words = {
-        "where": tuple(python.pytest_group_option(place.folder).split()) if row.name == "uv" else (),
+        "where": tuple(python.pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
         "wrapper": (wrapper or ("gradle" if row.name == "gradle" else "mvn"),),
     }
-    if row.name == "yarn" and lock and ".yarnrc.yml" in place.names:  # yarn 2 and later name it anew
+    if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
     command = fill_command(row.install_command if lock else row.unlocked_install_command, words)
     return (command,) if command else ()
 
 
-def _pip_commands(place: ProjectFolder) -> tuple[tuple[str, ...], ...]:
-    own = next((name for name in python.ENVIRONMENTS if (place.workspace / name / "bin" / "pip").exists()), "")
-    needs = [word for need in python.pip_needs(place.folder) for word in shlex.split(need)]
+def _pip_commands(folder: ProjectFolder) -> tuple[tuple[str, ...], ...]:
+    own = next((name for name in python.ENVIRONMENTS if (folder.workspace / name / "bin" / "pip").exists()), "")
+    needs = [word for need in python.pip_needs(folder.folder) for word in shlex.split(need)]
     install = (f"{own or '.venv'}/bin/pip", "install", "pytest", *needs)
     return (install,) if own else (("python3", "-m", "venv", ".venv"), install)
 
 
-def _is_installed(place: ProjectFolder, row: PackageManagerRow) -> bool:
+def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
     if row.kind == "python":
-        return any(not where.endswith(" on the PATH") for where, _ in place.interpreters)
+        return any(not where.endswith(" on the PATH") for where, _ in folder.interpreters)
     if row.kind == "node" and not re.search(
-        r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', place.text("package.json")
+        r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', folder.text("package.json")
     ):
         return True
-    return not row.package_folders or any((place.workspace / name).exists() for name in row.package_folders)
+    return not row.package_folders or any((folder.workspace / name).exists() for name in row.package_folders)

@@ -57,7 +57,7 @@ class Installation:
         return " && ".join(self.lines)
 
     @property
-    def places(self) -> str:
+    def effects(self) -> str:
         """What becomes of the operator's tree, in words."""
         words = [f"creates {_join_names(self.made)} in your tree"] if self.made else []
         words += [f"updates your {_join_names(self.updated)}"] if self.updated else []
@@ -67,7 +67,7 @@ class Installation:
     def words(self) -> str:
         """What a card says: the command, the network that it needs, and what becomes of the operator's tree."""
         where = f" in {self.folder}" if self.folder else ""
-        after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.places
+        after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.effects
         return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)}; {after}")
 
     @property
@@ -81,11 +81,11 @@ class Installation:
     def undo(self) -> str:
         """How it is taken back, in words."""
         if self.updated:
-            again = " ".join(shlex.quote(folder) for folder in (*self.made, *self.updated))
-            return f"{self.places}; the previous contents are lost. To start over: rm -r {again}, then install again"
+            folders = " ".join(shlex.quote(folder) for folder in (*self.made, *self.updated))
+            return f"{self.effects}; the previous contents are lost. To start over: rm -r {folders}, then install again"
         if self.made:
-            return f"{self.places}; to undo: rm -r {' '.join(map(shlex.quote, self.made))}"
-        return f"{self.places}; nothing to undo"
+            return f"{self.effects}; to undo: rm -r {' '.join(map(shlex.quote, self.made))}"
+        return f"{self.effects}; nothing to undo"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -93,36 +93,48 @@ class Installation:
         return dict(language_of(self.kind).install_environment)
 
 
-def _join_names(places: Sequence[str]) -> str:
-    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
+def _join_names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
+def installations(
+    top: Path, packages_by_path: Mapping[str, Sequence[Packages]], path: str = ""
+) -> tuple[Installation, ...]:
     """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
     nothing is known that does. `found` are those of all its projects, by path, as `all_packages` has them. Looks at the
     disk, starts nothing."""
-    return tuple(_installation(packages, found, top) for packages in found.get(path, ()) if packages.commands)
+    return tuple(
+        _installation(packages, packages_by_path, top)
+        for packages in packages_by_path.get(path, ())
+        if packages.commands
+    )
 
 
-def _installation(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
+def _installation(packages: Packages, packages_by_path: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
     names = language_of(packages.kind).package_folders
     if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
         names = (own[1],) if own else names
     folders = [packages.folder]
     if packages.kind == "node":  # what a package of a workspace has for itself alone
-        kept = [path for path, ones in found.items() if any(other.folder == packages.folder for other in ones)]
-        folders += [path for path in kept if (top / path / "package.json").is_file()]
-    places = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
-    made = [place for place in places if not os.path.lexists(top / place)]
+        members = [
+            path
+            for path, members_packages in packages_by_path.items()
+            if any(other.folder == packages.folder for other in members_packages)
+        ]
+        folders += [path for path in members if (top / path / "package.json").is_file()]
+    folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
+    missing = [place for place in folders_of_packages if not os.path.lexists(top / place)]
     if packages.keeper not in _PER_PACKAGE_FOLDERS:
-        made = [place for place in made if place == places[0]]  # the tool keeps all packages at the top
+        missing = [
+            place for place in missing if place == folders_of_packages[0]
+        ]  # the tool keeps all packages at the top
     return Installation(
         packages.folder,
         packages.commands,
         packages.hosts,
-        tuple(made),
-        tuple(place for place in places if os.path.lexists(top / place)),
+        tuple(missing),
+        tuple(place for place in folders_of_packages if os.path.lexists(top / place)),
         _cache_folder(packages),
         packages.kind,
         packages.lock,
@@ -133,10 +145,12 @@ def _cache_folder(packages: Packages) -> str:
     return CACHED_PACKAGES[packages.keeper][0] if packages.keeper in CACHED_PACKAGES else ""
 
 
-def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
+def lock_updates(
+    top: Path, packages_by_path: Mapping[str, Sequence[Packages]], path: str = ""
+) -> tuple[Installation, ...]:
     """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
     updates = []
-    for packages in found.get(path, ()):
+    for packages in packages_by_path.get(path, ()):
         update = PACKAGE_MANAGERS[packages.keeper].update_lock_command
         if packages.lock and update:
             is_yarn_2 = packages.keeper == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
@@ -155,33 +169,33 @@ def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str =
     return tuple(updates)
 
 
-def choose_installation(found: Sequence[Installation], command: Sequence[str], what: str) -> Installation:
+def choose_installation(installations: Sequence[Installation], command: Sequence[str], purpose: str) -> Installation:
     """The one of `found` whose commands are exactly `command`, as lines. Raises `FlowUnable` naming what it would have
     to be, and `CannotRun` when there is none at all."""
-    for installation in found:
+    for installation in installations:
         if installation.lines == list(command) or installation.command == " ".join(
             command
         ):  # typed by hand it comes word by word
             return installation
-    if not found:
-        raise CannotRun(f"no known command {what}", "install what the project needs in a terminal")
-    asked = sanitise(" && ".join(command))
-    ways = " or ".join(f"`{sanitise(installation.command)}`" for installation in found)
-    raise FlowUnable(f"`{asked}` is not the command that {what}", f"use {ways}")
+    if not installations:
+        raise CannotRun(f"no known command {purpose}", "install what the project needs in a terminal")
+    requested = sanitise(" && ".join(command))
+    known_commands = " or ".join(f"`{sanitise(installation.command)}`" for installation in installations)
+    raise FlowUnable(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
 
 
 def installation_failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowUnable:
     """Why an installation did not come to its end: a host that was not reached, or what the tool said last."""
     line = shlex.join(command)
-    said = [text for text in done.output.splitlines() if text.strip() and not _NETWORK.match(text)]
-    for host, how, why in _NETWORK.findall(done.output):
-        if how == "cannot be reached":
-            return NotBegun(f"{host} {how}{why}", "check your network, then try again")
-        if any(host in text for text in said):
+    lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK.match(text)]
+    for host, ending, why in _NETWORK.findall(done.output):
+        if ending == "cannot be reached":
+            return NotBegun(f"{host} {ending}{why}", "check your network, then try again")
+        if any(host in text for text in lines):
             return CannotRun(
                 f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
-    wrong = [text for text in said if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
-    last = (wrong or said or ["it printed nothing"])[-1]
+    wrong = [text for text in lines if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
+    last = (wrong or lines or ["it printed nothing"])[-1]
     return FlowUnable(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")

@@ -34,39 +34,39 @@ class Missing:
     `kind` is a key of `MISSING_KINDS`."""
 
     kind: str
-    what: str
+    name: str
 
     @property
     def sentence(self) -> str:
         """It in words, without a full stop."""
-        return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.what or "it")
+        return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.name or "it")
 
 
 @cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    """Kind, expression, and the name under which it is known, in the order in which they are believed."""
-    signs = []
+    """Kind, expression, and the name under which the missing thing is known, in the order in which they are tried."""
+    patterns = []
     for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
-            says, known = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
-            for name, pattern in _NAME_PATTERNS.items():
-                says = says.replace(name, pattern)
-            signs.append((kind, re.compile(says, re.MULTILINE), known))
-    return tuple(signs)
+            text, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
+            for name, expression in _NAME_PATTERNS.items():
+                text = text.replace(name, expression)
+            patterns.append((kind, re.compile(text, re.MULTILINE), alias))
+    return tuple(patterns)
 
 
 def find_missing(text: str) -> Iterator[Missing]:
     """Everything that `text`, the output of a run or of one failed test, names as missing; rows in their order."""
     plugins: Mapping[str, str] = TABLES["plugins"]
-    for kind, pattern, known in _patterns():
+    for kind, pattern, alias in _patterns():
         for match in pattern.finditer(text):
-            what = (match.groupdict().get("what") or "").strip()
-            if known:
-                yield Missing(kind, known.format(what=what))
+            name = (match.groupdict().get("what") or "").strip()
+            if alias:
+                yield Missing(kind, alias.format(what=name))
             elif kind not in ("fixture", "option"):
-                yield Missing(kind, what)
-            elif what in plugins:  # any other name may be a mistake in the project itself
-                yield Missing(kind, plugins[what])
+                yield Missing(kind, name)
+            elif name in plugins:  # any other name may be a mistake in the project itself
+                yield Missing(kind, plugins[name])
 
 
 def first_missing(text: str, believed: Callable[[Missing], bool] = lambda missing: True) -> Missing | None:
@@ -76,8 +76,8 @@ def first_missing(text: str, believed: Callable[[Missing], bool] = lambda missin
 
 def missing_fix(missing: Missing, install: str) -> str:
     """What brings it. `install` is the command that installs the project's own packages."""
-    if missing.kind == "program" and missing.what in PROGRAM_FIXES:
-        return PROGRAM_FIXES[missing.what]
+    if missing.kind == "program" and missing.name in PROGRAM_FIXES:
+        return PROGRAM_FIXES[missing.name]
     row = MISSING_KINDS[missing.kind]
-    fix = row["fix"] if missing.what else row.get("fix_nameless", row["fix"])
-    return str(fix).format(what=missing.what, install=install)
+    fix = row["fix"] if missing.name else row.get("fix_nameless", row["fix"])
+    return str(fix).format(what=missing.name, install=install)

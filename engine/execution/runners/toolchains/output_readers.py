@@ -35,16 +35,16 @@ _OUTCOMES = {word: outcome for outcome, words in _OUTCOME_WORDS.items() for word
 """What became of tests, by the words that runners have for it."""
 
 
-def read_result(name: str, ended: FinishedRun) -> CheckResult | None:
+def read_result(name: str, run: FinishedRun) -> CheckResult | None:
     """What a run said, by the reader of that name; None when all that is known is that it ended well."""
     if name in _REPORTS:
-        return _REPORTS[name](ended)
+        return _REPORTS[name](run)
     if name == "words":
-        every = (check for format in _VISIBLE_FORMATS if (check := _read_printed(format, ended)) is not None)
-        found = next(every, None)
-        return None if found is None else _with_exit_code(ended, found)
-    found = _read_printed(name, ended)
-    return _broken_run(ended) if found is None else _with_exit_code(ended, found)
+        every = (check for format in _VISIBLE_FORMATS if (check := _read_printed(format, run)) is not None)
+        check = next(every, None)
+        return None if check is None else _with_exit_code(run, check)
+    check = _read_printed(name, run)
+    return _broken_run(run) if check is None else _with_exit_code(run, check)
 
 
 def make_result(
@@ -71,55 +71,55 @@ def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
     return replace(check, counted=False)
 
 
-def _broken_run(ended: FinishedRun) -> CheckResult | None:
+def _broken_run(run: FinishedRun) -> CheckResult | None:
     """One error when a run broke before any test, None when all that is known is that it ended well."""
-    nothing = make_result(ended.tool, {}, seconds=0, failing=(), durations={})
-    return _with_exit_code(ended, nothing) if ended.exit_code else None
+    nothing = make_result(run.tool, {}, seconds=0, failing=(), durations={})
+    return _with_exit_code(run, nothing) if run.exit_code else None
 
 
-def _with_exit_code(ended: FinishedRun, found: CheckResult) -> CheckResult:
+def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
     """A run whose tests are well but whose command is not has one error: it did not compile, or a linter before it or
     a coverage limit after it said no."""
-    if ended.exit_code == 0 or found.failed or found.errors:
-        return found
-    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
-    said = [line for line in lines if _ERROR.search(line)] or lines or [f"{ended.title} ended with {ended.exit_code}"]
-    return replace(found, errors=1, failing=(said[0][:200],))
+    if run.exit_code == 0 or check.failed or check.errors:
+        return check
+    lines = [line.strip() for line in run.output.splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.search(line)] or lines or [f"{run.title} ended with {run.exit_code}"]
+    return replace(check, errors=1, failing=(errors[0][:200],))
 
 
 # -- reports --------------------------------------------------------------------------------------------------------
 
 
-def _junit(ended: FinishedRun) -> CheckResult:
+def _junit(run: FinishedRun) -> CheckResult:
     """pytest's JUnit report; ids are its own node ids. Without a readable report the run broke: one error, and the exit
     code's meaning as the failing "id"."""
-    root = _parse_xml(ended.report)
+    root = _parse_xml(run.report)
     if root is None:
-        reason = USAGE_ERRORS.get(ended.exit_code, f"pytest ended with code {ended.exit_code} and no report")
-        errors = 0 if ended.exit_code == 5 else 1
-        return make_result(ended.tool, {"errors": errors}, seconds=0, failing=[reason], durations={})
-    return _read_junit_cases(ended.tool, root, lambda case: _pytest_id(case, ended.folder))
+        reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
+        errors = 0 if run.exit_code == 5 else 1
+        return make_result(run.tool, {"errors": errors}, seconds=0, failing=[reason], durations={})
+    return _read_junit_cases(run.tool, root, lambda case: _pytest_id(case, run.folder))
 
 
-def _phpunit(ended: FinishedRun) -> CheckResult | None:
+def _phpunit(run: FinishedRun) -> CheckResult | None:
     """phpunit's JUnit report; ids are `Class::method`, with the name of the data set where there is one."""
-    root = _parse_xml(ended.report)
-    return _read_junit_cases(ended.tool, root, _method_id) if root is not None else _broken_run(ended)
+    root = _parse_xml(run.report)
+    return _read_junit_cases(run.tool, root, _method_id) if root is not None else _broken_run(run)
 
 
-def _rspec(ended: FinishedRun) -> CheckResult | None:
+def _rspec(run: FinishedRun) -> CheckResult | None:
     """RSpec's JSON report; ids are its own (`./spec/cart_spec.rb[1:2]`)."""
-    report = _parse_rspec(ended.report)
+    report = _parse_rspec(run.report)
     if report is None:
-        return _broken_run(ended)
+        return _broken_run(run)
     examples, summary = report
     outcomes = {"passed": "passed", "failed": "failed", "pending": "skipped"}
     status = {str(example["id"]): str(example["status"]) for example in examples}
-    counts = Counter(outcomes[what] for what in status.values() if what in outcomes)
+    counts = Counter(outcomes[outcome] for outcome in status.values() if outcome in outcomes)
     counts["errors"] = outside = int(summary.get("errors_outside_of_examples_count", 0))
-    failing = [name for name, what in status.items() if what == "failed"]
+    failing = [name for name, outcome in status.items() if outcome == "failed"]
     return make_result(
-        ended.tool,
+        run.tool,
         counts,
         seconds=float(summary.get("duration", 0)),
         failing=failing or (["an error outside the examples"] if outside else []),
@@ -132,11 +132,11 @@ _REPORTS: Mapping[str, Callable[[FinishedRun], CheckResult | None]] = {
 }  # fmt: skip
 
 
-def _parse_rspec(report: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
+def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
     try:
-        found = json.loads(report)
-        examples = [example for example in found["examples"] if example["id"] and example["status"]]
-        return (examples, found["summary"]) if found["summary"] else None
+        report = json.loads(text)
+        examples = [example for example in report["examples"] if example["id"] and example["status"]]
+        return (examples, report["summary"]) if report["summary"] else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -147,27 +147,27 @@ _HEADING = re.compile(
 """How runners begin what they say about one test."""
 
 
-def failure_texts(ended: FinishedRun, failing: tuple[str, ...]) -> Mapping[str, str]:
+def failure_texts(run: FinishedRun, failing: tuple[str, ...]) -> Mapping[str, str]:
     """What a finished run said about each of `failing`, "" where nothing is known: from its report, or, for runners
     that report in words, from each heading that names it to the next heading."""
-    if (root := _parse_xml(ended.report)) is not None:
-        said: dict[str, str] = {}
+    if (root := _parse_xml(run.report)) is not None:
+        texts_by_id: dict[str, str] = {}
         for case in root.iter("testcase"):
             for bad in (*case.findall("failure"), *case.findall("error")):
-                node = _method_id(case) if case.get("class") else _pytest_id(case, ended.folder)
-                said[node] = f"{said.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
-        return said
-    if (report := _parse_rspec(ended.report)) is not None:
+                node = _method_id(case) if case.get("class") else _pytest_id(case, run.folder)
+                texts_by_id[node] = f"{texts_by_id.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
+        return texts_by_id
+    if (report := _parse_rspec(run.report)) is not None:
         return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
     named = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
-    found = dict.fromkeys(failing, "")
+    texts = dict.fromkeys(failing, "")
     about: list[str] = []
-    for line in ended.output.splitlines():
+    for line in run.output.splitlines():
         if _HEADING.match(line):
             about = [name for name, pattern in named.items() if pattern.search(line)]
         for name in about:
-            found[name] += f"{line}\n"
-    return found
+            texts[name] += f"{line}\n"
+    return texts
 
 
 def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
@@ -180,14 +180,14 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
         # A test may stand here twice, for its body and its teardown: what is worst counts.
         if tags and (tags[0] == "failure" or outcomes.get(node, "skipped") == "skipped"):
             outcomes[node] = tags[0]
-    counts = Counter({"failure": "failed", "error": "errors"}.get(what, what) for what in outcomes.values())
+    counts = Counter({"failure": "failed", "error": "errors"}.get(outcome, outcome) for outcome in outcomes.values())
     counts["passed"] = len(durations) - len(outcomes)
     suite = root if root.tag == "testsuite" else root.find("testsuite")
     return make_result(
         tool,
         counts,
         seconds=_seconds_attribute(suite.get("time")) if suite is not None else 0.0,
-        failing=[node for node, what in outcomes.items() if what != "skipped"],
+        failing=[node for node, outcome in outcomes.items() if outcome != "skipped"],
         durations={node: seconds for node, seconds in durations.items() if outcomes.get(node) != "skipped"},
     )
 
@@ -226,11 +226,11 @@ def _seconds_attribute(text: str | None) -> float:
 # -- printed text ---------------------------------------------------------------------------------------------------
 
 
-def _read_printed(name: str, ended: FinishedRun) -> CheckResult | None:
+def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
     """What one runner printed, by its format; None without any sign of it."""
-    text = _ANSI.sub("", ended.output).replace("\r\n", "\n")
+    text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     if name == "go":
-        return _read_go(ended.tool, text)
+        return _read_go(run.tool, text)
     form = TABLES["formats"][name]
     totals = _matches(form, "total", text)
     if not totals or ("sign" in form and not _matches(form, "sign", text)):
@@ -255,7 +255,7 @@ def _read_printed(name: str, ended: FinishedRun) -> CheckResult | None:
         counts["passed"] = max(0, counts["tests"] - counts["failed"] - counts["errors"] - counts["skipped"])
     seconds = sum(map(_seconds, [*totals, *_matches(form, "time", text)]))
     return make_result(
-        ended.tool, counts, seconds=seconds or sum(durations.values()), failing=failing, durations=durations
+        run.tool, counts, seconds=seconds or sum(durations.values()), failing=failing, durations=durations
     )
 
 
@@ -310,17 +310,17 @@ def _read_go(tool: str, text: str) -> CheckResult | None:
     """A package's tests are the lines before its own `ok` or `FAIL` line; ids are `package::TestName`."""
     tests: dict[str, re.Match[str]] = {}
     packages: list[re.Match[str]] = []
-    broken: list[str] = []
-    waiting: list[re.Match[str]] = []
+    broken_packages: list[str] = []
+    pending: list[re.Match[str]] = []
     for line in text.splitlines():
         if match := _GO_TEST.match(line):
-            waiting.append(match)
+            pending.append(match)
         elif match := _GO_PACKAGE.match(line):
             packages.append(match)
-            tests |= {f"{match['package']}::{test['name']}": test for test in waiting}
-            if match["what"] == "FAIL" and not any(test["what"] == "FAIL" for test in waiting):
-                broken.append(match["package"])
-            waiting = []
+            tests |= {f"{match['package']}::{test['name']}": test for test in pending}
+            if match["what"] == "FAIL" and not any(test["what"] == "FAIL" for test in pending):
+                broken_packages.append(match["package"])
+            pending = []
     if not packages:
         return None
     parents = {name.rpartition("/")[0] for name in tests if "/" in name.partition("::")[2]}
@@ -331,9 +331,9 @@ def _read_go(tool: str, text: str) -> CheckResult | None:
     counts = Counter(_OUTCOMES["pass" if test["what"] == "PASS" else test["what"]] for test in leaves.values())
     return make_result(
         tool,
-        {**counts, "failed": len(failing), "errors": len(broken)},
+        {**counts, "failed": len(failing), "errors": len(broken_packages)},
         seconds=sum(map(_seconds, packages)),
-        failing=[*failing, *broken],
+        failing=[*failing, *broken_packages],
         durations={name: _seconds(test) for name, test in leaves.items()},
     )
 
@@ -357,17 +357,17 @@ def _read_lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
     file = ""
     for line in output.splitlines():
         if match := re.match(pattern, line):
-            said = match.groupdict()
-            path, message = said.get("path", file).removeprefix("./"), said.get("message", form.get("message", ""))
-            rule = (said.get("rule") or form["rule"]).rstrip(":")
-            yield Finding(path, int(said.get("line", 0)), rule, message.strip())
+            groups = match.groupdict()
+            path, message = groups.get("path", file).removeprefix("./"), groups.get("message", form.get("message", ""))
+            rule = (groups.get("rule") or form["rule"]).rstrip(":")
+            yield Finding(path, int(groups.get("line", 0)), rule, message.strip())
         elif match := re.match(heading, line):
             file = match["path"].strip()
 
 
 def _read_clippy(output: str) -> Iterator[Finding]:
     """Each `warning:` or `error:` block with a place as one finding; the rule from its link or its note."""
-    found: dict[Finding, None] = {}  # --all-targets shows a library's findings once more for its tests
+    findings: dict[Finding, None] = {}  # --all-targets shows a library's findings once more for its tests
     for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
         lines = block.splitlines()
         head = _CLIPPY_HEAD.match(lines[0]) if lines else None
@@ -376,5 +376,5 @@ def _read_clippy(output: str) -> Iterator[Finding]:
             rule = _CLIPPY_RULE.search(block)
             name = (rule["clippy"] or rule["lint"] or rule["flag"]) if rule else (head["code"] or head["level"])
             name = name.replace("-", "_").removeprefix("clippy::")
-            found[Finding(place["path"], int(place["line"]), name, head["message"])] = None
-    yield from found
+            findings[Finding(place["path"], int(place["line"]), name, head["message"])] = None
+    yield from findings

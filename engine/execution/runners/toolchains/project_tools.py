@@ -76,20 +76,20 @@ class ProjectTool:
         """Endings of files whose change matters to it; () when any may."""
         return self.row.suffixes
 
-    def believes(self, missing: Missing) -> bool:
+    def is_missing(self, missing: Missing) -> bool:
         """Whether what the output calls missing is not there, and no mistake in the project itself."""
         if missing.kind != "package":
             return True
         if self.row.kind == "python":
-            return python.is_external_module(missing.what, self.folder, self.workspace)
+            return python.is_external_module(missing.name, self.folder, self.workspace)
         if self.row.kind == "node" and (self.workspace / "node_modules").exists():
             # A package that package.json does not name, where the others are installed, is a mistake in the project.
-            return f'"{missing.what}"' in read_text(self.workspace / "package.json")
+            return f'"{missing.name}"' in read_text(self.workspace / "package.json")
         return True
 
     def fix(self, missing: Missing) -> str:
         """What brings it. Without installed packages a program that a script calls comes with them."""
-        comes_along = missing.kind == "program" and missing.what not in PROGRAM_FIXES
+        comes_along = missing.kind == "program" and missing.name not in PROGRAM_FIXES
         if comes_along and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
             return self.install
         return missing_fix(missing, self.install or "install what the project needs")
@@ -129,8 +129,8 @@ class Toolchain(ProjectTool):
         extra = report.parent / name
         if name:
             extra.write_text(text, encoding="utf-8")
-        places = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
-        words = _test_placeholders(self.row, tests) | {name: (str(place),) for name, place in places.items()}
+        paths = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
+        words = _test_placeholders(self.row, tests) | {name: (str(place),) for name, place in paths.items()}
         command = self._command(self.row.single if tests else self.row.test_command, words)
         if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
@@ -145,18 +145,18 @@ class Toolchain(ProjectTool):
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
         """What a finished run said. Failing ids can be handed to `test_command`; a run that broke before any test
         ran has `errors` ≥ 1 and nothing passed."""
-        found = output_readers.read_result(self.row.output_format, self._ended(report, output, exit_code))
-        return found or output_readers.uncounted_result(self.row.name, self.title, exit_code)
+        result = output_readers.read_result(self.row.output_format, self._finished(report, output, exit_code))
+        return result or output_readers.uncounted_result(self.row.name, self.title, exit_code)
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
         """What a finished run said about each of `failing`, "" where nothing is known."""
-        return output_readers.failure_texts(self._ended(report, output, 1), failing)
+        return output_readers.failure_texts(self._finished(report, output, 1), failing)
 
     @property
     def _reports(self) -> bool:
         return "{report}" in self.row.test_command
 
-    def _ended(self, report: Path, output: str, exit_code: int) -> FinishedRun:
+    def _finished(self, report: Path, output: str, exit_code: int) -> FinishedRun:
         text = read_text(report, MAX_REPORT_CHARACTERS) if self._reports else ""
         return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
 
@@ -173,8 +173,8 @@ class Toolchain(ProjectTool):
             )
         if self.row.kind == "go":
             return {path: _go_package(self.folder, path) for path in paths}
-        known = self.row.name in ("rspec", "mix")  # of all others only the compiler or the script knows
-        return {path: [path] if known and re.search(self.row.test_files, path) else [] for path in paths}
+        named_by_file = self.row.name in ("rspec", "mix")  # of all others only the compiler or the script knows
+        return {path: [path] if named_by_file and re.search(self.row.test_files, path) else [] for path in paths}
 
     def present(self, tests: Sequence[str]) -> list[str]:
         """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
@@ -271,15 +271,15 @@ def linked_packages(tools: Sequence[Toolchain | Linter], folder: Path, workspace
     The links are gone afterwards, so that they can be part of no change set.
     """
     used: list[Toolchain | Linter] = list(tools) if folder != workspace else []
-    places = {above for tool in used for above in python.folders_up_to(tool.folder, folder)}
+    folders = {above for tool in used for above in python.folders_up_to(tool.folder, folder)}
     names = {name for tool in used for name in language_of(tool.row.kind).linked_folders}
     links: list[Path] = []
-    for place in sorted(places):
+    for place in sorted(folders):
         for name in sorted(names):
-            link, there = place / name, workspace / place.relative_to(folder) / name
-            if there.is_dir() and not os.path.lexists(link) and place.is_dir():
+            link, source = place / name, workspace / place.relative_to(folder) / name
+            if source.is_dir() and not os.path.lexists(link) and place.is_dir():
                 links.append(link)
-                link.symlink_to(there, target_is_directory=True)
+                link.symlink_to(source, target_is_directory=True)
     try:
         yield
     finally:

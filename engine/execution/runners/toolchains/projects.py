@@ -124,9 +124,9 @@ class Project:
         return self.within(path) is not None and any(linter.takes(path) for linter in self.linters)
 
 
-def project_of(found: Sequence[Project], path: str) -> Project | None:
+def project_of(projects: Sequence[Project], path: str) -> Project | None:
     """The innermost of `found` that holds `path`, a file relative to the top of the repository."""
-    holding = [project for project in found if project.within(path) is not None]
+    holding = [project for project in projects if project.within(path) is not None]
     return max(holding, key=lambda project: len(project.path), default=None)
 
 
@@ -147,13 +147,13 @@ def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = N
     installed = workspace or folder
     tracked, files = _list_files(git or Git(folder))
     tests = _TestFiles(files)
-    asked: dict[Path, bool] = {}
-    found: list[Project] = []
+    pytest_by_interpreter: dict[Path, bool] = {}
+    every: list[Project] = []
     for path in ["", *_manifest_folders(tracked)]:
-        place = ProjectFolder(folder / path, installed / path, folder, installed, asked)
-        if not path or place.files(MANIFESTS):
-            found.append(_inspect_folder(place, path, partial(tests.has, path)))
-    divided = _without_member_tests(found)
+        inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)
+        if not path or inspected.files(MANIFESTS):
+            every.append(_inspect_folder(inspected, path, partial(tests.has, path)))
+    divided = _without_member_tests(every)
     return tuple(_without_nested_tests(project, divided, tests) for project in divided)
 
 
@@ -161,10 +161,10 @@ def all_packages(folder: Path, *, git: Git | None = None) -> dict[str, tuple[Pac
     """What installs the packages of each folder with a manifest, by its path from the top `folder` of a repository. One
     look at git and at files: quicker than `projects`, for nothing is asked about tests."""
     tracked, _ = _list_files(git or Git(folder))
-    places = {
+    folders = {
         path: ProjectFolder(folder / path, folder / path, folder, folder) for path in ["", *_manifest_folders(tracked)]
     }
-    return {path: detect_packages(place) for path, place in places.items()}
+    return {path: detect_packages(folder) for path, folder in folders.items()}
 
 
 def _list_files(git: Git) -> tuple[list[str], list[str]]:
@@ -181,14 +181,14 @@ def _manifest_folders(tracked: Iterable[str]) -> list[str]:
     """The folders below the top that hold a manifest which git tracks, in order."""
     exact = {name for name in MANIFESTS if "*" not in name}
     endings = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in name)
-    found: set[str] = set()
+    folders: set[str] = set()
     for path in tracked:
         folder, _, name = path.rpartition("/")
-        if folder and (name in exact or name.endswith(endings)) and folder not in found:
+        if folder and (name in exact or name.endswith(endings)) and folder not in folders:
             parts = folder.split("/")
             if len(parts) <= MAX_DEPTH and not IGNORED_FOLDERS.intersection(parts) and sanitise(folder) == folder:
-                found.add(folder)
-    return sorted(found)[:MAX_PROJECTS]
+                folders.add(folder)
+    return sorted(folders)[:MAX_PROJECTS]
 
 
 class _TestFiles:
@@ -220,34 +220,34 @@ class _TestFiles:
         return begin < len(files) and files[begin].startswith(f"{path}/")
 
 
-def _inspect_folder(place: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:
+def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:
     """What one folder has, whatever the others have."""
-    packages = detect_packages(place)
-    found = detect_test_tools(place)
-    tools = [tool for tool in found if has_tests(tool.row.kind)]
-    if found and not tools:
-        place.looked[:] = [f"files that {found[0].title} treats as tests"]
-    linters = detect_linters(place)
+    packages = detect_packages(folder)
+    detected = detect_test_tools(folder)
+    tools = [tool for tool in detected if has_tests(tool.row.kind)]
+    if detected and not tools:
+        folder.looked[:] = [f"files that {detected[0].title} treats as tests"]
+    linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
-        installs["python"] = python.environment_command(place.workspace)
+        installs["python"] = python.environment_command(folder.workspace)
     kinds = {tool.row.kind for tool in tools}
-    lacking = [what for kind, what in place.missing if kind not in kinds and has_tests(kind)]
+    lacking = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
     lacking += [
         PACKAGE_FOLDERS[package.keeper]
         for package in packages
         if package.kind in kinds - {"python"} and not package.installed
     ]
-    changelog = next((name for name in CHANGELOGS if name in place.names), "")
+    changelog = next((name for name in CHANGELOGS if name in folder.names), "")
     return Project(
         path=path,
-        name=_project_name(place),
+        name=_project_name(folder),
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
         changelog=f"{path}/{changelog}" if path and changelog else changelog,
         lacks=next(iter(lacking), ""),
-        looked=tuple(dict.fromkeys(place.looked)),
+        looked=tuple(dict.fromkeys(folder.looked)),
     )
 
 
@@ -255,16 +255,16 @@ PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.
 """The folder of packages that each keeper makes."""
 
 
-def _project_name(place: ProjectFolder) -> str:
-    manifests = [name for name in ("pyproject.toml", "package.json", "Cargo.toml") if name in place.names]
-    said = place.says(manifests, r'^\s*"?name"?\s*[=:]\s*"([^"\n]{1,100})"')
-    return sanitise(said[1] if said else place.workspace.name)
+def _project_name(folder: ProjectFolder) -> str:
+    manifests = [name for name in ("pyproject.toml", "package.json", "Cargo.toml") if name in folder.names]
+    match = folder.says(manifests, r'^\s*"?name"?\s*[=:]\s*"([^"\n]{1,100})"')
+    return sanitise(match[1] if match else folder.workspace.name)
 
 
-def _without_member_tests(found: Sequence[Project]) -> list[Project]:
+def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
     """Each project without the tests that one above it runs; `found` has the top first."""
     done: list[Project] = []
-    for project in found:
+    for project in projects:
         tools, tested_by = project.tools, None
         for above in done:
             inside = above.within(project.path)
@@ -338,24 +338,24 @@ class ProjectCache:
         self._clock = clock
         self._find = find
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, float, tuple[Project, ...]]] = {}
+        self._cache: dict[str, tuple[float, float, tuple[Project, ...]]] = {}
         self._looking: dict[str, threading.Thread] = {}
 
     def of(self, workspace: str) -> tuple[Project, ...]:
         """The projects of `workspace`, the top first. Raises what `find` raises when nothing is known yet."""
         with self._lock:
-            if workspace not in self._known:
-                known = None
+            if workspace not in self._cache:
+                cached = None
             else:
-                asked_at, took, known = self._known[workspace]
-                lacking = not any(project.tools for project in known) or any(project.lacks for project in known)
+                asked_at, took, cached = self._cache[workspace]
+                lacking = not any(project.tools for project in cached) or any(project.lacks for project in cached)
                 if lacking and took < QUICK_LOOK_SECONDS:
-                    known = None
+                    cached = None
                 elif self._clock.monotonic() - asked_at >= REFRESH_SECONDS and workspace not in self._looking:
-                    thread = threading.Thread(target=self._again, args=(workspace,), name="projects", daemon=True)
+                    thread = threading.Thread(target=self._refresh, args=(workspace,), name="projects", daemon=True)
                     self._looking[workspace] = thread
                     thread.start()
-        return self._look(workspace) if known is None else known
+        return self._look(workspace) if cached is None else cached
 
     def settle(self, timeout: float | None = None) -> None:
         """Wait until every background look is over, each at most `timeout` seconds."""
@@ -366,18 +366,18 @@ class ProjectCache:
 
     def _look(self, workspace: str) -> tuple[Project, ...]:
         began = time.perf_counter()
-        found = self._find(Path(workspace))
+        projects = self._find(Path(workspace))
         with self._lock:
-            self._known[workspace] = (self._clock.monotonic(), time.perf_counter() - began, found)
-        return found
+            self._cache[workspace] = (self._clock.monotonic(), time.perf_counter() - began, projects)
+        return projects
 
-    def _again(self, workspace: str) -> None:
+    def _refresh(self, workspace: str) -> None:
         try:
             self._look(workspace)
         except Exception:  # forgotten, so that the next question asks itself and tells the error
             log.exception("looking for the projects of %s failed", workspace)
             with self._lock:
-                self._known.pop(workspace, None)
+                self._cache.pop(workspace, None)
         finally:
             with self._lock:
                 del self._looking[workspace]

@@ -51,8 +51,8 @@ def _poetry(workspace: Path) -> list[Path]:
     plain = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     begin = f"{plain}-{_digest(os.path.normcase(os.path.realpath(workspace)))}"
     chosen = _read_toml(root / "envs.toml").get(begin, {}).get("minor", "")
-    found = sorted(_subfolders(root, f"{begin}-py"), key=_version, reverse=True)
-    return sorted(found, key=lambda home: not home.name.endswith(f"-py{chosen}"))
+    homes = sorted(_subfolders(root, f"{begin}-py"), key=_version, reverse=True)
+    return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
 
 def _pipenv(workspace: Path) -> list[Path]:
@@ -175,8 +175,8 @@ def imports_module(text: str, module: str) -> bool:
     package, _, name = module.rpartition(".")
     if not package:
         return False
-    taken = re.compile(rf"^\s*from\s+{re.escape(package)}\s+import\s+(\([^)]*\)|[^\n]*)", re.M)
-    return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in taken.finditer(text))
+    from_package = re.compile(rf"^\s*from\s+{re.escape(package)}\s+import\s+(\([^)]*\)|[^\n]*)", re.M)
+    return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in from_package.finditer(text))
 
 
 def related_tests(
@@ -188,14 +188,14 @@ def related_tests(
     full; of several files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder. Of
     `reexported_modules` paths the package hands names on: whatever imports the package may use them.
     """
-    found: dict[str, list[str]] = {}
+    by_path: dict[str, list[str]] = {}
     for path in paths:
         pure = PurePosixPath(path)
         if is_test_file(path):
-            found[path] = [path] if path in tests else []
+            by_path[path] = [path] if path in tests else []
         elif pure.name == "conftest.py":
             folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
-            found[path] = sorted(test for test in tests if test.startswith(folder))
+            by_path[path] = sorted(test for test in tests if test.startswith(folder))
         elif pure.suffix == ".py":
             stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
             stem = stem.strip("_") or stem
@@ -213,10 +213,10 @@ def related_tests(
                     or (named_in_full is not None and named_in_full.search(text))
                 )
             ]
-            found[path] = sorted({*_closest_folder(named, pure), *importing})
+            by_path[path] = sorted({*_closest_folder(named, pure), *importing})
         else:
-            found[path] = []
-    return found
+            by_path[path] = []
+    return by_path
 
 
 def _imports_package(text: str, package: str) -> bool:
@@ -226,15 +226,15 @@ def _imports_package(text: str, package: str) -> bool:
 
 def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
     """Those of `paths` whose package hands on names of theirs: its `__init__.py` imports from them."""
-    found = set()
+    modules = set()
     for path in paths:
         pure = PurePosixPath(path)
         if pure.suffix == ".py" and pure.stem != "__init__":
             text = read_text(folder / pure.parent / "__init__.py", 200_000)
             module = re.escape(module_of(path))
             if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
-                found.add(path)
-    return found
+                modules.add(path)
+    return modules
 
 
 def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
@@ -247,8 +247,8 @@ def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
 
 def read_test_files(folder: Path) -> dict[str, str]:
     """The test files of a project with their text, at most `MAX_TEST_FILES`."""
-    found = islice(test_files(folder), MAX_TEST_FILES)
-    return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in found}
+    files = islice(test_files(folder), MAX_TEST_FILES)
+    return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
 
 
 def import_roots(folder: Path) -> list[str]:
@@ -277,8 +277,8 @@ def _path_and_parents(path: str) -> list[str]:
 
 def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
     """Whether a module is no part of the project, nor was until it was renamed: such a one can be installed."""
-    places = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
-    if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in places):
+    folders = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
+    if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in folders):
         return False
     paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
     try:
@@ -342,8 +342,8 @@ def package_manager_of(workspace: Path) -> str:
 
 def _has_pip_environment(workspace: Path) -> bool:
     """Whether the project has an environment that `python3 -m venv` made."""
-    made = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
-    return any("uv = " not in read_text(home / "pyvenv.cfg") for home in made)
+    environments = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
+    return any("uv = " not in read_text(home / "pyvenv.cfg") for home in environments)
 
 
 def pytest_group_option(workspace: Path) -> str:
@@ -407,12 +407,12 @@ def is_python_project(folder: Path) -> bool:
 def interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
     """Interpreters to ask, each with the words for where it is: the project's own environment first, then those of the
     folders above it up to the `top` of the repository, then the operator's."""
-    found = [pair for folder in folders_up_to(workspace, top) for pair in _environments(folder, top)]
+    pairs = [pair for folder in folders_up_to(workspace, top) for pair in _environments(folder, top)]
     for program in ("python3", "python"):
         if where := which(program, project=top):
-            found.append((f"{program} on the PATH", Path(where)))
+            pairs.append((f"{program} on the PATH", Path(where)))
             break
-    return found
+    return pairs
 
 
 def folders_up_to(folder: Path, top: Path) -> list[Path]:
