@@ -2,7 +2,7 @@
 
 Money is whole micro-dollars. The hour slides; day and month begin at local midnight, which is not always 24 hours
 before the next one. `engine.safety.costs` keeps the ledger these functions judge. `burn` says how fast money goes: the
-buckets of a window, the pace of late, when the cap comes (SPEC 9.1).
+buckets of a window, the recent pace, when the cap comes (SPEC 9.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HOUR = timedelta(hours=1)
 
 
 AGENT_BUDGET = "agent-budget"
-"""The rule that an agent's own budget of the day is."""
+"""The rule for an agent's own daily budget."""
 
 
 @frozen
@@ -81,7 +81,7 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     return RailVerdict(RAIL, Verdict.ALLOW, f"{money(estimate)} of {money(spent.day_cap - spent.day)} left today")
 
 
-def warned(before: int, after: int, cap: int) -> bool:
+def crosses_warning(before: int, after: int, cap: int) -> bool:
     """True when the step from `before` to `after` reaches 80 % of `cap`: once for each crossing."""
     return cap > 0 and before * 5 < cap * 4 <= after * 5
 
@@ -92,14 +92,14 @@ def money(amount: int) -> str:
 
 
 STEP = timedelta(minutes=5)
-OF_LATE = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
+PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
 """The span whose spending is the pace of a window; it may begin before the window does."""
 
 Spent = tuple[datetime, int]
 """A settled price: when, and micro-dollars."""
 
 
-def edges(window: str, local: datetime) -> list[datetime]:
+def bucket_edges(window: str, local: datetime) -> list[datetime]:
     """Where the buckets of `window` begin and the last one ends, in UTC.
 
     The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
@@ -120,40 +120,44 @@ def edges(window: str, local: datetime) -> list[datetime]:
 def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, cap: int) -> Burn:
     """The window as it burns. `spent` are settled prices, oldest first, at least since the window began and for the
     span of its pace; others do not matter."""
-    now, marks = local.astimezone(UTC), edges(window, local)
-    buckets = [0] * (len(marks) - 1)
+    now, edges = local.astimezone(UTC), bucket_edges(window, local)
+    buckets = [0] * (len(edges) - 1)
     for at, amount in spent:
-        if at >= marks[0]:
-            buckets[min(bisect_right(marks, at), len(buckets)) - 1] += amount
-    span = OF_LATE[window]
-    late = sum(amount for at, amount in spent if now - span < at)
-    total, pace = sum(buckets), int(late / (span / HOUR))
+        if at >= edges[0]:
+            buckets[min(bisect_right(edges, at), len(buckets)) - 1] += amount
+    span = PACE_SPAN[window]
+    recent_spending = sum(amount for at, amount in spent if now - span < at)
+    total, pace = sum(buckets), int(recent_spending / (span / HOUR))
     if window == "hour":
-        reached = _sliding(now, [one for one in spent if one[0] >= marks[0]], reserved, cap, pace)
+        reached_at = _reached_in_sliding_hour(
+            now, [price for price in spent if price[0] >= edges[0]], reserved, cap, pace
+        )
     else:
-        reached = _at(now, cap - total - reserved, pace)
-        reached = reached if reached is not None and reached < marks[-1] else None
-    elapsed = sum(mark <= now for mark in marks[:-1])
-    return Burn(window, marks[0], marks[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached)
+        reached_at = _reached_at(now, cap - total - reserved, pace)
+        reached_at = reached_at if reached_at is not None and reached_at < edges[-1] else None
+    elapsed = sum(mark <= now for mark in edges[:-1])
+    return Burn(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
 
 
-def _at(now: datetime, left: int, pace: int) -> datetime | None:
+def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
     """When `left` is used up at `pace`; now when nothing is left, None when it never is."""
-    if left <= 0:
+    if remaining <= 0:
         return now
-    hours = left / pace if pace > 0 else float("inf")
+    hours = remaining / pace if pace > 0 else float("inf")
     return now + hours * HOUR if hours < 24 * 366 else None
 
 
-def _sliding(now: datetime, spent: Sequence[Spent], reserved: int, cap: int, pace: int) -> datetime | None:
+def _reached_in_sliding_hour(
+    now: datetime, spent: Sequence[Spent], reserved: int, cap: int, pace: int
+) -> datetime | None:
     """The same for the sliding hour: what was spent leaves it an hour later, so the sum falls between payments."""
     counted = reserved + sum(amount for _, amount in spent)
-    left_by = [0, *accumulate(amount for _, amount in spent)]
-    leaves = [*(at + HOUR for at, _ in spent), now + HOUR]
-    for gone, until in zip(left_by, leaves, strict=True):
-        reached = _at(now, cap - counted + gone, pace)
-        if reached is not None and reached <= until:
-            return reached
+    left_by_then = [0, *accumulate(amount for _, amount in spent)]
+    expiries = [*(at + HOUR for at, _ in spent), now + HOUR]
+    for expired, expiry in zip(left_by_then, expiries, strict=True):
+        reached_at = _reached_at(now, cap - counted + expired, pace)
+        if reached_at is not None and reached_at <= expiry:
+            return reached_at
     return None
 
 

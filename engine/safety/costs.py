@@ -60,7 +60,7 @@ class CostEntry(Row, table=True):
 
 
 class Costs:
-    """Reserves, settles and tells what was spent.
+    """Reserves, settles and reports what was spent.
 
     `agent_budget` answers with an agent's budget of a day in micro-dollars, or None. `cap_reached` is called inside
     the transaction that found a cap reached, with the window and the reason: the kill switch places its hold.
@@ -80,7 +80,7 @@ class Costs:
         self._clock = clock
         self._agent_budget = agent_budget
         self._cap_reached = cap_reached
-        self._kept_sums: TableCache[tuple[int, int, int, int]] = TableCache(database, CostEntry)
+        self._cached_sums: TableCache[tuple[int, int, int, int]] = TableCache(database, CostEntry)
 
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
@@ -103,14 +103,14 @@ class Costs:
     def history(self) -> tuple[Burn, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self._clock.local()
-        oldest = min(cost.windows(local).month, local.astimezone(UTC) - max(cost.OF_LATE.values()))
+        oldest = min(cost.windows(local).month, local.astimezone(UTC) - max(cost.PACE_SPAN.values()))
         prices = select(CostEntry.at, CostEntry.amount_microusd).where(
             CostEntry.state == SETTLED, col(CostEntry.at) >= oldest, col(CostEntry.amount_microusd) > 0
         )
-        held = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(CostEntry.state == RESERVED)
+        reserved_sum = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(CostEntry.state == RESERVED)
         with self._database.read() as session:
             spent = [(at, amount) for at, amount in session.exec(prices.order_by(col(CostEntry.at)))]
-            reserved = int(session.exec(held).one())
+            reserved = int(session.exec(reserved_sum).one())
         settings = self._settings.current
         return tuple(
             cost.burn(window, local, spent, reserved, microusd(cap))
@@ -198,15 +198,15 @@ class Costs:
 
         def work(transaction: Transaction) -> str:
             session = transaction.session
-            held = load_all(session, CostEntry, _OF_SESSION, {"session": session_id})
-            if not held:
+            entries = load_all(session, CostEntry, _RESERVED_FOR_SESSION, {"session": session_id})
+            if not entries:
                 return f"nothing is reserved for {session_id}"
-            entry = held[0]
-            more = total - entry.amount_microusd
-            if more <= 0:
+            entry = entries[0]
+            increase = total - entry.amount_microusd
+            if increase <= 0:
                 return ""
             spent = self.spent(session)
-            verdict = cost.decide_cost(spent, more, self.budget(session, entry.agent))
+            verdict = cost.decide_cost(spent, increase, self.budget(session, entry.agent))
             if verdict.verdict is not Verdict.ALLOW:
                 self.breached(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
@@ -215,11 +215,11 @@ class Costs:
                 CostReserved(
                     subject=entry.prediction_id or entry.purpose,
                     workspace=entry.workspace,
-                    amount=more,
+                    amount=increase,
                     channel=entry.channel,
                 )
             )
-            self._warn(transaction, spent, more, entry)
+            self._warn(transaction, spent, increase, entry)
             return ""
 
         return self._database.write(work)
@@ -230,7 +230,7 @@ class Costs:
         if entry is None or entry.state != RESERVED:
             return
         before = self.spent(transaction.session)
-        more = max(0, amount) - entry.amount_microusd
+        increase = max(0, amount) - entry.amount_microusd
         entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
         transaction.record(
             CostSettled(
@@ -240,7 +240,7 @@ class Costs:
                 channel=entry.channel,
             )
         )
-        self._warn(transaction, before, more, entry)
+        self._warn(transaction, before, increase, entry)
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
@@ -266,7 +266,7 @@ class Costs:
             if view.started_at is None:
                 self.release(transaction, entry.id or 0)
             else:
-                self.settle(transaction, entry.id or 0, _price(view, entry))
+                self.settle(transaction, entry.id or 0, _final_price(view, entry))
 
     def recover(
         self,
@@ -281,23 +281,23 @@ class Costs:
         entries of what goes on elsewhere. Calls that no process waits for any more may have been made and paid: they
         cost what was set aside for them.
         """
-        mended = 0
+        settled_count = 0
         for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
             if entry.permit_id in waiting or entry.id in lasting:
                 continue  # a session the card has is of an earlier approval, which was undone
             if entry.prediction_id is None:
                 self.settle(transaction, entry.id or 0, entry.amount_microusd)
-                mended += 1
+                settled_count += 1
                 continue
             view = session_of(entry.prediction_id)
             if view is not None and not view.state.over:
                 continue
             if view is not None and view.started_at is not None:
-                self.settle(transaction, entry.id or 0, _price(view, entry))
+                self.settle(transaction, entry.id or 0, _final_price(view, entry))
             else:
                 self.release(transaction, entry.id or 0)
-            mended += 1
-        return mended
+            settled_count += 1
+        return settled_count
 
     def breached(self, transaction: Transaction, rule: str, agent: str) -> None:
         """A cap stopped a trigger or a session of `agent`: holds are placed, the day's notifies once a day, an agent's
@@ -329,15 +329,15 @@ class Costs:
         assert entry.id is not None
         return entry.id
 
-    def _warn(self, transaction: Transaction, before: CostState, more: int, entry: CostEntry) -> None:
-        """Say which windows passed 80 % by `more` micro-dollars; `entry` counted in all of them before, or is new."""
-        after = replace(before, hour=before.hour + more, day=before.day + more, month=before.month + more)
-        for window, was, now, cap in (
+    def _warn(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
+        """Record which windows passed 80 % by `increase` micro-dollars, that `entry` added to all of them."""
+        after = replace(before, hour=before.hour + increase, day=before.day + increase, month=before.month + increase)
+        for window, spent_before, spent_now, cap in (
             ("day", before.day, after.day, after.day_cap),
             ("month", before.month, after.month, after.month_cap),
         ):
-            if cost.warned(was, now, cap):
-                transaction.record(CostWarned(window=window, spent=now, cap=cap))
+            if cost.crosses_warning(spent_before, spent_now, cap):
+                transaction.record(CostWarned(window=window, spent=spent_now, cap=cap))
         if after.month > after.month_cap:
             self._cap_reached(
                 transaction, "month", f"cost: the month's cap of {cost.money(after.month_cap)} has been exceeded"
@@ -353,25 +353,25 @@ class Costs:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 
     def _reserved(self, session: Session, prediction_id: str) -> list[CostEntry]:
-        return load_all(session, CostEntry, _OF_PREDICTION, {"prediction": prediction_id})
+        return load_all(session, CostEntry, _RESERVED_FOR_PREDICTION, {"prediction": prediction_id})
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost.windows(self._clock.local())
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
         query = _sums_query(agent is not None)
-        held, hour, day, month = self._kept_sums.seen(
-            session, tuple(values.values()), lambda seen: ask(seen, query, values).one()
+        reserved, hour, day, month = self._cached_sums.seen(
+            session, tuple(values.values()), lambda read_session: ask(read_session, query, values).one()
         )
-        return held + hour, held + day, held + month
+        return reserved + hour, reserved + day, reserved + month
 
 
 _RESERVED = select_all(CostEntry).where(col(CostEntry.state) == RESERVED).order_by(col(CostEntry.id))
-_OF_PREDICTION = _RESERVED.where(col(CostEntry.prediction_id) == bindparam("prediction"))
-_OF_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("session"))
+_RESERVED_FOR_PREDICTION = _RESERVED.where(col(CostEntry.prediction_id) == bindparam("prediction"))
+_RESERVED_FOR_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("session"))
 
 
-def _price(view: SessionView, entry: CostEntry) -> int:
+def _final_price(view: SessionView, entry: CostEntry) -> int:
     """What a session cost. Nobody counted to the end of one that a crash cut short: it may have spent all that was set
     aside for it, so that is what it cost (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost

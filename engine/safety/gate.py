@@ -22,13 +22,13 @@ from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger
 from engine.safety.content.shell import words_of
 
 RAIL = "gate"
-SUGGESTED_FROM = 0.6
-APPROVAL_ABOVE = 1 * MICRO
-REJECTIONS = 3
+MIN_CONFIDENCE = 0.6
+COSTLY_ABOVE = 1 * MICRO
+MAX_REJECTIONS = 3
 UNCONFINED = "no sandbox on this machine, so nothing confines what this runs; install bubblewrap to get one"
-ONBOARDING = 10
+MIN_DECISIONS = 10
 """Decisions until which everything is a card."""
-BOUND = 0.8
+MIN_APPROVAL_BOUND = 0.8
 """Wilson's lower bound of past approvals that acting alone needs (SPEC 2.5)."""
 
 
@@ -75,69 +75,67 @@ class Row:
 
 def rows(facts: GateFacts) -> list[Row]:
     """Every row that applies, in SPEC's order, whoever decides."""
-    found: list[Row] = []
+    applying: list[Row] = []
 
     def ask(applies: bool, rule: str, words: str) -> None:
         if applies:
-            found.append(Row(rule, Verdict.ASK, words))
+            applying.append(Row(rule, Verdict.ASK, words))
 
     ask(not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED)
-    guess = (
-        not facts.ordered
-    )  # what the operator wrote to run by itself was no guess, so it needs no confidence and no record
+    is_guess = not facts.ordered  # what you wrote to run by itself is no guess: it needs no confidence and no record
     ask(
-        guess and facts.confidence < SUGGESTED_FROM,
+        is_guess and facts.confidence < MIN_CONFIDENCE,
         "low-confidence",
         f"confidence {facts.confidence:.2f} is below 0.60",
     )
-    ask(facts.estimate > APPROVAL_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
+    ask(facts.estimate > COSTLY_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
     ask(bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}")
     ask(
-        guess and facts.novel_pair,
+        is_guess and facts.novel_pair,
         "novel-pair",
         "NEW: work on one of these two channels has never led to work on the other",
     )
-    ask(facts.rejections >= REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
+    ask(facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
     if facts.content is Verdict.BLOCK:
-        found.append(Row("content", Verdict.BLOCK, "blocked by the content filter, and kept for review"))
+        applying.append(Row("content", Verdict.BLOCK, "blocked by the content filter, and kept for review"))
     ask(facts.content is Verdict.ASK, "content", "the content filter asks for your decision")
     ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
     ask(
-        facts.decisions < ONBOARDING,
+        facts.decisions < MIN_DECISIONS,
         "onboarding",
-        f"first days: {facts.decisions} of {ONBOARDING} decisions made, so everything waits for you as a card",
+        f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
     )
     ask(facts.suggested, "suggested", "somebody else may have written this suggestion or task, so it waits for you")
     ask(facts.always_asked, "installs", "it installs packages over the network, so it always waits for you")
     ask(not facts.autonomous, "autonomy-off", "autonomous mode is off: clawpy config set autonomousModeEnabled true")
     ask(not facts.workspace_acts, "workspace", "the autonomy of this workspace is not set to `act`")
     ask(facts.quiet, "quiet", "quiet hours: nothing runs by itself")
-    ask(guess and facts.phase < 1, "cold-start", "nothing runs by itself in phase 0")
+    ask(is_guess and facts.phase < 1, "cold-start", "nothing runs by itself in phase 0")
     ask(
-        guess and SUGGESTED_FROM <= facts.confidence < facts.threshold,
+        is_guess and MIN_CONFIDENCE <= facts.confidence < facts.threshold,
         "below-threshold",
         f"confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
     )
     ask(
-        guess and facts.approval_bound < BOUND,
+        is_guess and facts.approval_bound < MIN_APPROVAL_BOUND,
         "track-record",
-        f"the lower bound of your approval rate, {facts.approval_bound:.2f}, is below {BOUND:.2f}",
+        f"the lower bound of your approval rate, {facts.approval_bound:.2f}, is below {MIN_APPROVAL_BOUND:.2f}",
     )
-    return found
+    return applying
 
 
 def decide_gate(facts: GateFacts) -> RailVerdict:
     """The gate's word. `rule` joins the rows that apply with commas, `novel-pair` among them for the NEW badge."""
-    found = rows(facts)
-    rule = ",".join(row.rule for row in found)
-    words = "; ".join(row.words for row in found)
+    applying = rows(facts)
+    rule = ",".join(row.rule for row in applying)
+    words = "; ".join(row.words for row in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
         return RailVerdict(RAIL, Verdict.ASK, words, rule)
     if facts.by_operator:
         return RailVerdict(RAIL, Verdict.ALLOW, f"approved by you ({words})" if words else "approved", rule)
-    if not found:
+    if not applying:
         return RailVerdict(RAIL, Verdict.ALLOW, "nothing to ask")
-    blocked = any(row.verdict is Verdict.BLOCK for row in found)
+    blocked = any(row.verdict is Verdict.BLOCK for row in applying)
     return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, words, rule)
 
 
@@ -154,28 +152,28 @@ def production_targets(trigger: Trigger, production: Production) -> tuple[str, .
     branch and no remote, whatever it compares or rehearses (SPEC 3.9).
     """
     assignment = trigger.assignment
-    found: dict[str, None] = {}
+    targets: dict[str, None] = {}
     words = [word.strip(".,:;!?()[]{}`'\"") for word in words_of(assignment.prompt)]
     texts = [*words, *_strings(assignment.parameters)]
-    lower = [text.lower() for text in words]
-    prose = assignment.flow is None
-    speaks_of_git = prose and any(word in _WRITES_TO_BRANCH for word in lower)
+    lower_words = [text.lower() for text in words]
+    is_prompt = assignment.flow is None
+    writes_to_git = is_prompt and any(word in _WRITES_TO_BRANCH for word in lower_words)
     hosts, contexts, paths = map(_any_of, (production.hosts, production.contexts, production.paths))
     branches, remotes = _any_of(production.branches), _any_of(production.remotes)
     for key, value in _pairs(assignment.parameters):
-        if prose and key in ("target", "branch", "base", "onto"):
-            _add(found, "branch", value, branches)
-        if prose and key == "remote":
-            _add(found, "remote", value, remotes)
+        if is_prompt and key in ("target", "branch", "base", "onto"):
+            _add(targets, "branch", value, branches)
+        if is_prompt and key == "remote":
+            _add(targets, "remote", value, remotes)
     for text in texts:
-        if speaks_of_git:
-            _add(found, "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), branches)
-            _add(found, "remote", text.split("/")[0], remotes)
+        if writes_to_git:
+            _add(targets, "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), branches)
+            _add(targets, "remote", text.split("/")[0], remotes)
         for part in _addressed(text):
-            _add(found, "host", part, hosts)
-            _add(found, "context", part, contexts)
-        _add(found, "path", text, paths)
-    return tuple(found)
+            _add(targets, "host", part, hosts)
+            _add(targets, "context", part, contexts)
+        _add(targets, "path", text, paths)
+    return tuple(targets)
 
 
 _WRITES_TO_BRANCH = frozenset({"push", "merge", "rebase", "deploy", "release", "reset", "force-push", "cherry-pick"})
@@ -193,12 +191,12 @@ def _addressed(text: str) -> list[str]:
     return parts
 
 
-def _add(found: dict[str, None], kind: str, text: str, pattern: re.Pattern[str] | None) -> None:
+def _add(targets: dict[str, None], kind: str, text: str, pattern: re.Pattern[str] | None) -> None:
     if pattern is None or not text or len(text) > 300:
         return
     folded = text.lower()
     if pattern.match(folded) or (kind == "path" and pattern.match(str(PurePosixPath(folded)))):
-        found[f"{kind} {text}"] = None
+        targets[f"{kind} {text}"] = None
 
 
 @lru_cache(64)
@@ -215,7 +213,7 @@ def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
-        return [text for one in value.values() for text in _strings(one)]
+        return [text for item in value.values() for text in _strings(item)]
     if isinstance(value, (list, tuple)):
-        return [text for one in value for text in _strings(one)]
+        return [text for item in value for text in _strings(item)]
     return [] if value is None else [json.dumps(value, default=str)]

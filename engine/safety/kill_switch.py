@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 from engine.safety import stop_file
-from engine.safety.gate import REJECTIONS
+from engine.safety.gate import MAX_REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load
@@ -37,9 +37,9 @@ STOP, PAUSE, MONTH = "stop", "pause", "month"
 WORDS = (STOP, PAUSE, MONTH)
 CONSOLE = "operator"
 """Who places the stop of F12; whatever else places one came from outside the console."""
-PAUSE_LASTS = timedelta(hours=2)
-WATCH_EVERY = 0.1
-"""Seconds between two looks at the stop file and the settings."""
+PAUSE_DURATION = timedelta(hours=2)
+WATCH_INTERVAL_S = 0.1
+"""Seconds between two checks of the stop file and the settings."""
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
 _BY_HAND = "safety.lifted_by_hand"
 
@@ -76,8 +76,8 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     F12 and a stop from outside leave the same hold; the one who placed it tells them apart.
     """
     stop = next((hold for hold in facts.holds if hold.word == STOP), None)
-    key = stop is not None and stop.by == CONSOLE
-    outside = facts.stop_requested or (stop is not None and not key)
+    by_key = stop is not None and stop.by == CONSOLE
+    from_outside = facts.stop_requested or (stop is not None and not by_key)
     by = f" by {stop.by}" if stop is not None and stop.by else ""
     return (
         StopLevel(
@@ -92,15 +92,15 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
             "on" if facts.enabled_this_run else "switched off for this run",
             "switch it on through the API, or restart",
         ),
-        StopLevel("key", key, "pressed" if key else "not pressed", "resume stop"),
-        StopLevel("outside", outside, f"stopped{by}" if outside else "no stop file", "resume stop"),
+        StopLevel("key", by_key, "pressed" if by_key else "not pressed", "resume stop"),
+        StopLevel("outside", from_outside, f"stopped{by}" if from_outside else "no stop file", "resume stop"),
     )
 
 
-def in_force(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
-    """The holds that still stand at `now`, the hardest first. At `until` itself a hold is over."""
-    standing = [hold for hold in holds if hold.until is None or now < hold.until]
-    return tuple(sorted(standing, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
+def active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
+    """The holds that are still active at `now`, the hardest first. At `until` itself a hold is over."""
+    active = [hold for hold in holds if hold.until is None or now < hold.until]
+    return tuple(sorted(active, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
 
 
 class HoldRow(Row, table=True):
@@ -148,7 +148,7 @@ class KillSwitch:
         self._on_change = on_change
         self._enabled_this_run = True
         self._stopping = False
-        self._was_killed = False
+        self._was_stopped = False
         self._changing = threading.Lock()
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -171,7 +171,7 @@ class KillSwitch:
 
     def holds(self) -> list[Hold]:
         """The holds in force, the hardest first."""
-        return list(in_force(self._holds, self._clock.now()))
+        return list(active_holds(self._holds, self._clock.now()))
 
     def lifted_by_hand(self) -> bool:
         """Whether the last pause or month stop was lifted by its word, rather than by time (SPEC 7.1)."""
@@ -193,13 +193,13 @@ class KillSwitch:
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
     def levels(self) -> tuple[StopLevel, ...]:
-        """How each of the four levels stands."""
+        """The state of each of the four levels."""
         return levels(self._facts(self._holds))
 
     def thrown(self) -> str:
         """Why everything is to end, "" while no level is thrown; a pause and a month stop are none (SPEC 3.7)."""
-        held = [hold.reason for hold in self.holds() if hold.word == STOP]
-        return next(iter([*held, *(level.words for level in self.levels() if level.thrown)]), "")
+        reasons = [hold.reason for hold in self.holds() if hold.word == STOP]
+        return next(iter([*reasons, *(level.words for level in self.levels() if level.thrown)]), "")
 
     def verdict(self, session: Session, trigger_type: TriggerType) -> RailVerdict:
         """The same from the database, for decisions inside a transaction."""
@@ -225,12 +225,12 @@ class KillSwitch:
         if word not in WORDS:
             raise Refusal("unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(WORDS)}")
         with self._changing:
-            filed = word == STOP and stop_file.requested(self._file)
-            held = [hold.word for hold in self.holds()]
-            if word not in held and not (word == STOP and (filed or self._stopping)):
-                others = f"{' and '.join(held)} {'is' if len(held) == 1 else 'are'}" if held else "nothing is"
+            has_file = word == STOP and stop_file.is_requested(self._file)
+            active = [hold.word for hold in self.holds()]
+            if word not in active and not (word == STOP and (has_file or self._stopping)):
+                others = f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
                 raise Refusal("not_held", f"`{word}` is not active; {others}", "see `clawpy status`")
-            if filed:
+            if has_file:
                 try:
                     stop_file.clear(self._file)
                 except OSError as error:
@@ -256,7 +256,7 @@ class KillSwitch:
         existing = load(transaction.session, HoldRow, word)
         if existing is not None and (existing.until is None or transaction.now < existing.until):
             return False
-        until = transaction.now + PAUSE_LASTS if word == PAUSE else None
+        until = transaction.now + PAUSE_DURATION if word == PAUSE else None
         transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
         transaction.session.flush()
         if word != STOP:
@@ -280,7 +280,7 @@ class KillSwitch:
         if not self._settings.current.acts_by_itself:
             return
         count = self.rejections(transaction.session)
-        if count >= REJECTIONS:
+        if count >= MAX_REJECTIONS:
             self.place(transaction, PAUSE, f"{count} rejections in a row")
 
     def lift_expired(self, transaction: Transaction) -> None:
@@ -290,24 +290,24 @@ class KillSwitch:
                 self._lift(transaction, hold.word, by_hand=False)
 
     def poll(self) -> None:
-        """One look: adopt a stop file, lift what ran out, end sessions when a level was thrown since the last look."""
+        """One check: adopt a stop file, lift what ran out, end sessions when a level was thrown since the last look."""
         facts = self._facts(self._holds)
         if facts.stop_requested and not self._stopping:
-            request = stop_file.read(self._file)
+            request = stop_file.read_request(self._file)
             self.stop(request.reason, request.by)
             facts = self._facts(self._holds)
         now = self._clock.now()
         if any(hold.until is not None and now >= hold.until for hold in self._holds):
             self._database.write(self.lift_expired)
-        killed = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
-        if killed and not self._was_killed:
+        is_stopped = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
+        if is_stopped and not self._was_stopped:
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)
-        if killed != self._was_killed:
-            self._was_killed = killed
+        if is_stopped != self._was_stopped:
+            self._was_stopped = is_stopped
             self._on_change()
 
     def _watch(self) -> None:
-        while not self._closing.wait(WATCH_EVERY):
+        while not self._closing.wait(WATCH_INTERVAL_S):
             try:
                 self.poll()
             except Exception:
@@ -318,8 +318,8 @@ class KillSwitch:
         return KillFacts(
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,
-            stop_requested=self._stopping or stop_file.requested(self._file),
-            holds=in_force(holds, self._clock.now()),
+            stop_requested=self._stopping or stop_file.is_requested(self._file),
+            holds=active_holds(holds, self._clock.now()),
         )
 
     def _adopt(self, reason: str, by: str) -> None:

@@ -59,7 +59,7 @@ class ChainLink(Row, table=True):
     ran: bool = Field(default=True, sa_column_kwargs={"server_default": sqlalchemy.text("1")})
 
 
-_NEWEST = (
+_NEWEST_LINKS = (
     sqlalchemy.select(
         col(ChainLink.from_channel),
         col(ChainLink.to_channel),
@@ -73,7 +73,7 @@ _NEWEST = (
 )
 
 
-_RECORD = sqlalchemy.insert(ChainLink)
+_INSERT_LINK = sqlalchemy.insert(ChainLink)
 
 
 def depth(links: Sequence[Link], channel: str) -> int:
@@ -96,16 +96,16 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     """
     if link.from_channel == OWNER:
         return RailVerdict(RAIL, Verdict.ALLOW, "a new chain")
-    here = [one for one in links if one.workspace == link.workspace]
-    ran = [one for one in here if one.ran]
+    same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
+    ran = [earlier for earlier in same_workspace if earlier.ran]
     step = f"{link.from_channel} → {link.to_channel}"
-    for one in ran:
-        reverse = (one.from_channel, one.to_channel) == (link.to_channel, link.from_channel)
-        if reverse and link.at - one.at < REVERSE_WINDOW:
+    for earlier in ran:
+        reverse = (earlier.from_channel, earlier.to_channel) == (link.to_channel, link.from_channel)
+        if reverse and link.at - earlier.at < REVERSE_WINDOW:
             return RailVerdict(
                 RAIL,
                 Verdict.BLOCK,
-                f"{step} would reverse {one.from_channel} → {one.to_channel} within 5 min",
+                f"{step} would reverse {earlier.from_channel} → {earlier.to_channel} within 5 min",
                 "reverse",
             )
     channels = depth(ran, link.from_channel) + 1
@@ -114,36 +114,37 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
             RAIL, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed", "depth"
         )
     times = sum(
-        (one.from_channel, one.to_channel) == (link.from_channel, link.to_channel) and link.at - one.at < PAIR_WINDOW
-        for one in here
+        (earlier.from_channel, earlier.to_channel) == (link.from_channel, link.to_channel)
+        and link.at - earlier.at < PAIR_WINDOW
+        for earlier in same_workspace
     )
     if times >= PAIR_LIMIT:
-        told = f"{step} was asked for {times} times in 10 min, and is asked for again now"
-        return RailVerdict(RAIL, Verdict.BLOCK, told, "pair")
+        reason = f"{step} was asked for {times} times in 10 min, and is asked for again now"
+        return RailVerdict(RAIL, Verdict.BLOCK, reason, "pair")
     return RailVerdict(RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 
 
 def link_of(trigger: Trigger, from_channel: str, now: datetime, *, ran: bool = True) -> Link:
     """The link that `trigger` would add."""
-    asked = trigger.assignment
-    return Link(from_channel, asked.channel, trigger.prediction_id, asked.workspace, now, ran)
+    assignment = trigger.assignment
+    return Link(from_channel, assignment.channel, trigger.prediction_id, assignment.workspace, now, ran)
 
 
 def recent(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
-    links = [Link(*row) for row in ask(session, _NEWEST)]
+    links = [Link(*row) for row in ask(session, _NEWEST_LINKS)]
     oldest = [link for link in links if link.ran][:MAX_LINKS][-1:]
-    kept = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
-    return kept[::-1]
+    counted = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
+    return counted[::-1]
 
 
 def record(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
-    transaction.ask(_RECORD, shallow_dict(link))
+    transaction.ask(_INSERT_LINK, shallow_dict(link))
 
 
 def forget(transaction: Transaction) -> None:
-    """Take away links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
+    """Delete links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
     session = transaction.session
     oldest = session.exec(
         select(ChainLink.id).where(col(ChainLink.ran)).order_by(desc(col(ChainLink.id))).offset(MAX_LINKS - 1).limit(1)

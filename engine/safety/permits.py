@@ -28,7 +28,8 @@ class PermitRow(Row, table=True):
     __table_args__ = (
         CheckConstraint("consumed_at IS NULL OR revoked_at IS NULL", name="ck_permits_one_end"),
         CheckConstraint(
-            "trigger_type IN ({})".format(", ".join(f"'{one}'" for one in TriggerType)), name="ck_permits_trigger_type"
+            "trigger_type IN ({})".format(", ".join(f"'{kind}'" for kind in TriggerType)),
+            name="ck_permits_trigger_type",
         ),
         Index("ix_permits_open", "consumed_at", "revoked_at", "expires_at"),
         Index("ix_permits_prediction", "prediction_id"),
@@ -44,7 +45,7 @@ class PermitRow(Row, table=True):
     revoked_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
-_RUN_OUT = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).where(
+_EXPIRED = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).where(
     col(PermitRow.consumed_at).is_(None),
     col(PermitRow.revoked_at).is_(None),
     col(PermitRow.expires_at) <= bindparam("now", type_=UtcDateTime()),
@@ -101,8 +102,8 @@ class Permits:
         if row.consumed_at is not None or row.revoked_at is not None:
             ended = "used" if row.consumed_at is not None else "revoked"
             raise Refusal("permit_used", f"permit {permit.id} was already {ended}", "approve the card again")
-        same = (row.prediction_id, row.trigger_type) == (permit.prediction_id, permit.trigger_type.value)
-        if row.digest != digest or row.digest != permit.digest or not same:
+        is_same = (row.prediction_id, row.trigger_type) == (permit.prediction_id, permit.trigger_type.value)
+        if row.digest != digest or row.digest != permit.digest or not is_same:
             raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
         if transaction.now >= row.expires_at:
             raise Refusal(
@@ -129,14 +130,14 @@ class Permits:
         return len(open_rows)
 
     def expired(self, transaction: Transaction) -> list[str]:
-        """Void what ran out unused; returns the cards' ids, whose reservations the caller gives back."""
-        out = ask(transaction.session, _RUN_OUT, {"now": transaction.now})
-        for permit_id, _ in out:
+        """Void what expired unused; returns the cards' ids, whose reservations the caller gives back."""
+        expired = ask(transaction.session, _EXPIRED, {"now": transaction.now})
+        for permit_id, _ in expired:
             transaction.session.get_one(PermitRow, permit_id).revoked_at = transaction.now
-        return [prediction_id for _, prediction_id in out]
+        return [prediction_id for _, prediction_id in expired]
 
     def unconsumed(self) -> list[Permit]:
-        """Permits neither used nor revoked, oldest first, run out or not: what a crash left between two steps."""
+        """Permits neither used nor revoked, oldest first, expired or not: what a crash left between two steps."""
         with self._database.read() as session:
             rows = session.exec(
                 select(PermitRow)

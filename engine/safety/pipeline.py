@@ -1,9 +1,9 @@
-"""The pipeline (SPEC 3.1): loop → rate → cost → content → gate → kill, then a permit. A loop is told before the rate:
-that agents trigger each other is to be known, however slowly they do.
+"""The pipeline (SPEC 3.1): loop → rate → cost → content → gate → kill, then a permit.
 
-All six rails are asked and logged, whatever the first says; the first that does not allow decides. A rail that raises
-blocks. `rule` runs inside the caller's transaction on the one writer thread, so what it looked at is still so when it
-reserves the cost, records the link and issues the permit.
+The loop comes before the rate, so that agents which trigger each other are reported, however slowly they do. All six
+rails are asked and logged, whatever the first says; the first that does not allow decides. A rail that raises blocks.
+`rule` runs inside the caller's transaction on the one writer thread, so what it read is still true when it reserves the
+cost, records the link and issues the permit.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CrosspollLog(Row, table=True):
     __tablename__ = "crosspoll_log"
     __table_args__ = (
         CheckConstraint(
-            "trigger_type IN ({})".format(", ".join(f"'{one}'" for one in TriggerType)),
+            "trigger_type IN ({})".format(", ".join(f"'{kind}'" for kind in TriggerType)),
             name="ck_crosspoll_log_trigger_type",
         ),
         Index("idx_crosspoll_log_user", "user_id", text("created_at DESC")),
@@ -255,9 +255,9 @@ class Pipeline:
     def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
         settings = self.settings.current
         own = own_rules(settings.content.allow, settings.content.block)
-        found = check_assignment(trigger.assignment, settings.channels, own=own)
+        verdict = check_assignment(trigger.assignment, settings.channels, own=own)
         allowed_once = False
-        if found.verdict is Verdict.BLOCK:
+        if verdict.verdict is Verdict.BLOCK:
             allowance = load(session, Allowance, trigger.assignment.digest)
             allowed_once = allowance is not None and allowance.used_at is None
         facts = ContentFacts(
@@ -265,7 +265,7 @@ class Pipeline:
             acknowledged=trigger.acknowledged_digest == trigger.assignment.digest,
             allowed_once=allowed_once,
         )
-        return decide_content(found, facts)
+        return decide_content(verdict, facts)
 
     def _gate(
         self,

@@ -1,4 +1,4 @@
-"""How the rails stand, for those who look: nothing here decides or writes (SPEC 9.1).
+"""The state of the rails, for display: nothing here decides or writes (SPEC 9.1).
 
 Each rail is asked by its own function about work that nobody approved and that has nothing else against it, so that
 what is shown and what decides cannot drift apart.
@@ -33,9 +33,9 @@ from engine.storage import state
 from engine.storage.database import Database
 
 COUNTED_WITHIN = timedelta(hours=24)
-"""Over so long stopped decisions are counted."""
+"""Stopped decisions of this long are counted."""
 MAX_COUNTED = 2000
-"""More stopped decisions than these are not counted."""
+"""Counting stops here."""
 
 GATE_BRIEF = {
     "rejections": "rejected", "day-cost": "day 80 %", "onboarding": "first 10", "autonomy-off": "asks you",
@@ -43,7 +43,7 @@ GATE_BRIEF = {
 }  # fmt: skip
 KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
 
-PROBE = Trigger(
+SAMPLE_TRIGGER = Trigger(
     prediction_id="",
     type=TriggerType.AUTONOMOUS,
     assignment=Assignment("", "", "", ""),
@@ -56,7 +56,7 @@ PROBE = Trigger(
 
 
 class RailStatus:
-    """Reads how the rails of one home stand. Every method takes a millisecond or two and changes nothing."""
+    """Reads the state of one home's rails. Every method takes a millisecond or two and changes nothing."""
 
     def __init__(self, database: Database, clock: Clock, pipeline: Pipeline) -> None:
         self._database = database
@@ -82,32 +82,38 @@ class RailStatus:
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
             ).first()
             stopped = _stopped(session, now - COUNTED_WITHIN)
-        said: dict[str, RailVerdict] = {}
-        if newest is not None:
-            said = {
-                one["rail"]: RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"])
-                for one in newest[1]
-            }
-        at = newest[0] if newest is not None else None
+        at, verdicts = newest if newest is not None else (None, [])
+        last = {
+            verdict["rail"]: RailVerdict(
+                verdict["rail"], Verdict(verdict["verdict"]), verdict["reason"], verdict["rule"]
+            )
+            for verdict in verdicts
+        }
         return tuple(
             replace(
-                one, last=said.get(one.rail), last_at=at if one.rail in said else None, stopped=stopped.get(one.rail, 0)
+                state,
+                last=last.get(state.rail),
+                last_at=at if state.rail in last else None,
+                stopped=stopped.get(state.rail, 0),
             )
-            for one in states
+            for state in states
         )
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
         """The newest links of the loop detector first, each with what counts of it now."""
         now = self._clock.now()
         with self._database.read() as session:
-            links = [one for one in loops.recent(session, now) if one.ran]
+            links = [link for link in loops.recent(session, now) if link.ran]
         steps = []
-        for place in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
-            link = links[place]
-            here = [one for one in links[: place + 1] if one.workspace == link.workspace]
+        for index in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
+            link = links[index]
+            links_so_far = [link for link in links[: index + 1] if link.workspace == link.workspace]
             pair = (link.from_channel, link.to_channel)
             counted = link.from_channel != loops.OWNER
-            runs = sum((o.from_channel, o.to_channel) == pair and now - o.at < loops.PAIR_WINDOW for o in here)
+            run_count = sum(
+                (earlier.from_channel, earlier.to_channel) == pair and now - earlier.at < loops.PAIR_WINDOW
+                for earlier in links_so_far
+            )
             until = link.at + loops.REVERSE_WINDOW
             steps.append(
                 ChainStep(
@@ -116,8 +122,8 @@ class RailStatus:
                     link.prediction_id,
                     link.workspace,
                     link.at,
-                    depth=loops.depth(here, link.to_channel),
-                    runs=runs if counted else 0,
+                    depth=loops.depth(links_so_far, link.to_channel),
+                    runs=run_count if counted else 0,
                     answer_until=until if counted and now < until else None,
                 )
             )
@@ -126,15 +132,15 @@ class RailStatus:
     def _rate(self, session: Session, now: datetime) -> RailState:
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
         last = last_unattended(session)
-        said = rates.decide_rate(PROBE, last, now, interval)
-        until = last + interval if last is not None and said.verdict is Verdict.BLOCK else None
-        return _state(said, "waits" if until else "free", until)
+        verdict = rates.decide_rate(SAMPLE_TRIGGER, last, now, interval)
+        until = last + interval if last is not None and verdict.verdict is Verdict.BLOCK else None
+        return _state(verdict, "waits" if until else "free", until)
 
     def _loop(self, session: Session, now: datetime) -> RailState:
         counted = [
-            one
-            for one in loops.recent(session, now)
-            if one.from_channel != loops.OWNER and now - one.at < loops.PAIR_WINDOW
+            link
+            for link in loops.recent(session, now)
+            if link.from_channel != loops.OWNER and now - link.at < loops.PAIR_WINDOW
         ]
         stopped = state.get(session, LOOPS_KEY, 0)
         words = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
@@ -144,8 +150,8 @@ class RailStatus:
     def _cost(self, session: Session) -> RailState:
         spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
         said = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
-        left = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
-        brief = f"${max(0, left) / MICRO:.2f}" if said.verdict is Verdict.ALLOW else said.rule
+        remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
+        brief = f"${max(0, remaining) / MICRO:.2f}" if said.verdict is Verdict.ALLOW else said.rule
         return _state(said, brief)
 
     def _content(self, session: Session) -> RailState:
@@ -157,7 +163,7 @@ class RailStatus:
 
     def _gate(self, session: Session) -> RailState:
         settings, spent = self._settings.current, self._costs.spent(session)
-        said = gate.decide_gate(
+        verdict = gate.decide_gate(
             gate.GateFacts(
                 confidence=1.0,
                 estimate=0,
@@ -175,17 +181,17 @@ class RailStatus:
                 confined=self._pipeline.confined(),
             )
         )
-        first = said.rule.partition(",")[0]
-        return _state(said, GATE_BRIEF.get(first, "asks") if first else "free")
+        first = verdict.rule.partition(",")[0]
+        return _state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
 
     def _kill(self) -> RailState:
-        said = self._kill_switch.ask()
-        until = next((one.until for one in self._kill_switch.holds() if one.word == said.rule), None)
-        return _state(said, KILL_BRIEF.get(said.rule, said.rule) if said.rule else "open", until)
+        verdict = self._kill_switch.ask()
+        until = next((hold.until for hold in self._kill_switch.holds() if hold.word == verdict.rule), None)
+        return _state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 
-def _state(said: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
-    return RailState(said.rail, said.verdict, brief, said.reason, until)
+def _state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
+    return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
 
 
 def _stopped(session: Session, since: datetime) -> Counter[str]:

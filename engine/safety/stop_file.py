@@ -42,7 +42,7 @@ def request_stop(data: Path, reason: str = "stopped from outside", by: str = "cl
     return path
 
 
-def requested(path: Path) -> bool:
+def is_requested(path: Path) -> bool:
     """Is there a stop file? One `stat`. A folder that cannot be searched counts as a stop: the switch fails closed."""
     try:
         os.lstat(path)
@@ -53,7 +53,7 @@ def requested(path: Path) -> bool:
     return True
 
 
-def read(path: Path) -> StopRequest:
+def read_request(path: Path) -> StopRequest:
     """What the file says, with defaults for what it does not."""
     try:
         content = json.loads(path.read_bytes()[:4096])

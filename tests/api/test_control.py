@@ -19,7 +19,7 @@ from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Refusal
-from engine.safety.stop_file import requested, stop_file
+from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn
 from tests.execution.session_world import until
 
@@ -243,7 +243,7 @@ def test_an_engine_that_is_just_starting_is_waited_for(
 def test_stop_needs_no_engine(home: Home) -> None:
     answer = calling.stop(home, "")
     assert not answer["reached"]
-    assert requested(stop_file(home.data))
+    assert is_requested(stop_file(home.data))
 
 
 @pytest.mark.long
@@ -255,7 +255,7 @@ def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeCloc
     lock.announce(server.address)
     answer = calling.stop(home, "it hangs")
     assert not answer["reached"]
-    assert requested(stop_file(home.data))
+    assert is_requested(stop_file(home.data))
     release.set()
     lock.release()
 

@@ -20,7 +20,7 @@ import pytest
 from engine import Engine, call, open_engine
 from engine.home import Home
 from engine.lock import held, read_holder
-from engine.safety.stop_file import requested, stop_file
+from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, Said
 from tests.support.forked import Forked, Nursery
 
@@ -234,7 +234,7 @@ def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_wa
     assert stopped.code == 0
     assert "no engine answered" in stopped.out
     assert time.monotonic() - begun < 10
-    assert requested(stop_file(home.data))
+    assert is_requested(stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
     deadline = time.monotonic() + 10
     while not (held := document(clawpy("status", "--json"))["holds"]):

@@ -19,7 +19,7 @@ from engine.api.documents import document as as_json
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.model import RailVerdict, Verdict
-from engine.safety.stop_file import requested, stop_file
+from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn, asked, card
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
@@ -198,7 +198,7 @@ def test_stop_works_with_no_engine_and_anywhere(
     said = clawpy("stop", "looking", "into", "it")
     assert said.code == 0
     assert "clawpy resume" in said.out
-    assert requested(stop_file(home.data))
+    assert is_requested(stop_file(home.data))
     assert json.loads(stop_file(home.data).read_text())["reason"] == "looking into it"
 
 
@@ -290,4 +290,4 @@ def test_a_home_in_the_environment(
 ) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
-    assert requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
+    assert is_requested(stop_file(Home.locate(tmp_path / "elsewhere").data))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.cost import AgentBudget, decide_cost, warned, windows
+from engine.safety.cost import AgentBudget, crosses_warning, decide_cost, windows
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 
@@ -42,7 +42,7 @@ def test_an_agent_has_its_own_budget() -> None:
     ("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)]
 )
 def test_eighty_percent_warns_once(before: int, after: int, expected: bool) -> None:
-    assert warned(before, after, 100) is expected
+    assert crosses_warning(before, after, 100) is expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Refusal
 from engine.safety import stop_file
-from engine.safety.kill_switch import PAUSE, PAUSE_LASTS
+from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 
@@ -120,7 +120,7 @@ def test_each_hold_is_lifted_by_its_own_word_only(rails: Rails) -> None:
 def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
     rails.decisions.rejections = 3
     rails.database.write(rails.safety.decided)
-    rails.clock.advance(PAUSE_LASTS - timedelta(microseconds=1))
+    rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
     assert rails.safety.holds() != []
     assert rails.rule(unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))

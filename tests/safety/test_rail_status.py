@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import MICRO, RailState, StopLevel, Verdict
-from engine.safety.cost import burn, edges
+from engine.safety.cost import bucket_edges, burn
 from engine.safety.stop_file import request_stop
 
 from .helpers import Rails, approval, on, unattended
@@ -137,7 +137,7 @@ def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
 def test_a_day_has_as_many_buckets_as_hours(day: str, buckets: int) -> None:
     local = datetime.fromisoformat(f"{day}T12:30").replace(tzinfo=ZoneInfo("Europe/Berlin"))
     assert len(burn("day", local, [], 0, MICRO).buckets) == buckets
-    assert len(edges("month", local)) == 32
+    assert len(bucket_edges("month", local)) == 32
 
 
 def test_the_cap_is_reached_at_the_pace_of_late() -> None:

@@ -1,12 +1,13 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-A text goes through `shell` (what a reader sees, simple commands), `calls` (the programs that really
-run, through `wrappers`) with `outputs` (what a pipe feeds them), then the rules: `rulebook` (in the language of
-`patterns`), `targets` with `deletions` (what a program is pointed at), `leaks` (secrets that leave, packages of
-strangers) and `code` (interpreters, SQL). A command whose name the text does
-not tell is asked about. A prompt goes through `sentences` and `prose`, its commands as above. `own` are the operator's
-rules. Everything is a function of the text and those; no input takes more than 50 ms. What cannot be judged is asked
-about, never allowed. What is only data is in `rules/`. May import values only.
+A command goes through `shell` (the text as a reader sees it, simple commands), `calls` (the programs that really run,
+through `wrappers`) with `outputs` (what a pipe feeds them), then the rules: `rulebook` (in the language of `patterns`),
+`targets` with `deletions` (what a program is pointed at), `leaks` (secrets that leave, packages of unknown origin) and
+`code` (interpreters, SQL). A prompt goes through `sentences` and `prose`, its commands as above. `own` are the
+operator's rules. What is only data is in `rules/`.
+
+Everything is a function of the text and the operator's rules; no input takes more than 50 ms. What cannot be judged,
+such as a command whose name cannot be read from the text, is asked about, never allowed. May import engine.model only.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ class ContentFacts:
     allowed_once: bool
 
 
-def decide_content(found: RailVerdict, facts: ContentFacts) -> RailVerdict:
+def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
     """The rail's word: an `ask` is satisfied by an operator who saw it, a `block` by *allow once*, nothing else."""
-    if found.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
-        return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {found.reason}", found.rule)
-    if found.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
-        return RailVerdict(RAIL, Verdict.ALLOW, f"allowed once: {found.reason}", found.rule)
-    return found
+    if verdict.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
+        return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {verdict.reason}", verdict.rule)
+    if verdict.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
+        return RailVerdict(RAIL, Verdict.ALLOW, f"allowed once: {verdict.reason}", verdict.rule)
+    return verdict
 
 
 def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NOTHING) -> RailVerdict:
@@ -85,7 +86,7 @@ def check_prompt(text: str, *, own: OwnRules = NOTHING) -> RailVerdict:
 
 
 _checked = lru_cache(256)(check_prompt)
-"""A card is judged with each look at it, and says the same each time."""
+"""A card is judged each time that it is shown, with the same verdict."""
 
 
 def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NOTHING) -> RailVerdict:
@@ -94,13 +95,12 @@ def check_assignment(assignment: Assignment, channels: Container[str], *, own: O
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
         )
-    found = _checked(assignment.prompt, own=own)
+    worst = _checked(assignment.prompt, own=own)
     for value in assignment.parameters.values():
         for text in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(text, str) and text:
-                one = _checked(text, own=own)
-                found = max(found, one, key=lambda verdict: RANK[verdict.verdict])
-    return found
+                worst = max(worst, _checked(text, own=own), key=lambda verdict: RANK[verdict.verdict])
+    return worst
 
 
 def _verdict(hit: Hit | None) -> RailVerdict:

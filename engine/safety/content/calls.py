@@ -16,7 +16,7 @@ from engine.safety.content.wrappers import (
     SHELLS,
     SSH_VALUES,
     WRAPPERS,
-    carried,
+    carried_commands,
 )
 
 MAX_DEPTH = 10
@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(slots=True)
 class Unwrapped:
-    """All calls of a text, pieces of program code for interpreters, and what speaks against the text as a whole."""
+    """All calls of a text, pieces of program code for interpreters, and what counts against the text as a whole."""
 
     calls: list[Call] = field(default_factory=list)
     code: list[tuple[str, str]] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Unwrapped:
     downloads_to_shell: bool = False
     unreadable: str = ""
     unresolved: str = ""
-    """A command whose name the text does not tell."""
+    """A command whose name cannot be read from the text."""
     budget: int = MAX_NESTED
     downloaded: set[str] = field(default_factory=set)
     """Files that the text itself fetched from elsewhere."""
@@ -107,21 +107,21 @@ def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> N
 
 
 def _substituted(simple: Simple) -> list[str]:
-    """The words, each `$(…)` replaced by what it prints where the text alone tells."""
+    """The words, each `$(…)` replaced by its output where that can be told from the text alone."""
     if not simple.nested or len(simple.nested) > 20:
         return list(simple.argv)
-    outputs = iter(simple.nested)
+    inner_texts = iter(simple.nested)
     words: list[str] = []
     for word, quoted in zip(simple.argv, simple.quoted, strict=True):
         parts = re.split(r"(\$\(\)|<\(\))", word)
-        known = False
-        for place in range(1, len(parts), 2):
-            inner = parse(next(outputs, ""))
-            said = output_of(inner[-1], 0) if inner and parts[place] == "$()" else None
-            if said is not None:
-                parts[place], known = said, True
+        is_known = False
+        for index in range(1, len(parts), 2):
+            inner = parse(next(inner_texts, ""))
+            output = output_of(inner[-1], 0) if inner and parts[index] == "$()" else None
+            if output is not None:
+                parts[index], is_known = output, True
         text = "".join(parts)
-        words += text.split() if known and not quoted else [text]
+        words += text.split() if is_known and not quoted else [text]
     return words
 
 
@@ -140,7 +140,7 @@ def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: t
     result.downloaded |= saved_as(base, args, simple.redirects)
     if result.downloaded and (argv[0] in result.downloaded or (base in _RUNS_FILES and result.downloaded & set(args))):
         result.downloads_to_shell = True
-    for text in carried(base, args, simple.assigned, _fed(simple)):
+    for text in carried_commands(base, args, simple.assigned, _input_of(simple)):
         _script(text, result, depth + 1, (*via, base))
     if base in WRAPPERS:
         if base == "command" and args[:1] and args[0] in ("-v", "-V"):
@@ -161,8 +161,8 @@ def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: t
         _interpreter(base, args, simple, result)
     if base in CODE_ANYWHERE:
         result.code.append((base, " ".join(args)))
-        if base in ("rails", "irb", "pry") and (fed := _fed(simple)):
-            result.code.append(("ruby", fed))
+        if base in ("rails", "irb", "pry") and (input_text := _input_of(simple)):
+            result.code.append(("ruby", input_text))
     if args[:1] and args[0].endswith("manage.py") and "-c" in args:
         result.code.append(("python", args[-1]))
     result.calls.append(Call(base, args, simple, via, "$()" in via))
@@ -180,8 +180,8 @@ def _program(word: str) -> str:
     return _SPELLINGS.get(base, base)
 
 
-def _fed(simple: Simple) -> str | None:
-    """What stands on a command's standard input, where the text alone tells."""
+def _input_of(simple: Simple) -> str | None:
+    """A command's standard input, where it can be told from the text alone."""
     if simple.stdin is None and simple.source is not None:
         return output_of(simple.source, 0)
     return simple.stdin
@@ -194,29 +194,29 @@ def _inner(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: 
 
 def _runner(base: str, args: list[str]) -> list[str]:
     """The command in `poetry run CMD`, `npm exec -- CMD` and the like, or nothing."""
-    for place, word in enumerate(args[:4]):
+    for index, word in enumerate(args[:4]):
         if word in RUNNERS[base]:
-            return after_options(args[place + 1 :], RUNNER_VALUES)[RUNNERS[base][word] :]
+            return after_options(args[index + 1 :], RUNNER_VALUES)[RUNNERS[base][word] :]
     return []
 
 
 def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
     """What follows the options, where those in `valued` take the next word."""
-    place = 0
-    while place < len(args):
-        word = args[place]
+    index = 0
+    while index < len(args):
+        word = args[index]
         if word == "--":
-            return args[place + 1 :]
+            return args[index + 1 :]
         if not word.startswith("-") or word == "-":
             break
-        place += 2 if word in valued else 1
-    return args[place:]
+        index += 2 if word in valued else 1
+    return args[index:]
 
 
 def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     valued, skipped = WRAPPERS[base]
     if base == "env":
-        split = next((place for place, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
+        split = next((index for index, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
         if split is not None:
             text = args[split].removeprefix("-S").removeprefix("--split-string").removeprefix("=")
             _script(" ".join([text, *args[split + 1 :]]), result, depth + 1, (*via, base))
@@ -251,11 +251,11 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
         _script(rest[0], result, depth + 1, (*via, base))
         return
     if base == "xargs" and simple.source is not None:
-        fed = output_of(simple.source, 0)
-        if fed is not None and "{}" in " ".join(rest):
-            rest = [word.replace("{}", fed.strip()[:200]) for word in rest[:20]]
-        elif fed is not None:
-            rest = rest + fed.split()[:200]
+        input_text = output_of(simple.source, 0)
+        if input_text is not None and "{}" in " ".join(rest):
+            rest = [word.replace("{}", input_text.strip()[:200]) for word in rest[:20]]
+        elif input_text is not None:
+            rest = rest + input_text.split()[:200]
     _call(rest, simple, result, depth + 1, (*via, base))
 
 
@@ -280,17 +280,17 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
         result.downloads_to_shell |= downloads(simple.nested)
         for nested in simple.nested[:5]:
             inner = parse(nested)
-            said = output_of(inner[-1], 0) if inner else None
-            if said is not None:
-                _script(said, result, depth + 1, via)
+            output = output_of(inner[-1], 0) if inner else None
+            if output is not None:
+                _script(output, result, depth + 1, via)
     if base == "cmd":
         _script(" ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word)), result, depth + 1, via)
         return
-    for place, word in enumerate(args):
+    for index, word in enumerate(args):
         if word.lower() in ("--command", "-command") or (
             re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) and not word.startswith("--")
         ):
-            following = args[place + 1 :]
+            following = args[index + 1 :]
             while following and following[0].startswith("-") and base != "su":
                 following = following[1:]
             if following:
@@ -313,9 +313,9 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
         if simple.source is not None:
             if chain_downloads(simple.source):
                 result.downloads_to_shell = True
-            fed = output_of(simple.source, 0)
-            if fed is not None:
-                _script(fed, result, depth + 1, via)
+            input_text = output_of(simple.source, 0)
+            if input_text is not None:
+                _script(input_text, result, depth + 1, via)
             elif decodes(simple.source):
                 result.unreadable = "runs decoded text in a shell, unseen"
 
@@ -323,12 +323,12 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
 def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) -> None:
     if "<()" in args or "$()" in args:
         result.downloads_to_shell |= downloads(simple.nested)
-    for place, word in enumerate(args):
-        if word in INTERPRETERS[base] and place + 1 < len(args):
-            result.code.append((base, args[place + 1]))
+    for index, word in enumerate(args):
+        if word in INTERPRETERS[base] and index + 1 < len(args):
+            result.code.append((base, args[index + 1]))
             return
-        if base in ("perl", "ruby") and re.fullmatch(r"-[a-zA-Z0]*e", word) and place + 1 < len(args):
-            result.code.append((base, args[place + 1]))
+        if base in ("perl", "ruby") and re.fullmatch(r"-[a-zA-Z0]*e", word) and index + 1 < len(args):
+            result.code.append((base, args[index + 1]))
             return
         if word.startswith("-c") and base == "python" and len(word) > 2:
             result.code.append((base, word[2:]))
@@ -339,30 +339,30 @@ def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) 
         elif simple.source is not None:
             if chain_downloads(simple.source):
                 result.downloads_to_shell = True
-            fed = output_of(simple.source, 0)
-            if fed is not None:
-                result.code.append((base, fed))
+            input_text = output_of(simple.source, 0)
+            if input_text is not None:
+                result.code.append((base, input_text))
 
 
 def _contained(base: str, args: list[str]) -> list[str]:
     """The command that runs inside a container, or nothing."""
     if "--" in args and base in ("kubectl", "oc", "lxc"):
         return args[args.index("--") + 1 :] if {"exec", "run", "debug"} & set(args[: args.index("--")]) else []
-    verb = next((place for place, word in enumerate(args) if word in ("exec", "run")), None)
+    verb = next((index for index, word in enumerate(args) if word in ("exec", "run")), None)
     if verb is None:
         return []
     return after_options(args[verb + 1 :], CONTAINER_VALUES)[1:]
 
 
 def _find(args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    place = 0
-    while place < len(args):
-        if args[place] in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"):
-            end = place + 1
+    index = 0
+    while index < len(args):
+        if args[index] in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"):
+            end = index + 1
             while end < len(args) and args[end] not in (";", "+"):
                 end += 1
-            inner = args[place + 1 : end]
+            inner = args[index + 1 : end]
             if inner:
                 _call(inner, simple, result, depth + 1, (*via, "find"))
-            place = end
-        place += 1
+            index = end
+        index += 1

@@ -65,10 +65,10 @@ def judge_code(source: str) -> Hit | None:
     source = _JOIN.sub("", source[:_LOOKED_AT])
     if _DELETES.search(source):
         return Verdict.BLOCK, "code-delete", "program text that deletes files or data"
-    found = judge_sql(source) if re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE) else None
-    if found is None and _REMOVES.search(source):
+    hit = judge_sql(source) if re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE) else None
+    if hit is None and _REMOVES.search(source):
         return Verdict.ASK, "code-delete", "program text that deletes a file"
-    return found
+    return hit
 
 
 def commands_in(source: str) -> list[str]:
@@ -77,10 +77,10 @@ def commands_in(source: str) -> list[str]:
     if not _RUNS.search(source):
         return []
     source = _JOIN.sub("", source)
-    found = [next(group for group in match.groups() if group) for match in _STRING.finditer(source)]
+    texts = [next(group for group in match.groups() if group) for match in _STRING.finditer(source)]
     for match in _LIST.finditer(source):
-        found.append(" ".join(re.findall(r"['\"]([^'\"]*)['\"]", match[1])))
-    return [text for text in found[:40] if len(text) > 2]
+        texts.append(" ".join(re.findall(r"['\"]([^'\"]*)['\"]", match[1])))
+    return [text for text in texts[:40] if len(text) > 2]
 
 
 def decoded_in(source: str) -> list[str]:

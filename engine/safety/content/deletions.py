@@ -73,12 +73,12 @@ def judge_rm(call: Call) -> Hit | None:
         return next((hit for path in paths if (hit := _files(path)) is not None), None)
     if not paths and not call.via:
         return (BLOCK, "rm-recursive", "deletes whole folders") if has_option(call.args, "-f", "--force") else None
-    hits = [hit for path in paths if (hit := _folder(path, fed=bool({"find", "xargs"} & set(call.via)))) is not None]
+    hits = [hit for path in paths if (hit := _folder(path, is_fed=bool({"find", "xargs"} & set(call.via)))) is not None]
     return next((hit for hit in hits if hit[0] is BLOCK), hits[0] if hits else None)
 
 
-def _folder(path: str, *, fed: bool) -> Hit | None:
-    """A folder with all below. `fed`: names come from find or xargs too, which are judged by themselves."""
+def _folder(path: str, *, is_fed: bool) -> Hit | None:
+    """A folder with all below. `is_fed`: names come from find or xargs too, which are judged by themselves."""
     if path.startswith("/") and not _TEMPORARY.match(path):
         deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
         if deep and ".." not in path:
@@ -86,7 +86,7 @@ def _folder(path: str, *, fed: bool) -> Hit | None:
         return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
     if wide(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
         return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
-    if fed or narrow(path):
+    if is_fed or narrow(path):
         return None
     variable = _VARIABLE.match(path)
     if variable is None:
@@ -128,20 +128,20 @@ def judge_find(call: Call) -> Hit | None:
     deletes = "-delete" in args
     destroys = recursive = False
     end = braces = len(args)  # where the section after `place` ends, and the next word with {} in it
-    for place in range(len(args) - 1, -1, -1):
-        word = args[place]
+    for index in range(len(args) - 1, -1, -1):
+        word = args[index]
         if (
             word in _EXEC
-            and place < len(args) - 1
-            and (call.base != "find" or braces < min(end, place + MAX_EXEC_WORDS))
+            and index < len(args) - 1
+            and (call.base != "find" or braces < min(end, index + MAX_EXEC_WORDS))
         ):
             # Without {} it is not given what was found, and what it runs is judged by itself.
-            one, deep = _runs_deletion(args[place + 1 : min(end, place + MAX_EXEC_WORDS)])
-            destroys, recursive = destroys or one, recursive or deep
+            deletes_files, deep = _runs_deletion(args[index + 1 : min(end, index + MAX_EXEC_WORDS)])
+            destroys, recursive = destroys or deletes_files, recursive or deep
         if word in (";", "+"):
-            end = place
+            end = index
         if "{}" in word:
-            braces = place
+            braces = index
     if not deletes and not destroys:
         return None
     if not deletes and re.search(r"\brm -[a-z]*i", " ".join(args)):

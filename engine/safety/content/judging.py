@@ -16,12 +16,12 @@ _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&
 
 
 def strongest(hits: list[Hit]) -> Hit | None:
-    """The hardest of the hits, the first of equals."""
+    """The hit with the hardest verdict, the first of equals."""
     return max(hits, key=lambda hit: RANK[hit[0]], default=None)
 
 
 def judge_command(text: str, depth: int, own: OwnRules = NOTHING) -> Hit | None:
-    """What speaks against a folded command; `depth` counts how often it was found within another text."""
+    """What counts against a folded command; `depth` counts how often it was found within another text."""
     if _FORK_BOMB.search(text[:4000]):
         return Verdict.BLOCK, "fork-bomb", "starts processes endlessly"
     unwrapped = unwrap(text)
@@ -54,23 +54,23 @@ def _judge_call(call: Call, own: OwnRules) -> Hit | None:
     if own.allows(call):
         return targets.judge_redirects(call)
     hits: list[Hit] = []
-    broken = rulebook.find_rule(call)
-    if not _only_asks(call):
-        if broken is not None:
-            hits.append((broken.verdict, broken.id, broken.reason))
-        elif (said := rulebook.judge_unlisted(call)) is not None:
-            hits.append(said)
+    rule = rulebook.find_rule(call)
+    if not _only_shows_help(call):
+        if rule is not None:
+            hits.append((rule.verdict, rule.id, rule.reason))
+        elif (unlisted := rulebook.judge_unlisted(call)) is not None:
+            hits.append(unlisted)
     hits += [hit for judge in (targets.judge, leaks.judge_leak, leaks.judge_index) if (hit := judge(call)) is not None]
     if code.is_database_client(call.base):
         source = call.simple.source
-        fed = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None and source.argv else "")
-        statement = code.judge_sql(" ".join([*call.args, fed]))
+        input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None and source.argv else "")
+        statement = code.judge_sql(" ".join([*call.args, input_text]))
         if statement is not None:
             hits.append(statement)
     return strongest(hits)
 
 
-def _only_asks(call: Call) -> bool:
+def _only_shows_help(call: Call) -> bool:
     """`prog … --help` and `--version` do nothing."""
     return "--help" in call.args or call.args in (["--version"], ["help"])
 
@@ -86,6 +86,6 @@ def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> list[Hit]:
             continue
         decoded = code.decoded_in(source)
         hits += [hit for text in decoded if (hit := code.judge_code(text)) is not None]
-        texts = [text for one in (source, *decoded) for text in code.commands_in(one)] + decoded
+        texts = [text for program_text in (source, *decoded) for text in code.commands_in(program_text)] + decoded
         hits += [hit for text in texts[:60] if (hit := judge_command(text, depth + 1, own)) is not None]
     return hits

@@ -74,11 +74,11 @@ def _own_files(call: Call) -> list[str]:
 
 def _feeders(call: Call) -> list[Simple]:
     """The commands whose output it is given: piped in, or within its words."""
-    found = [] if call.simple.source is None else list(chain_of(call.simple.source))
+    feeders = [] if call.simple.source is None else list(chain_of(call.simple.source))
     for text in call.simple.nested[:10]:
-        for one in parse(text):
-            found += chain_of(one)
-    return found
+        for command in parse(text):
+            feeders += chain_of(command)
+    return feeders
 
 
 def _yields_secret(simple: Simple) -> bool:
@@ -121,30 +121,30 @@ def judge_index(call: Call) -> Hit | None:
     """Packages from an index that is none of the well-known public ones."""
     assigned = [f"{name}={value}" for name, value in call.simple.assigned.items()]
     assigned += [word for word in call.args if "=" in word] if call.base in ("export", "env", "declare", "go") else []
-    for name, _, value in (one.partition("=") for one in assigned):
-        if _INDEX_VARIABLES.fullmatch(name) and _foreign(value):
+    for name, _, value in (assignment.partition("=") for assignment in assigned):
+        if _INDEX_VARIABLES.fullmatch(name) and _is_foreign(value):
             return ASK, "foreign-index", f"takes packages from {value[:80]}"
     if call.base not in _INSTALLERS and call.base != "python":
         return None
     args = call.args[2:] if call.base == "python" and call.args[:2] == ["-m", "pip"] else call.args
     if call.base == "python" and args is call.args:
         return None
-    for place, word in enumerate(args):
+    for index, word in enumerate(args):
         option, equals, value = word.partition("=")
-        following = args[place + 1] if place + 1 < len(args) else ""
-        if option in _INDEX_OPTIONS and _foreign(value if equals else following, named=option == "--registry"):
+        following = args[index + 1] if index + 1 < len(args) else ""
+        if option in _INDEX_OPTIONS and _is_foreign(value if equals else following, is_registry=option == "--registry"):
             return ASK, "foreign-index", f"takes packages from {(value or following)[:80]}"
-        if word in ("config", "sources") and any(map(_INDEX_KEYS.search, args)) and any(map(_foreign, args)):
+        if word in ("config", "sources") and any(map(_INDEX_KEYS.search, args)) and any(map(_is_foreign, args)):
             return ASK, "foreign-index", "changes where packages come from"
     return None
 
 
-def _foreign(value: str, *, named: bool = False) -> bool:
+def _is_foreign(value: str, *, is_registry: bool = False) -> bool:
     """Does this name an index elsewhere? Several may be separated by commas, pipes or spaces."""
     for part in re.split(r"[\s,|]+", value[:2000]):
         if ("://" in part or part.startswith("sparse+")) and not _KNOWN_HOSTS.search(part.split("://", 1)[-1]):
             return True
-        if named and part and "://" not in part and part != "crates-io":
+        if is_registry and part and "://" not in part and part != "crates-io":
             return True
     return False
 
@@ -209,9 +209,9 @@ def judge_http(call: Call) -> Hit | None:
         return BLOCK, "http-delete", "deletes something at a service"
     sends = method in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get"))
     if sends:
-        said = " ".join([*words, *(word for word in args if word.startswith(("--data", "--json", "-d")))])[:8000]
+        request = " ".join([*words, *(word for word in args if word.startswith(("--data", "--json", "-d")))])[:8000]
         for pattern, verdict, rule, reason in _WRITES:
-            if pattern.search(said):
+            if pattern.search(request):
                 return verdict, rule, reason
     if any(word.startswith("--mail-") for word in args):
         return ASK, "message", "sends mail"
@@ -221,8 +221,8 @@ def judge_http(call: Call) -> Hit | None:
 def _method(call: Call) -> str:
     """The method of a request in capitals, or nothing when the program chooses."""
     method = ""
-    for place, word in enumerate(call.args):
-        following = call.args[place + 1].upper() if place + 1 < len(call.args) else ""
+    for index, word in enumerate(call.args):
+        following = call.args[index + 1].upper() if index + 1 < len(call.args) else ""
         if word in ("-X", "--request", "--method") or re.fullmatch(r"-[a-zA-Z]+X", word):
             method = following
         elif word.startswith("-X"):

@@ -1,4 +1,4 @@
-"""What a pipe feeds into a command, where the text alone tells: echo, printf, documents, decoders (SPEC 3.5)."""
+"""What a pipe feeds into a command, where the text alone shows it: echo, printf, documents, decoders (SPEC 3.5)."""
 
 from __future__ import annotations
 
@@ -15,37 +15,42 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
 def chain_of(simple: Simple) -> Iterator[Simple]:
-    seen = 0
-    one: Simple | None = simple
-    while one is not None and seen < 50:
-        yield one
-        one = one.source
-        seen += 1
+    """A command and those that feed it through pipes, at most 50."""
+    command: Simple | None = simple
+    for _ in range(50):
+        if command is None:
+            return
+        yield command
+        command = command.source
 
 
 def program_of(simple: Simple) -> str:
+    """The name of the program of a simple command, behind the commonest wrappers; "" for none."""
     words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time", "$", "#")]
     return words[0].rsplit("/", 1)[-1] if words else ""
 
 
 def chain_downloads(simple: Simple) -> bool:
-    return any(program_of(one) in _DOWNLOADERS or downloads(one.nested) for one in chain_of(simple))
+    """Whether something in a pipe fetches from the network."""
+    return any(program_of(part) in _DOWNLOADERS or downloads(part.nested) for part in chain_of(simple))
 
 
 def downloads(nested: list[str]) -> bool:
+    """Whether one of these scripts fetches from the network."""
     return any(program_of(simple) in _DOWNLOADERS for text in nested for simple in parse(text))
 
 
 def decodes(simple: Simple) -> bool:
+    """Whether something in a pipe decodes or decrypts."""
     return any(
-        program_of(one) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
-        and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in one.argv)
-        for one in chain_of(simple)
+        program_of(part) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
+        and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in part.argv)
+        for part in chain_of(simple)
     )
 
 
 def output_of(simple: Simple, depth: int) -> str | None:
-    """What a command prints, where the text alone tells: echo, printf, cat of a document, base64 -d, rev, tr."""
+    """What a command prints: echo, printf, cat, base64 -d, rev, tr; None where the text does not show it."""
     if depth > 6:
         return None
     program, args = program_of(simple), simple.argv[1:]
@@ -61,27 +66,27 @@ def output_of(simple: Simple, depth: int) -> str | None:
         return text
     if program in ("which", "whereis") and len(args) == 1:
         return args[0]
-    fed = simple.stdin
-    if fed is None and simple.source is not None:
-        fed = output_of(simple.source, depth + 1)
-    if fed is None:
+    input_text = simple.stdin
+    if input_text is None and simple.source is not None:
+        input_text = output_of(simple.source, depth + 1)
+    if input_text is None:
         return None
     if program in ("cat", "tee", "head", "tail", "sort", "uniq"):
-        return fed
+        return input_text
     if program == "base64" and any(word in ("-d", "-D", "--decode", "-di") for word in args):
-        return decode_base64(fed)
+        return decode_base64(input_text)
     if program == "base32" and any(word in ("-d", "--decode") for word in args):
-        return _decoded(lambda: base64.b32decode(fed.strip()))
+        return _decoded(lambda: base64.b32decode(input_text.strip()))
     if program == "xxd" and "-r" in " ".join(args):
-        return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", fed)))
+        return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", input_text)))
     if program == "openssl" and "-d" in args and "base64" in " ".join(args):
-        return decode_base64(fed)
+        return decode_base64(input_text)
     if program == "rev":
-        return "\n".join(line[::-1] for line in fed.splitlines())
+        return "\n".join(line[::-1] for line in input_text.splitlines())
     if program == "tr" and len(args) == 2 and len(args[0]) == len(args[1]):
         if args == ["a-z", "n-za-m"] or args == ["A-Za-z", "N-ZA-Mn-za-m"]:
-            return codecs.decode(fed, "rot13")
-        return fed.translate(str.maketrans(args[0], args[1]))
+            return codecs.decode(input_text, "rot13")
+        return input_text.translate(str.maketrans(args[0], args[1]))
     return None
 
 
@@ -107,9 +112,9 @@ def saved_as(program: str, args: list[str], redirects: list[tuple[str, str]]) ->
         return set()
     files = {target for operator, target in redirects if ">" in operator}
     by_address = program == "wget" or any(arg[:1] == "-" and "O" in arg for arg in args)
-    for place, word in enumerate(args):
-        if word in ("-o", "-O", "--output", "--output-document") and place + 1 < len(args):
-            files.add(args[place + 1])
+    for index, word in enumerate(args):
+        if word in ("-o", "-O", "--output", "--output-document") and index + 1 < len(args):
+            files.add(args[index + 1])
         if by_address and "://" in word:
             files.add(word.partition("?")[0].rsplit("/", 1)[-1])
     named = {file for file in files if file not in ("", "-", "/dev/null")}

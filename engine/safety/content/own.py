@@ -16,7 +16,7 @@ from engine.safety.content.calls import Call
 from engine.safety.content.patterns import BLOCK, Hit, Pattern, glob, plain_words
 
 _PROMPT = "prompt:"
-_UNKNOWN = ("..", "$", "`", "()", "~", "{")
+_UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")
 
 
 @frozen
@@ -37,18 +37,18 @@ class OwnRules:
 
     def allows(self, call: Call) -> bool:
         """Did the operator allow exactly this?"""
-        return any(_fits(words, [call.base, *call.args]) for words in self.allow)
+        return any(_matches(words, [call.base, *call.args]) for words in self.allow)
 
     def blocks_prompt(self, text: str) -> Hit | None:
         """The operator's block that a prompt breaks."""
         for pattern in self.blocked_prompts:
-            if fnmatchcase(_flat(text), pattern):
+            if fnmatchcase(_normalised(text), pattern):
                 return BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}"
         return None
 
     def allows_prompt(self, text: str) -> bool:
         """Did the operator allow a prompt in these words? Commands in it are judged all the same."""
-        return any(fnmatchcase(_flat(text), pattern) for pattern in self.allowed_prompts)
+        return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
 
 
 NOTHING = OwnRules()
@@ -61,9 +61,9 @@ def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
         return NOTHING
     return OwnRules(
         tuple(tuple(text.split()) for text in allow if not _is_prompt(text)),
-        tuple((text, Pattern.of(text)) for text in block if not _is_prompt(text)),
-        tuple(_flat(text[len(_PROMPT) :]) for text in allow if _is_prompt(text)),
-        tuple(_flat(text[len(_PROMPT) :]) for text in block if _is_prompt(text)),
+        tuple((text, Pattern.parse(text)) for text in block if not _is_prompt(text)),
+        tuple(_normalised(text[len(_PROMPT) :]) for text in allow if _is_prompt(text)),
+        tuple(_normalised(text[len(_PROMPT) :]) for text in block if _is_prompt(text)),
     )
 
 
@@ -71,19 +71,21 @@ def _is_prompt(text: str) -> bool:
     return text.lower().startswith(_PROMPT)
 
 
-def _flat(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(text[:4000].lower().split())
 
 
-def _fits(pattern: tuple[str, ...], words: list[str]) -> bool:
+def _matches(pattern: tuple[str, ...], words: list[str]) -> bool:
     if pattern[-1] == "**":
         pattern, words = pattern[:-1], words[: len(pattern) - 1]
-    return len(words) == len(pattern) and all(_word_fits(one, word) for one, word in zip(pattern, words, strict=True))
+    return len(words) == len(pattern) and all(
+        _matches_word(expected, word) for expected, word in zip(pattern, words, strict=True)
+    )
 
 
-def _word_fits(pattern: str, word: str) -> bool:
+def _matches_word(pattern: str, word: str) -> bool:
     if pattern == word:
         return True
     if not set(pattern) & set("*?[") or (word[:1] == "-") != (pattern[:1] == "-"):
         return False
-    return not any(one in word for one in _UNKNOWN) and fnmatchcase(word, pattern)
+    return not any(sign in word for sign in _UNPREDICTABLE) and fnmatchcase(word, pattern)

@@ -25,8 +25,10 @@ Hit = tuple[Verdict, str, str]
 
 _FIRST = {program: frozenset(options.split()) for program, options in PROGRAMS["values_first"].items()}
 _ANYWHERE = {program: frozenset(options.split()) for program, options in PROGRAMS["values_anywhere"].items()}
-_FLOATS = 3
-_WHOLE = frozenset({"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"})
+_LATEST = 3
+_UNABBREVIATED = frozenset(
+    {"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"}
+)
 """Options that are no beginning of a longer one."""
 
 
@@ -53,7 +55,7 @@ class Pattern:
     dashes: bool
 
     @classmethod
-    def of(cls, text: str) -> Pattern:
+    def parse(cls, text: str) -> Pattern:
         rest = text.split()[1:]
         return cls(
             tuple(glob(word.split("|")) for word in rest if word[0] not in "-!@"),
@@ -65,14 +67,14 @@ class Pattern:
 
     def matches(self, call: Call, words: list[str]) -> bool:
         """Does the call fit? `words` are its plain words; its program was compared before."""
-        if self.words and not _follow(words, self.words, latest(call)):
+        if self.words and not _follow_each_other(words, self.words, latest_position(call)):
             return False
         if self.dashes and "--" not in call.args:
             return False
         return (
             all(has_option(call.args, *options) for options in self.needed)
             and not any(has_option(call.args, *options) for options in self.unwanted)
-            and all(any(one.match(word) for word in call.args) for one in self.globs)
+            and all(any(pattern.match(word) for word in call.args) for pattern in self.globs)
         )
 
 
@@ -86,9 +88,9 @@ def glob(alternatives: Iterable[str]) -> re.Pattern[str]:
     return _glob("|".join(translate(alternative) for alternative in alternatives))
 
 
-def latest(call: Call) -> int:
+def latest_position(call: Call) -> int:
     """The last place among the plain words where a program's sub-commands may begin."""
-    return 0 if call.base in _FIRST or call.base in _ANYWHERE else _FLOATS
+    return 0 if call.base in _FIRST or call.base in _ANYWHERE else _LATEST
 
 
 def plain_words(call: Call) -> list[str]:
@@ -109,11 +111,11 @@ def plain_words(call: Call) -> list[str]:
     return words
 
 
-def _follow(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) -> bool:
+def _follow_each_other(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) -> bool:
     """Do the wanted words follow each other, beginning at most at place `last`?"""
     length = len(wanted)
     for start in range(min(last, len(words) - length) + 1):
-        if all(one.match(words[start + offset]) for offset, one in enumerate(wanted)):
+        if all(pattern.match(words[start + offset]) for offset, pattern in enumerate(wanted)):
             return True
     return False
 
@@ -135,7 +137,7 @@ def has_option(args: list[str], *options: str) -> bool:
             if word == option or word.startswith(option + "="):
                 return True
             if option[:2] == "--":
-                if len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _WHOLE:
+                if len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _UNABBREVIATED:
                     return True
             elif (
                 len(option) == 2

@@ -54,13 +54,13 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
     pieces: dict[str, None] = {}
     if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
         pieces[text.strip()[:MAX_LENGTH]] = None
-    parts, complete = clauses(text)
+    prompt_clauses, complete = clauses(text)
     if not complete:
         hits.append((ASK, "too-long", "more sentences than can be checked: it needs your decision"))
-    for clause in parts:
-        broken = None if words_allowed else prose.find_prose(clause)
-        if broken is not None:
-            hits.append((broken.verdict, broken.id, broken.reason))
+    for clause in prompt_clauses:
+        rule = None if words_allowed else prose.find_prose(clause)
+        if rule is not None:
+            hits.append((rule.verdict, rule.id, rule.reason))
         if not clause.asks or clause.negated_from >= 0:
             continue
         for text_within in (*clause.code, *clause.quoted):
@@ -68,17 +68,17 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
             if command or text_within in clause.code:
                 pieces[text_within] = None
             if not command and clause.carries and depth == 0:
-                found = judge_prompt(text_within, own, 1)
-                hits += [found] if found is not None else []
+                inner_hit = judge_prompt(text_within, own, 1)
+                hits += [inner_hit] if inner_hit is not None else []
         pieces.update(dict.fromkeys(_bare_commands(clause)))
     for match in list(_ENCODED.finditer(text))[:10]:
         decoded = decode_base64(match[0])
         if decoded and decoded.isprintable():
             pieces[decoded] = None
-    allowance = MAX_COMMAND_TEXT
+    remaining = MAX_COMMAND_TEXT
     for piece in pieces:
-        allowance -= len(piece) + 20
-        if allowance < 0:
+        remaining -= len(piece) + 20
+        if remaining < 0:
             hits.append((ASK, "too-long", "more commands than can be checked: it needs your decision"))
             break
         hit = judge_command(piece, 1, own)

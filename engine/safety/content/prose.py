@@ -59,16 +59,16 @@ class ProseRule:
                 if not _is_asked(text, verb.start()):
                     continue
                 following = text[verb.end() : verb.end() + 200]
-                for found in objects.finditer(following):
-                    gap = _WORD.findall(following[: found.start()].lower())
+                for object_match in objects.finditer(following):
+                    gap = _WORD.findall(following[: object_match.start()].lower())
                     if len(gap) > _GAP or not _vocabulary().harmless.isdisjoint(gap):
                         break
-                    if not _is_code(following[found.end() :]):
-                        return verb.end() + found.end()
-        match = None
+                    if not _is_code(following[object_match.end() :]):
+                        return verb.end() + object_match.end()
+        whole_match = None
         if self._whole is not None and (not self.hint or re.search(self.hint, text, re.IGNORECASE)):
-            match = self._whole.search(text)
-        return match.end() if match else -1
+            whole_match = self._whole.search(text)
+        return whole_match.end() if whole_match else -1
 
 
 def _is_asked(text: str, start: int) -> bool:

@@ -43,11 +43,12 @@ def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], 
 def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
     """The patterns for one program, blocks before asks; taken apart when the program is first met."""
     named, globs = _by_program()
-    found = list(named.get(program, ()))
-    for fits, entries in globs:
-        if fits.match(program):
-            found += entries
-    return tuple((rule, Pattern.of(text)) for rule, text in sorted(found, key=lambda entry: entry[0].verdict is ASK))
+    matching = list(named.get(program, ()))
+    for pattern, entries in globs:
+        if pattern.match(program):
+            matching += entries
+    matching.sort(key=lambda entry: entry[0].verdict is ASK)
+    return tuple((rule, Pattern.parse(text)) for rule, text in matching)
 
 
 def find_rule(call: Call) -> Rule | None:
@@ -64,9 +65,9 @@ _VERBS = (
     "factory-reset|delete-all|destroy-all|drop-all|*:delete|*:destroy|*:drop|*:purge|*:wipe|*:nuke|delete-*|destroy-*|"
     "purge-*|drop-db|drop-database|*-delete|*-destroy|*-purge|delete_*|destroy_*|purge_*|nuke-*|wipe-*"
 )
-_BARE = _VERBS.split("|")
-_EXACT = frozenset(verb for verb in _BARE if "*" not in verb)
-_GLOBS = glob(verb for verb in _BARE if "*" in verb)
+_ALL_VERBS = _VERBS.split("|")
+_VERBS_EXACT = frozenset(verb for verb in _ALL_VERBS if "*" not in verb)
+_VERB_GLOBS = glob(verb for verb in _ALL_VERBS if "*" in verb)
 _LATEST = 4
 
 # Their words are text, files or programs that are judged by themselves.
@@ -93,17 +94,17 @@ def judge_unlisted(call: Call) -> tuple[Verdict, str, str] | None:
     base = call.base
     if not base or base in _TAKES_WORDS or base[0] in "$-":
         return None
-    hands_on = RUNNERS.get(base, {})
+    runs_command = RUNNERS.get(base, {})
     for word in plain_words(call)[:_LATEST]:
         lower = word.lower()
-        if lower in hands_on:
+        if lower in runs_command:
             return None  # what follows is a command, which is judged by itself
-        if lower in _EXACT or (
+        if lower in _VERBS_EXACT or (
             base not in _TARGET_RUNNERS
             and len(lower) < 40
             and "/" not in lower
             and "." not in lower
-            and _GLOBS.match(lower)
+            and _VERB_GLOBS.match(lower)
         ):
             return ASK, "unlisted", f"{base} {lower[:40]}: its name says that it destroys something"
     return None

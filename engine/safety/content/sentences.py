@@ -112,64 +112,64 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
     stripped = _BLANKS.sub(" ", text.strip())
     if len(stripped) > 2 and stripped[0] in "\"'" and stripped[-1] == stripped[0] and stripped.count(stripped[0]) == 2:
         stripped = stripped[1:-1]
-    kept: list[tuple[str, bool]] = []
+    quotes: list[tuple[str, bool]] = []
 
-    def keep(match: re.Match[str]) -> str:
+    def take_out(match: re.Match[str]) -> str:
         inner = next((group for group in match.groups() if group), "")
         if match.re is _QUOTED and len(inner.split()) < 2:
             return f" {inner} "
-        if len(kept) >= MAX_QUOTED:
+        if len(quotes) >= MAX_QUOTED:
             return " "
-        kept.append((inner, match.re is not _QUOTED))
-        return f" \ue000{len(kept) - 1}\ue001 "
+        quotes.append((inner, match.re is not _QUOTED))
+        return f" \ue000{len(quotes) - 1}\ue001 "
 
     stripped = _MARK.sub(" ", stripped)
     for pattern in (_FENCE, _TICKS, _QUOTED):
-        stripped = pattern.sub(keep, stripped)
+        stripped = pattern.sub(take_out, stripped)
     stripped = _BLANKS.sub(" ", stripped)
     sentences = _SENTENCE.split(stripped)
-    complete = len(kept) < MAX_QUOTED and all(len(one) <= MAX_SENTENCE_LENGTH for one in sentences)
-    found: list[Clause] = []
-    talked_before = False
+    complete = len(quotes) < MAX_QUOTED and all(len(sentence) <= MAX_SENTENCE_LENGTH for sentence in sentences)
+    result: list[Clause] = []
+    talked = False
     for sentence in sentences[:MAX_CLAUSES]:
         bare = _MARK.sub("", sentence)
-        alone = not bare.strip(" .:!`")
-        sentence_clauses = _clauses_of(sentence, kept, talked=alone and talked_before)
-        found += sentence_clauses
-        if sentence_clauses and not alone:
-            talked_before = not sentence_clauses[-1].asks
-        if len(found) >= MAX_CLAUSES:
+        is_only_code = not bare.strip(" .:!`")
+        sentence_clauses = _clauses_of(sentence, quotes, talked=is_only_code and talked)
+        result += sentence_clauses
+        if sentence_clauses and not is_only_code:
+            talked = not sentence_clauses[-1].asks
+        if len(result) >= MAX_CLAUSES:
             break
-    return found[:MAX_CLAUSES], complete and len(found) < MAX_CLAUSES and len(sentences) <= MAX_CLAUSES
+    return result[:MAX_CLAUSES], complete and len(result) < MAX_CLAUSES and len(sentences) <= MAX_CLAUSES
 
 
-def _clauses_of(sentence: str, kept: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
+def _clauses_of(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
     """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
     sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
     question = bool(_QUESTION.match(_without_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
     parts = _SEPARATOR.split(sentence)
-    found: list[Clause] = []
+    result: list[Clause] = []
     before: Clause | None = None
-    said = ""
-    for place in range(0, len(parts), 2):
-        joint = parts[place - 1].strip().lower() if place else ""
-        part = parts[place]
-        pieces = [kept[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(kept)]
+    context = ""
+    for index in range(0, len(parts), 2):
+        conjunction = parts[index - 1].strip().lower() if index else ""
+        part = parts[index]
+        pieces = [quotes[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(quotes)]
         bare = " ".join(_without_filler(_MARK.sub(" ", part)).split())
         if not bare and not pieces:
             continue
         conditional = bool(re.match(r"(?:if|when|while|unless|once|after|before|because|since)\b", bare, re.IGNORECASE))
         talks = talked or question or conditional or bool(_TALK.match(bare)) or bool(_ABOUT.search(bare))
-        joined = joint in ("and", "or", "nor", "&", ",")
+        joined = conjunction in ("and", "or", "nor", "&", ",")
         if before is not None and not talks:
-            if joint == "before":
+            if conjunction == "before":
                 talks = True
             elif before.asks:
-                talks = joint in ("or", "nor") and before.negated_from >= 0
-            elif _TALK.match(said):
-                talks = joint == ":" or (joined and bool(_SUBORDINATE.search(said)))
+                talks = conjunction in ("or", "nor") and before.negated_from >= 0
+            elif _TALK.match(context):
+                talks = conjunction == ":" or (joined and bool(_SUBORDINATE.search(context)))
             else:
-                talks = joint in ("or", "nor") and bool(_NEGATED.search(said))
+                talks = conjunction in ("or", "nor") and bool(_NEGATED.search(context))
         negation = _NEGATED.search(bare)
         clause = Clause(
             bare,
@@ -179,10 +179,10 @@ def _clauses_of(sentence: str, kept: list[tuple[str, bool]], *, talked: bool) ->
             bool(pieces) and bool(_CARRIER.match(bare)),
             negation.end() if negation else -1,
         )
-        found.append(clause)
-        said = f"{said} {bare}" if talks and joined else bare
+        result.append(clause)
+        context = f"{context} {bare}" if talks and joined else bare
         before = clause
-    return found
+    return result
 
 
 def _without_filler(text: str) -> str:

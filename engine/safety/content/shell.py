@@ -55,7 +55,7 @@ def words_of(text: str) -> list[str]:
 def unescape(text: str) -> str:
     """What `$'…'`, `printf` and `echo -e` make of backslash escapes."""
 
-    def one(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         code = match[1]
         if code[0] in "xuU" and len(code) > 1:
             number = int(code[1:], 16)
@@ -64,7 +64,7 @@ def unescape(text: str) -> str:
             return chr(int(code, 8) & 0xFF)
         return _ESCAPES.get(code, code)
 
-    return _ANSI.sub(one, text)
+    return _ANSI.sub(replace, text)
 
 
 def parse(text: str) -> list[Simple]:
@@ -75,51 +75,51 @@ def parse(text: str) -> list[Simple]:
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text.replace("\\\n", "")
-        self.at = 0
-        self.found: list[Simple] = []
+        self.position = 0
+        self.commands: list[Simple] = []
         self.current = Simple()
-        self.known: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         self.heredocs: list[tuple[Simple, str, bool, bool]] = []
-        self.globbed = False
+        self.has_glob = False
 
     def run(self) -> list[Simple]:
         text = self.text
-        while self.at < len(text) and len(self.found) < MAX_COMMANDS:
-            character = text[self.at]
+        while self.position < len(text) and len(self.commands) < MAX_COMMANDS:
+            character = text[self.position]
             if character in " \t":
-                blank = _BLANK.match(text, self.at)
-                self.at = blank.end() if blank else self.at + 1
+                blank = _BLANK.match(text, self.position)
+                self.position = blank.end() if blank else self.position + 1
             elif character == "\n":
-                self.at += 1
+                self.position += 1
                 self._end()
                 self._read_heredocs()
             elif character == "#":
-                newline = text.find("\n", self.at)
-                self.at = len(text) if newline < 0 else newline
+                newline = text.find("\n", self.position)
+                self.position = len(text) if newline < 0 else newline
             elif character in ";&|()":
                 self._operator(character)
-            elif character in "<>" and not text.startswith(("<(", ">("), self.at):
+            elif character in "<>" and not text.startswith(("<(", ">("), self.position):
                 self._redirect()
             else:
                 self._add_word()
         self._end()
-        return self.found
+        return self.commands
 
     def _operator(self, character: str) -> None:
         text = self.text
-        if character == "&" and text.startswith("&>", self.at):
-            self.at += 1
+        if character == "&" and text.startswith("&>", self.position):
+            self.position += 1
             self._redirect()
             return
-        if character == "|" and not text.startswith("||", self.at):
-            left = self.current
-            self.at += 2 if text.startswith("|&", self.at) else 1
+        if character == "|" and not text.startswith("||", self.position):
+            upstream = self.current
+            self.position += 2 if text.startswith("|&", self.position) else 1
             self._end()
-            self.current.source = left if left.argv or left.source else None
+            self.current.source = upstream if upstream.argv or upstream.source else None
             return
-        if character == ")" and "case" in self.text[: self.at]:
+        if character == ")" and "case" in self.text[: self.position]:
             self.current.globs.clear()  # a pattern of `case`
-        self.at += 1
+        self.position += 1
         self._end()
 
     def _end(self) -> None:
@@ -133,23 +133,23 @@ class _Parser:
             simple.assigned[assignment[1]] = assignment[2][:1000]
             simple.argv.pop(0)
             simple.quoted.pop(0)
-        self.known.update(simple.assigned)
+        self.variables.update(simple.assigned)
         if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
-            self.known[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
+            self.variables[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
         if simple.argv or simple.nested or simple.redirects or simple.assigned or simple.stdin is not None:
-            self.found.append(simple)
+            self.commands.append(simple)
 
     def _redirect(self) -> None:
         text = self.text
-        match = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<").match(text, self.at)
-        operator = match[0] if match else text[self.at]
-        self.at += len(operator)
-        blank = _BLANK.match(text, self.at)
+        match = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<").match(text, self.position)
+        operator = match[0] if match else text[self.position]
+        self.position += len(operator)
+        blank = _BLANK.match(text, self.position)
         if blank:
-            self.at = blank.end()
+            self.position = blank.end()
         if self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
             # `2>file`: the number is the descriptor, when nothing stands between.
-            start = self.at - len(operator) - (len(blank[0]) if blank else 0)
+            start = self.position - len(operator) - (len(blank[0]) if blank else 0)
             if start > 0 and text[start - 1].isdigit():
                 self.current.argv.pop()
                 self.current.quoted.pop()
@@ -165,11 +165,11 @@ class _Parser:
         pending, self.heredocs = self.heredocs, []
         for simple, delimiter, tabs, quoted in pending:
             body: list[str] = []
-            while self.at < len(self.text):
-                newline = self.text.find("\n", self.at)
+            while self.position < len(self.text):
+                newline = self.text.find("\n", self.position)
                 end = len(self.text) if newline < 0 else newline
-                line = self.text[self.at : end]
-                self.at = min(end + 1, len(self.text))
+                line = self.text[self.position : end]
+                self.position = min(end + 1, len(self.text))
                 if (line.lstrip("\t") if tabs else line) == delimiter:
                     break
                 body.append(line)
@@ -177,23 +177,27 @@ class _Parser:
             if not quoted and ("$(" in simple.stdin or "`" in simple.stdin):
                 # The shell runs these while it makes the document.
                 inner = _Parser('"' + simple.stdin.replace('"', " ") + '"')
-                simple.nested += [text for one in inner.run() for text in one.nested]
+                simple.nested += [text for command in inner.run() for text in command.nested]
 
     def _add_word(self) -> None:
-        start = self.at
+        start = self.position
         word, quoted = self._word()
-        if self.at == start:
-            self.at += 1
+        if self.position == start:
+            self.position += 1
             return
-        separators = " " + self.known.get("IFS", "")
-        if not quoted and "$" in self.text[start : self.at] and any(separator in word for separator in separators):
+        separators = " " + self.variables.get("IFS", "")
+        if (
+            not quoted
+            and "$" in self.text[start : self.position]
+            and any(separator in word for separator in separators)
+        ):
             pieces = re.split(f"[{re.escape(separators)}]+", word)
         elif not quoted and (braces := _BRACES.match(word)):
             pieces = [braces[1] + part + braces[3] for part in braces[2].split(",")][:64]
             pieces = [piece for piece in pieces if piece]
         else:
             pieces = [word]
-        if self.globbed:
+        if self.has_glob:
             self.current.globs.update(pieces)
         for piece in pieces:
             self.current.argv.append(piece)
@@ -204,63 +208,63 @@ class _Parser:
         text = self.text
         parts: list[str] = []
         quoted = False
-        self.globbed = False
-        while self.at < len(text):
-            plain = _PLAIN.match(text, self.at)
+        self.has_glob = False
+        while self.position < len(text):
+            plain = _PLAIN.match(text, self.position)
             if plain:
-                self.globbed |= not _NO_GLOB.fullmatch(plain[0])
+                self.has_glob |= not _NO_GLOB.fullmatch(plain[0])
                 parts.append(plain[0])
-                self.at = plain.end()
+                self.position = plain.end()
                 continue
-            character = text[self.at]
-            if character in " \t\n;&|()" or (character in "<>" and not text.startswith(("<(", ">("), self.at)):
+            character = text[self.position]
+            if character in " \t\n;&|()" or (character in "<>" and not text.startswith(("<(", ">("), self.position)):
                 break
             if character == "\\":
                 quoted = True
-                parts.append(text[self.at + 1 : self.at + 2])
-                self.at += 2
+                parts.append(text[self.position + 1 : self.position + 2])
+                self.position += 2
             elif character == "'":
                 quoted = True
-                end = text.find("'", self.at + 1)
+                end = text.find("'", self.position + 1)
                 end = len(text) if end < 0 else end
-                parts.append(text[self.at + 1 : end])
-                self.at = end + 1
+                parts.append(text[self.position + 1 : end])
+                self.position = end + 1
             elif character == '"':
                 quoted = True
-                self.at += 1
+                self.position += 1
                 parts.append(self._double())
             elif character == "$":
                 parts.append(self._dollar(in_quotes=False))
             elif character == "`":
                 parts.append(self._backticks())
-            elif text.startswith(("<(", ">("), self.at):
-                self.at += 2
+            elif text.startswith(("<(", ">("), self.position):
+                self.position += 2
                 self.current.nested.append(self._until_closing())
                 parts.append("<()")
             else:  # ~ # { } inside a word
                 parts.append(character)
-                self.at += 1
+                self.position += 1
         return "".join(parts), quoted
 
     def _double(self) -> str:
         text = self.text
         parts: list[str] = []
         stop = re.compile(r'["\\$`]')
-        while self.at < len(text):
-            match = stop.search(text, self.at)
+        while self.position < len(text):
+            match = stop.search(text, self.position)
             end = match.start() if match else len(text)
-            parts.append(text[self.at : end])
-            self.at = end
+            parts.append(text[self.position : end])
+            self.position = end
             if match is None:
                 break
             character = match[0]
             if character == '"':
-                self.at += 1
+                self.position += 1
                 break
             if character == "\\":
-                following = text[self.at + 1 : self.at + 2]
+                following = text[self.position + 1 : self.position + 2]
                 parts.append(following if following in '"\\$`' else "\\" + following)
-                self.at += 2
+                self.position += 2
             elif character == "$":
                 parts.append(self._dollar(in_quotes=True))
             else:
@@ -269,84 +273,84 @@ class _Parser:
 
     def _dollar(self, *, in_quotes: bool) -> str:
         text = self.text
-        if text.startswith("$(", self.at):
-            arithmetic = text.startswith("$((", self.at)
-            self.at += 2
+        if text.startswith("$(", self.position):
+            arithmetic = text.startswith("$((", self.position)
+            self.position += 2
             inner = self._until_closing()
             if not (arithmetic and inner.endswith(")")):
                 self.current.nested.append(inner)
             return "$()"
-        if text.startswith("$'", self.at) and not in_quotes:
-            end = self.at + 2
+        if text.startswith("$'", self.position) and not in_quotes:
+            end = self.position + 2
             while end < len(text) and text[end] != "'":
                 end += 2 if text[end] == "\\" else 1
-            inner = text[self.at + 2 : end]
-            self.at = end + 1
+            inner = text[self.position + 2 : end]
+            self.position = end + 1
             return unescape(inner)
-        if text.startswith("${", self.at):
-            end = text.find("}", self.at)
+        if text.startswith("${", self.position):
+            end = text.find("}", self.position)
             end = len(text) - 1 if end < 0 else end
-            whole = text[self.at : end + 1]
+            whole = text[self.position : end + 1]
             if "$(" in whole or "`" in whole:
                 inner_script = _Parser('"' + whole[2:].replace('"', " ").replace("${", "$ {") + '"')
-                self.current.nested += [one for simple in inner_script.run() for one in simple.nested]
-            self.at = end + 1
+                self.current.nested += [text_inside for simple in inner_script.run() for text_inside in simple.nested]
+            self.position = end + 1
         else:
-            name = _NAME.match(text, self.at + 1)
-            end = name.end() if name else self.at + 2
-            whole = text[self.at : end]
-            self.at = end
+            name = _NAME.match(text, self.position + 1)
+            end = name.end() if name else self.position + 2
+            whole = text[self.position : end]
+            self.position = end
         default = _DEFAULT.fullmatch(whole)
-        if default and not (default[1] in self.known or default[1] in self.current.assigned):
+        if default and not (default[1] in self.variables or default[1] in self.current.assigned):
             return default[2][:1000]
         match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else whole)
         name_of = (match[1] or match[2]) if match else ""
         if name_of == "IFS":
             return " "
-        if name_of and (name_of in self.known or name_of in self.current.assigned):
-            return self.known.get(name_of, self.current.assigned.get(name_of, ""))[:1000]
+        if name_of and (name_of in self.variables or name_of in self.current.assigned):
+            return self.variables.get(name_of, self.current.assigned.get(name_of, ""))[:1000]
         return whole
 
     def _backticks(self) -> str:
         text = self.text
-        end = self.at + 1
+        end = self.position + 1
         while end < len(text) and text[end] != "`":
             end += 2 if text[end] == "\\" else 1
-        self.current.nested.append(text[self.at + 1 : end].replace("\\`", "`"))
-        self.at = end + 1
+        self.current.nested.append(text[self.position + 1 : end].replace("\\`", "`"))
+        self.position = end + 1
         return "$()"
 
     def _until_closing(self) -> str:
         """The text up to the parenthesis that closes the one just passed; quotes hide parentheses."""
         text = self.text
-        start = self.at
+        start = self.position
         level = 1
         interesting = re.compile(r"[()'\"\\]")
-        while self.at < len(text):
-            match = interesting.search(text, self.at)
+        while self.position < len(text):
+            match = interesting.search(text, self.position)
             if match is None:
-                self.at = len(text)
+                self.position = len(text)
                 return text[start:]
-            self.at = match.end()
+            self.position = match.end()
             character = match[0]
             if character == "(":
                 level += 1
             elif character == ")":
                 level -= 1
                 if level == 0:
-                    return text[start : self.at - 1]
+                    return text[start : self.position - 1]
             elif character == "\\":
-                self.at += 1
+                self.position += 1
             else:
-                end = self.at
+                end = self.position
                 while end < len(text) and text[end] != character:
                     end += 2 if text[end] == "\\" and character == '"' else 1
-                self.at = min(end + 1, len(text))
+                self.position = min(end + 1, len(text))
         return text[start:]
 
 
 # Letters of other scripts that look like a Latin one. What NFKC folds by itself (full width, bold) is not listed.
-_PAIRS = (
+_LOOKALIKE_PAIRS = (
     "аa вb сc ԁd еe ɡg һh іi јj ԛq кk ӏl ⅼl мm пn оo рp ѕs тt υu ѵv ԝw хx уy ᴢz "
     "АA ВB СC ЕE НH ІI ЈJ КK МM ОO РP ЅS ТT ХX УY "
     "αa βb εe ηn ιi κk νv οo ρp τt χx υu γy ΑA ΒB ΕE ΖZ ΗH ΙI ΚK ΜM ΝN ΟO ΡP ΤT ΥY ΧX "
@@ -354,7 +358,7 @@ _PAIRS = (
     "‐- ‑- ‒- –- —- ―- −- ﹘- ﹣- "
     "∕/ ⁄/ ⧸/ ‘' ’' ‚' ‛' “\" ”\" „\" ´' ∣| ｜| ；; ⁏;"
 )
-_LOOKALIKES = str.maketrans({pair[0]: pair[1] for pair in _PAIRS.split()})
+_LOOKALIKES = str.maketrans({pair[0]: pair[1] for pair in _LOOKALIKE_PAIRS.split()})
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"

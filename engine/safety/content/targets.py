@@ -59,7 +59,7 @@ _SYSTEM_FILE = re.compile(
 
 
 _HOME = r"^(~|\$\{?HOME\}?|/home/[\w.-]+|/Users/[\w.-]+|/root)/"
-_STARTS = re.compile(
+_STARTUP_FILES = re.compile(
     _HOME + r"(\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|"
     r"gitconfig|netrc|npmrc|vimrc|inputrc|xinitrc|xprofile|ssh/\w+|config/fish/.*|config/(systemd|autostart|git)/.*|"
     r"kube/config|aws/\w+|cargo/config\S*|local/share/systemd/.*)|Library/LaunchAgents/.*)$|"
@@ -69,24 +69,24 @@ _STARTS = re.compile(
 """What a shell, a login, a timer or git runs or obeys by itself later."""
 
 _HOOKS = re.compile(r"(^|/)\.git/(hooks/|config$|info/attributes$)")
-_LATER = (ASK, "starts-later", "changes what runs automatically later")
+_STARTS_LATER = (ASK, "starts-later", "changes what runs automatically later")
 
 
-def judge_written(call: Call) -> Hit | None:
+def judge_startup_files(call: Call) -> Hit | None:
     """tee, cp, mv, ln, install, sed -i and redirections into files that start something later."""
     files = [target for operator, target in call.simple.redirects if ">" in operator]
     if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
         files += [word.removeprefix("of=") for word in call.args]
     elif call.base in ("cp", "mv", "ln", "install", "rsync", "scp"):
         files += call.args[-1:]
-    if any(_STARTS.search(file) or _HOOKS.search(file) for file in files):
-        return _LATER
+    if any(_STARTUP_FILES.search(file) or _HOOKS.search(file) for file in files):
+        return _STARTS_LATER
     if any(INDEX_FILES.search(file) for file in files):
         return ASK, "foreign-index", "changes where packages come from"
     if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
-        return _LATER
+        return _STARTS_LATER
     if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(call.args[:3]):
-        return _LATER if any("/" in word for word in call.args) else None
+        return _STARTS_LATER if any("/" in word for word in call.args) else None
     return _git_settings(call.args) if call.base == "git" else None
 
 
@@ -111,7 +111,7 @@ def _git_settings(args: list[str]) -> Hit | None:
         return None
     if _HARMLESS_SETTINGS.fullmatch(words[0]) and not words[1].startswith("!"):
         return None
-    return _LATER
+    return _STARTS_LATER
 
 
 def edits_in_place(args: list[str]) -> bool:
@@ -130,7 +130,7 @@ def judge_edit(call: Call) -> Hit | None:
         return None  # it keeps a copy of each
     everything = any(_EVERYTHING.fullmatch(word) for word in call.args[1:])
     if "$()" in call.args:
-        everything |= any(feeds_everything(one) for text in call.simple.nested for one in parse(text)[:1])
+        everything |= any(feeds_everything(command) for text in call.simple.nested for command in parse(text)[:1])
     if "xargs" in call.via or "parallel" in call.via:
         feeder = call.simple.source
         everything |= feeder is not None and feeder.source is None and feeds_everything(feeder)
@@ -188,10 +188,10 @@ _CONTROL = re.compile(
 
 def judge_control_socket(call: Call) -> Hit | None:
     """`echo "disable server …" | socat stdio /run/haproxy.sock`: a service is told to stop something."""
-    fed = call.simple.stdin
-    if fed is None and call.simple.source is not None:
-        fed = output_of(call.simple.source, 0)
-    if fed is not None and _CONTROL.search(fed[:4000]):
+    input_text = call.simple.stdin
+    if input_text is None and call.simple.source is not None:
+        input_text = output_of(call.simple.source, 0)
+    if input_text is not None and _CONTROL.search(input_text[:4000]):
         return ASK, "control-socket", "tells a service to stop or delete something"
     return None
 
@@ -210,11 +210,11 @@ _BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
     (judge_control_socket, "socat telnet"),
     (judge_edit, "sed gsed perl"),
 )
-JUDGES = {program: judge_one for judge_one, programs in _BY_JUDGE for program in programs.split()}
+JUDGES = {program: function for function, programs in _BY_JUDGE for program in programs.split()}
 
 
 def judge(call: Call) -> Hit | None:
     """What a call's targets say against it."""
-    judge_one = JUDGES.get(call.base)
-    found = (judge_one(call) if judge_one else None) or judge_redirects(call)
-    return found or judge_written(call) or judge_emptied(call)
+    judge_program = JUDGES.get(call.base)
+    hit = (judge_program(call) if judge_program else None) or judge_redirects(call)
+    return hit or judge_startup_files(call) or judge_emptied(call)

@@ -33,13 +33,13 @@ _GIT_COMMAND = re.compile(
 )
 
 
-def carried(base: str, args: list[str], assigned: dict[str, str], stdin: str | None) -> list[str]:
+def carried_commands(base: str, args: list[str], assigned: dict[str, str], stdin: str | None) -> list[str]:
     """The shell commands that a call carries in its arguments, variables or standard input; at most 30."""
     texts = [value for name, value in assigned.items() if _COMMAND_VARIABLES.fullmatch(name)]
     options = _CARRYING.get(base, ())
-    for place, word in enumerate(args):
-        if word in options and place + 1 < len(args):
-            texts.append(args[place + 1])
+    for index, word in enumerate(args):
+        if word in options and index + 1 < len(args):
+            texts.append(args[index + 1])
         for option in options:
             if option[:2] == "--" and word.startswith(option + "="):
                 texts.append(word[len(option) + 1 :])
