@@ -25,12 +25,13 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class AgentFileWatcher:
-    """Watches the folder of a `AgentFiles` from a thread of its own, once it was started."""
+    """Watches the folder of `AgentFiles` in a background thread."""
 
     def __init__(
         self, agent_files: AgentFiles, *, report: Callable[[str, str], None] = lambda where, message: None
     ) -> None:
-        """`report(where, message)` is told when nothing can be watched: files are then seen when they are next read."""
+        """`report(where, message)` is called when the folder cannot be watched: changes are then seen at the next
+        read."""
         self._agent_files = agent_files
         self._report = report
         self._stop = threading.Event()

@@ -163,8 +163,8 @@ class AgentFiles:
             return self._put(agent, name, data, "in the console")
 
     def append(self, agent: str, name: str, text: str) -> AgentFile:
-        """Add `text` at the end of `memory.md` or `heartbeat.md`, on lines of its own. The engine's own writing: the
-        soul is the operator's. Raises `Refusal` as `write`."""
+        """Add `text` at the end of `memory.md` or `heartbeat.md`, on new lines. Only for the engine's own notes:
+        `soul.md` is the operator's. Raises `Refusal` as `write`."""
         if name not in ("memory.md", "heartbeat.md"):
             raise Refusal("unknown_file", f"nothing is added to {name} by itself", "edit it")
         with self._lock:
@@ -183,7 +183,7 @@ class AgentFiles:
         if not path.parent.is_dir():
             raise Refusal("unknown_file", f"there is no agent {agent}", "see `clawpy agents list`")
         digest = hashlib.sha256(data).hexdigest()
-        self._digests[agent, name] = digest  # before the file is there: whoever watches knows it as ours
+        self._digests[agent, name] = digest  # before the file is written, so that the watcher ignores our own write
         try:
             write_atomic(path, data)
         except OSError as error:
@@ -211,7 +211,7 @@ class AgentFiles:
 
     def record_changes(self, paths: Sequence[Path]) -> builtins.list[tuple[str, str]]:
         """`paths` may have changed: record which files really did, and not by our own hand. Says which; a folder that
-        came or went without a file of an agent's is told of with the file ""."""
+        came or went without a known file is reported with the file name ""."""
         changed: builtins.list[tuple[str, str]] = []
         with self._lock:
             for agent, name in sorted(self._files(paths)):
@@ -251,7 +251,7 @@ class AgentFiles:
         try:
             content = self._bytes(agent, name)
         except Refusal as refusal:
-            return refusal.message  # unreadable is a state of its own, and is told once
+            return refusal.message  # an unreadable file counts as one more state, reported once
         return content.digest if content else ""
 
     # What is wrong with JSON
@@ -291,7 +291,7 @@ _JSON_MESSAGES = {
 
 
 class _DuplicateKey(ValueError):
-    """A key that an object has twice: whoever reads it sees one of them only."""
+    """An object has a key twice, of which a parser would drop one."""
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""Reads what the ranking looks at: candidates by words, rows, neighbours, passages. Few, plain statements.
+"""Database reads of one recall: candidates by full text, their rows, neighbours and passages.
 
-These are asked on every recall, for hundreds of rows: they go to the driver, since SQLAlchemy's rows cost more than
-SQLite's answer.
+Each recall reads hundreds of rows, so statements go to SQLite's driver: SQLAlchemy's rows cost more than the query.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from engine.storage.database import Database
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 MAX_CHARACTERS = 2_000
-"""Characters that are looked at of a memory whose passages are not known."""
+"""Characters read of a memory whose passages are not known."""
 
 MAX_SCORED = 4_000
-"""So many memories are compared by their words: more, and a question of everyday words takes seconds. In a store that
-has more of them the rarest words of a question choose, and of a word that is everywhere the newest lines."""
+"""Memories that are scored by their words; with more, a question of everyday words would take seconds. In a larger
+store only the rarest words of the question are searched, and for a word that is everywhere only the newest memories."""
 
 MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
@@ -83,7 +82,7 @@ class Reader:
         self._scope = " AND ".join(conditions)
 
     def speakers(self) -> list[str]:
-        """Everybody who ever said something; nobody where they are more than `MAX_SPEAKERS`."""
+        """The names of all speakers; none where there are more than `MAX_SPEAKERS`."""
         names = [row[0] for row in self._execute(_SPEAKERS, (MAX_SPEAKERS + 1,))]
         return names if len(names) <= MAX_SPEAKERS else []
 

@@ -1,7 +1,7 @@
-"""What in an agent's words is a decision, a fact or a correction (SPEC 4.4). Pure, by rules over sentences.
+"""Rules that find decisions, facts and corrections in what was said in a session (SPEC 4.4). Pure.
 
-Taken is what somebody states. Not taken: questions, what only might be, plans for the next minute, code, what is
-quoted, and any sentence with a secret in it. A rule that takes too little is better than one that fills the memory.
+Statements are captured. Questions, possibilities, plans for the next minute, code, quotes and sentences with a secret
+are not. When in doubt a sentence is left out, so that the memory is not flooded.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _FACT = _any_of(
 )
 
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
-"""Of the operator's own words: in an agent's mouth it is no fact about anybody."""
+"""Counts in the operator's own words only."""
 
 _UNCERTAIN = _any_of(
     r"^(?:if|unless|suppose|supposing|assuming|imagine|what if|whether|maybe|perhaps|possibly|should)\b",

@@ -1,8 +1,8 @@
-"""Layer D (SPEC 4.4): sessions are read when they end; what was decided, stated and corrected is kept with its source.
+"""Layer D, captures (SPEC 4.4): when a session ends, its decisions, facts and corrections are kept with their source.
 
-The rows are the record: who said it, in which line of which transcript, in how many sessions. The sentences
-themselves are remembered in layer C, so that recall finds them. Here text of tools and agents enters the memory: each
-row says whether the operator said it or it is a quote (SPEC 6.8).
+A row says who said it, in which line of which transcript, and in how many sessions. The sentence is also stored in
+layer C, so that recall finds it. Text of tools and agents enters the memory here, so each row says whether the operator
+said it or it is a quote (SPEC 6.8).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MAX_MESSAGE_LINES = 2_000
 """Lines of one message that are read together."""
 
 MAX_PER_SESSION = 200
-"""Captures of one session; who states more is not stating facts."""
+"""Captures of one session; more than that are not worth keeping."""
 
 MAX_CORRECTED = 200
-"""So many of the newest captures may be what a correction corrects."""
+"""The newest captures that are searched for what a correction corrects."""
 
 _SPEAKER_OPTIONS: dict[str, dict[str, bool]] = {
     "say": {},
@@ -115,7 +115,7 @@ class Captures:
         self.capture_session(session_of(fact))
 
     def capture_session(self, session_id: str) -> list[Capture]:
-        """Captures of one session, stored and remembered; [] for one that nobody knows."""
+        """Captures of one session, stored and remembered; [] for an unknown session."""
         try:
             view = self._work.get(session_id)
         except Refusal:

@@ -20,7 +20,7 @@ from chromadb.errors import AuthorizationError, NotFoundError
 COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
 
 SYNC_THRESHOLD = 20_000
-"""Chroma writes its graph to disk only after so many changes: killed while it does, it may never open again."""
+"""Changes after which Chroma writes its graph to disk. Killed while it writes, the index may never open again."""
 
 
 SERVER_TIMEOUT_S = 10.0

@@ -1,4 +1,5 @@
-"""One day of the ledger, and what rules make of it (SPEC 4.8): drafts of facts, and lines for each agent's `memory.md`.
+"""One day of the ledger, and what rules derive from it (SPEC 4.8): drafts of facts, and notes for each agent's
+`memory.md`.
 
 Pure: `nightly` fetches, calls these, stores.
 """
@@ -22,7 +23,7 @@ MOST_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
 
 MIN_FAILING_SESSIONS = 2
-"""A test that stayed red in so many sessions of a day is worth a fact."""
+"""Sessions of a day in which a test stayed red before that becomes a fact."""
 
 MAX_LINES = 12
 MAX_LINE = 200
@@ -111,7 +112,7 @@ def synthesis(day: Day) -> str:
 
 def fact_of(day: Day, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
     """A fact that a model draws from what the synthesis calls `source`: it belongs to the workspace that this is from.
-    Whose words it is: those of whoever said it where it was captured word for word, else the model's own. Pure."""
+    Its trust is that of the capture with the same words, else it is the model's own statement. Pure."""
     captures = [capture for capture in day.captures if capture.source == source]
     trust = next((capture.trust for capture in captures if digest(capture.text) == digest(fact)), Trust.QUOTED)
     workspaces = {session: place for session, (place, _) in day.failing.items()}

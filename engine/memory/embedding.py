@@ -25,7 +25,7 @@ BATCH = 8
 """Texts of one request to the helper: it answers a question between two requests."""
 
 LANES = 2
-"""The helper reads so many requests side by side: the passages of one message are shared out among them."""
+"""Requests that the helper works on in parallel: the passages of one message are split among them."""
 
 TIMEOUT_S = 120.0
 """Seconds for a request, the loading of the model on a busy machine included."""
@@ -62,8 +62,8 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        """One vector for each text. `keep`: from which character on the re-ranker keeps something of each; `now`: these
-        are questions, and somebody waits. Raises `NoEmbedder`."""
+        """One vector for each text. `keep`: the character of each text from which token vectors are kept; `now`: these
+        are questions that come before texts to remember. Raises `NoEmbedder`."""
 
 
 class LocalEmbedder:

@@ -1,4 +1,4 @@
-"""Vectors of meaning for whoever cannot wait for them."""
+"""A cache of text embeddings for the Twin, which cannot wait for the embedder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from engine.memory.memory import MemoryService
 log = logging.getLogger(__name__)
 
 MAX_VECTORS = 2_000
-"""Vectors that are found again without asking, the newest; 3 MB."""
+"""Embeddings that are kept, the newest; 3 MB."""
 
 
 class EmbeddingCache:
-    """Vectors of meaning as the Twin takes them: at once those that there are; the others are made for the next time,
-    while the process that makes memory's vectors is there anyway."""
+    """Returns the embeddings that it has at once, and None for the others. Those are made in the background for the
+    next call, if memory's helper process is running anyway."""
 
     def __init__(self, memory: MemoryService) -> None:
         self._memory = memory
@@ -40,7 +40,7 @@ class EmbeddingCache:
         return vectors
 
     def close(self) -> None:
-        """Make no more."""
+        """Stop the background thread."""
         self._queue.put(None)
 
     def _make(self) -> None:

@@ -1,9 +1,9 @@
-"""Forgetting (SPEC 4.10): what somebody said is taken out of every store, and an empty, invalidated stub stays, so that
-graphs and chains are whole. First a preview; then, behind an intent, one store after the other, so that a crash in the
-middle is finished at the next start.
+"""Forgetting (SPEC 4.10): a text is erased from every store; an empty, invalidated stub stays, so that graphs and
+chains remain whole. First a preview; then one store after the other, recorded as an intent, so that the next start
+finishes what a crash interrupted.
 
-The intent has to hold the words while they are erased. It loses them before the database is rebuilt, so that in the end
-they are in no file of the home.
+The intent contains the text while it is erased. It is emptied before the database file is rebuilt, so that in the end
+no file of the home contains it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOT_ERASED = (
     "names of folders and workspaces",
     "earlier wordings and names of leaders' patterns, on machines that share a database with this one",
 )
-"""What forgetting does not touch."""
+"""What forgetting leaves as it is, in words."""
 
 _OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"})
 
@@ -49,7 +49,7 @@ _BINARY_PROBE = 8_192
 
 
 class ErasableStore(Protocol):
-    """One place that holds words of people."""
+    """A store that contains text which can be forgotten."""
 
     name: str
 
@@ -203,7 +203,7 @@ class HomeFiles:
                 yield str(path), line
 
     def erase(self, wanted: SearchTerms) -> int:
-        """Take it out of every file; returns of how many. Again finds nothing. Raises OSError."""
+        """Take it out of every file; returns the number of files. Again finds nothing. Raises OSError."""
         found = [Path(path) for path, _ in self.find(wanted)]
         for path in found:
             self._erase(path, wanted)
@@ -263,7 +263,7 @@ def _padded(before: str, after: str) -> str:
 
 
 def _blank_in_place(path: Path, wanted: SearchTerms) -> None:
-    """Write spaces over it in place: whoever appends to the file goes on where he was."""
+    """Overwrite it with spaces in place, so that a process that appends to the file can go on."""
     with path.open("r+b") as file:
         while line := file.readline():
             text = line.decode("utf-8", errors="surrogateescape")

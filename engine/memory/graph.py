@@ -1,7 +1,7 @@
-"""Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembled which.
+"""Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles which.
 
-Held in memory, read in the background at the start, written as `graph_file` says. Nothing is ever deleted: tasks and
-arrows that hold no longer are marked. Arrows of `blocks`, and those of `derived_from`, never form a circle.
+Kept in memory, read in the background at the start, written by `graph_file`. Nothing is deleted: tasks and edges that
+are no longer valid are marked. Edges of `blocks`, and those of `derived_from`, never form a cycle.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ MAX_NEIGHBOURS = 200
 """Neighbours of one task that are shown."""
 
 MAX_WHOLE = 2_000
-"""A graph of so many tasks is written whole at the end of each session, some milliseconds; a larger one by its journal,
-so that one more task does not rewrite it."""
+"""Tasks up to which the whole graph is written at the end of each session, in some milliseconds; a larger one has a
+journal, so that one more task does not rewrite it."""
 
 COMPACT_LINES = 2_000
-"""A journal of so many lines, and of half as many as there are tasks, becomes part of the snapshot."""
+"""Lines of the journal, and at least half as many as there are tasks, after which it becomes part of the snapshot."""
 
 FREEZE_EVERY = 5_000
-"""After so many records that were read the collector of garbage is told to leave alone what there is: it would look
-through a large graph again and again, 150 ms at a time, and find nothing."""
+"""Records read after which the garbage collector is told to ignore existing objects: it would walk a large graph again
+and again, 150 ms at a time, and free nothing."""
 
 READY_TIMEOUT_S = 2.0
 """Seconds that a question waits for the graph to be read; longer, and it is refused."""
 
 
 class TaskGraph:
-    """The graph of one home. All methods may be called from any thread; nobody who reads waits for the disk."""
+    """The graph of one home. All methods may be called from any thread; reading never waits for the disk."""
 
     name = "tasks"
 
@@ -72,7 +72,7 @@ class TaskGraph:
     # -- reading and closing
 
     def start(self) -> None:
-        """Read the files in a thread of its own."""
+        """Read the files in a background thread."""
         self._loader = threading.Thread(target=self.load, name="clawpy-task-graph", daemon=True)
         self._loader.start()
 

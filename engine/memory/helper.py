@@ -28,7 +28,7 @@ RESTART_DELAY_S = 10.0
 """Seconds; a helper that dies sooner is not started again for as long."""
 
 ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
-"""What its libraries are told: one thread, and nothing sent anywhere."""
+"""Settings of its libraries: one thread, no telemetry."""
 
 
 class HelperGone(Exception):
@@ -81,7 +81,7 @@ class Helper:
         return self.submit(method, *arguments, waits=waits).result(timeout)
 
     def end(self) -> None:
-        """End it; whoever waits hears that it is gone. The next question starts a new one."""
+        """End the process; pending requests fail with `HelperGone`. The next request starts a new one."""
         with self._lock:
             running, self._running = self._running, None
             self._started = 0.0

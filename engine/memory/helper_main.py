@@ -1,7 +1,7 @@
 """Memory's helper process: embeds texts and keeps the Chroma index. Started by `helper`.
 
-Both hold Python's lock for long, so that they must not live where the screen does. It ends when its standard input
-does, whatever it is doing: an engine that is gone leaves no helper behind.
+Both hold Python's interpreter lock for long, which would freeze the screen. The process ends when its standard input
+closes, so that no helper outlives its engine.
 
 Three lanes: questions, which somebody waits for; texts that are remembered, at low priority; and the index, which
 answers questions before it takes anything new.

@@ -3,7 +3,7 @@
 It lives in a folder of the home, or on a server that several machines share (SPEC 4.5). It may be missing, older than
 the database, held by another, or damaged: then it is moved aside, on a server cleared, and built again from the
 vectors, without embedding anything. A server that is lost is asked again until it is back, and then gets what it lacks.
-Nobody waits for any of this; while the index is not ready it finds nothing and says so.
+All of this happens in the background; until the index is ready, searches fail with a reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEY = "chroma"
 """Under this name the keys hold the server's token, where it wants one."""
 
 UNREACHABLE = "ServerUnreachable"
-"""How what the helper says begins when the server cannot be reached, or does not let us in."""
+"""How an error of the helper begins when the server cannot be reached or refuses access."""
 
 ADD_BATCH = 16
 """Vectors of one request: Chroma holds the helper's interpreter lock while it takes them in."""
@@ -41,7 +41,7 @@ ADD_BATCH = 16
 PAGE = 512
 IDS_PAGE = 5_000
 SAMPLE = 8
-"""So many vectors must find themselves when an index is opened."""
+"""Vectors that are searched for themselves when an index is opened."""
 
 SELF_DISTANCE = 1e-3
 """Squared L2 within which a vector found itself."""
@@ -66,8 +66,8 @@ _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
 @frozen
 class ChromaServer:
-    """Where the index lives. It gets numbers and vectors, never a word; each home has a database of its own there, for
-    the numbers are those of its own rows. `token()` is asked for when it is opened; it may take a keyring's time."""
+    """A Chroma server for the index. It gets ids and vectors, never text. Each home has its own database there, since
+    ids are those of its rows. `token()` is called when the index is opened; it may take as long as a keyring does."""
 
     url: str
     database: str
@@ -155,7 +155,7 @@ class Index:
             log.warning("the index did not answer: %s", error)
             self._reopen_wanted = True
             if (server := self._server()) is not None:
-                self._disconnected(server, error)  # until it answers nobody else waits for it
+                self._disconnected(server, error)  # no other search waits for a server that does not answer
             self.wake()
             return None
         return hits
@@ -319,7 +319,7 @@ class Index:
             self._helper.call("add", layer.value, batch, body, timeout=CHANGE_TIMEOUT_S)
 
     def _move_aside(self) -> None:
-        """Keep the last unsound one beside, for whoever wants to look at it."""
+        """Move a damaged index aside, in place of the one before it, so that it can be inspected."""
         aside = self.folder.with_name(f"{self.folder.name}.damaged")
         shutil.rmtree(aside, ignore_errors=True)
         if self.folder.exists():

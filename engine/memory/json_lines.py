@@ -1,7 +1,6 @@
-"""Lines of JSON as things to remember (SPEC 9.8): `{"id", "text", "speaker", "timestamp", "session", "agent"}`. Pure.
+"""Reads memories from lines of JSON (SPEC 9.8): `{"id", "text", "speaker", "timestamp", "session", "agent"}`. Pure.
 
-A line that cannot be read is named with its number and stops nothing. What the caller imports is kept for ever: he
-asked for it.
+A line that cannot be read is reported with its number and does not stop the others. Imported memories never expire.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Layers D to G: what sessions said, the task graph, canonical facts, the night, forgetting (SPEC 4.4-4.10).
 
-Nothing is decided here: services are built, recovered, started and closed, and their verbs put side by side.
+Builds, recovers, starts and closes the services of these layers.
 """
 
 from __future__ import annotations

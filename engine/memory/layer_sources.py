@@ -1,5 +1,5 @@
-"""What layers B, F and G have to say to a question (SPEC 4.4): the newest facts of the ledger, tasks and their
-neighbours, canonical facts. Each line with its score parts and its source; ranking over all layers is recall's.
+"""Recall sources for layers B, F and G (SPEC 4.4): recent ledger events, tasks and their neighbours, facts. Each result
+has a score and a source; `recall` merges the results of all layers.
 """
 
 from __future__ import annotations

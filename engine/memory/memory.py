@@ -1,4 +1,5 @@
-"""The memory port (SPEC 4): one face over the layers. Quick to make; what is heavy starts when it is first needed."""
+"""The memory service (SPEC 4): remembering and recall over all layers. Cheap to create; helper process and index start
+when they are first needed."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ class MemoryService:
 
     def embed_texts(self, texts: Sequence[str], *, seconds: float = TIMEOUT_S) -> list[bytes]:
         """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
-        each. Raises `NoEmbedder`, also after so many `timeout`."""
+        each. Raises `NoEmbedder`, also after `timeout` seconds."""
         return [made.vector for made in self._local.embed(texts, timeout=seconds)]
 
     # -- looking

@@ -35,8 +35,8 @@ class MiniLM:
         self._loading = threading.Lock()
 
     def embed(self, texts: Sequence[str], keep: Sequence[int] = ()) -> list[Embedding]:
-        """Read texts; of each the re-ranker keeps what begins at character `keep`. Tokens are told of questions only,
-        of which everything is kept.
+        """Embed texts; of each, token vectors are packed from character `keep` on. Without `keep` the texts are
+        questions: all their token vectors are packed, and their tokens are returned.
 
         Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
         """
@@ -62,7 +62,7 @@ class MiniLM:
         mean = hidden.mean(axis=0)
         length = float(numpy.linalg.norm(mean))
         vector = (mean / length if length else mean).astype("<f4")
-        stop = len(encoded.ids) - 1  # the marks at both ends are nobody's
+        stop = len(encoded.ids) - 1  # the first and the last token are the model's own markers
         first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= start), stop)
         packed = pack_tokens(hidden, first=first, stop=stop)
         return Embedding(vector.tobytes(), packed, tuple(encoded.tokens[first:stop]))

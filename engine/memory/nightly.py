@@ -41,7 +41,7 @@ START_HOUR = 3
 """Local hour from which the day before is worked through."""
 
 MAX_DAYS = 7
-"""So many missed days are caught up with, the newest; older ones are left."""
+"""Missed days that are caught up with, the newest; older ones are skipped."""
 
 COST_CAP = 120_000
 """Micro-dollars of one night's evaluation: 12 cents."""

@@ -284,7 +284,7 @@ class Para:
         return groups
 
     def _group(self, bucket: Bucket, name: str) -> Group:
-        """A group, read anew when its file has changed, whoever changed it."""
+        """A group, read again when its file has changed."""
         folder = self._path(bucket, name)
         try:
             status = (folder / ITEMS).stat()

@@ -37,7 +37,7 @@ _DEFAULTS = {
     "status": "active",
     "created_at": datetime(1970, 1, 1, tzinfo=UTC),
 }
-"""What an item need not say. One that says nothing of trust is a quote: whoever wrote it."""
+"""Defaults of an item's fields. Without `trust` it is a quote."""
 
 
 @frozen

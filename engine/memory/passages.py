@@ -1,4 +1,4 @@
-"""How a memory is seen by the embedder: cut into chunks that fit it, each in its context. Pure.
+"""Cuts a memory into chunks that fit the embedder, and gives each its context. Pure.
 
 A turn of a conversation means little alone ("Yes, last week!"): it is embedded behind the turn before it, the date and
 who speaks.

@@ -41,7 +41,7 @@ MAX_QUERY = 4_000
 """Characters of a task that are recalled for."""
 
 MAX_MEMORIES = 40
-"""So many memories are asked for; the budget decides how many of them go into the prompt."""
+"""Memories that are recalled; the token budget decides how many of them go into the prompt."""
 
 MAX_ATTRIBUTE = 80
 """Characters of a source or a speaker in the prompt."""
@@ -116,7 +116,7 @@ class RecallPromptPart:
         used: list[Recalled] = []
         dropped: list[Recalled] = []
         for item in recall.items:
-            if item.tokens > budget:  # nobody has to count the tokens of a megabyte
+            if item.tokens > budget:  # counting the tokens of a megabyte would be slow
                 dropped.append(item)
                 continue
             item_lines = memory_lines(item)

@@ -1,7 +1,7 @@
-"""What a question asks for: its topic, whose lines it is about, and when. Pure.
+"""Parses a question: its topic, the speakers it is about, and the dates it names. Pure.
 
 Most words of a question say nothing about its topic: "Can you list the order in which I brought up ..." is about the
-rest. A name that stands on every second line says no more: it narrows by who speaks, not by its letters.
+rest. Names of speakers are matched with who speaks, not with the text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The order of candidates, and each one's reasons (SPEC 4.4): a weighted sum of what speaks for them, no model. Pure.
+"""Ranks candidates by a weighted sum of features, with the reasons of each (SPEC 4.4). No model is asked. Pure.
 
-Every recall goes through it. A long memory is judged by its passage that is nearest to the question, so that its length
-counts neither for it nor against it. What does not apply (no speakers, no dates, no sessions, no vectors) is 0 for all:
-nothing has to be switched on or off for one kind of text or another.
+A long memory is judged by its passage nearest to the question, so that its length counts neither for nor against it.
+A feature that does not apply (no speakers, dates, sessions or vectors) is 0 for all candidates, so that conversations,
+long messages, documentation and code are ranked by the same weights.
 """
 
 from __future__ import annotations
@@ -54,34 +54,34 @@ WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 """Plain fusion of the two searches, by which candidates are chosen and neighbours judged."""
 
 MAX_FOUND = 300
-"""So many candidates each search brings; the last of them is the floor of "near in meaning"."""
+"""Candidates of each search; the similarity of the last one is scaled to 0."""
 
 MAX_CLOSE = 80
-"""So many candidates are looked at closely."""
+"""Candidates whose texts are compared."""
 
 RECENT_DAYS = 14.0
 
 MIN_RELEVANCE = 0.27
-"""The limit of recall (SPEC 4.3), in `_nearness`: where no line of a question reaches it, nothing is found. Of a line
-that shares no word with the question it is a squared L2 of 1.46. `tests/benchmarks/test_recall_unrelated.py` measures
-it on three memories: nothing is found for .94 of everyday questions whose answer is in none, and recall@10 of
+"""The threshold of recall (SPEC 4.3), compared in `_relevant`: where no memory reaches it, nothing is found. For a
+memory that shares no word with the question it is a squared L2 of 1.46. `tests/benchmarks/test_recall_unrelated.py`
+measures it on three memories: nothing is found for .94 of everyday questions whose answer is in none, and recall@10 of
 questions that they answer does not fall.
 
-A line goes along from a third of it, or where a line of its session reaches the whole: what answers a question often
-shares neither words nor meaning with it, only its session."""
+Once a memory reaches it, others are returned from a third of it, or when a memory of their session reaches it: an
+answer often shares neither words nor meaning with the question, only its session."""
 
 COMPANION_DIVISOR = 3.0
-"""The part of the limit from which a line goes along."""
+"""`MIN_RELEVANCE` is divided by this for memories beside one that reaches it."""
 
 COVERAGE_BONUS = 0.3
-"""What all of a question's telling words add to a cosine."""
+"""What a match of all key words of a question adds to the cosine."""
 
 WORDS_ALONE = 0.28
-"""The cosine that they stand for where the vector says less: half of the telling words, rare ones counting more, reach
-the limit without any vector."""
+"""The cosine that a match of all key words counts as at least: half of them, weighted by rarity, reach the threshold
+without a vector."""
 
 NOTABLE = 0.5
-"""A feature is named as a reason when it has at least this much of what it could have."""
+"""Value from which a feature is named as a reason."""
 
 _TIME_WORDS = """
 yesterday today tonight tomorrow last next ago week weekend month year morning evening recently soon since

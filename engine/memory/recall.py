@@ -1,7 +1,6 @@
-"""Recall: all layers are asked at once, each for so long; what they find becomes one list (SPEC 4.4).
+"""Recall: asks all layers in parallel, each with a deadline, and merges what they find into one list (SPEC 4.4).
 
-Facts that hold (layer G) come first: they are the ground that the rest is read on. A layer that is slow or broken is
-left out and named; it never holds up a prompt.
+Facts (layer G) come first. A layer that is slow or broken is left out and named; it never delays a prompt.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DEADLINE = 2.0
 """Seconds that a layer has before it is left out."""
 
 OPTIONAL_SHARE = 0.8
-"""Of these a layer may spend so much on what it can do without."""
+"""Share of the deadline that a layer may spend on what it can do without."""
 
 MAX_ITEMS = 1_000
 MAX_COUNTED = 8_000
@@ -37,10 +36,10 @@ COMPARED = 4_000
 """Characters that are compared whatever their case and spaces; what follows is the same to the letter."""
 
 MAX_LEADING_FACTS = 5
-"""So many facts stand before everything else; more of them take their place by score."""
+"""Facts that come before everything else; further ones are ordered by score."""
 
 LAYER_PREFERENCE = (Layer.CONTEXT, Layer.GRAPH, Layer.LEDGER)
-"""The layers that tell of the same session or task, the one that tells most first."""
+"""Layers that describe the same session or task, the most informative first."""
 
 
 @frozen
@@ -118,7 +117,7 @@ class Recaller:
         return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - started)
 
     def _ask(self, name: str, work: Callable[[], LayerResult]) -> Future[LayerResult] | None:
-        """Start asking, on a thread that nobody has to wait for; None for a layer that still hangs."""
+        """Ask a layer on a daemon thread; None for one that still hangs with an earlier question."""
         with self._lock:
             previous = self._late.get(name)
             if previous is not None and not previous.done():

@@ -1,4 +1,4 @@
-"""Finds in layers C and E: by words and by meaning at once, then ranked closely (SPEC 4.3-4.5)."""
+"""Search in layers C and E: full text and vectors propose candidates, `ranking` orders them (SPEC 4.3-4.5)."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, flo
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:
-    """Run `work` on a thread of its own that nobody has to wait for, not even the interpreter's end."""
+    """Run `work` on a daemon thread: the caller may give up waiting, and so may the interpreter when it exits."""
     future: Future[Any] = Future()
 
     def run() -> None:

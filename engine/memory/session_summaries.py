@@ -1,5 +1,5 @@
-"""Layer E, the context engine (SPEC 4.5): after each session a summary of at most 120 words, found again by every agent
-of the workspace. The model that the operator named (`[memory] model`) writes it, else it is made of the record. What a
+"""Layer E, session summaries (SPEC 4.5): after each session a summary of at most 120 words, recalled by every agent of
+the workspace. The model that the operator named (`[memory] model`) writes it, else it is made of the record. What a
 model reads is what agents and tools wrote: data, whatever it says.
 """
 

@@ -1,18 +1,19 @@
 """Layer E shared between machines (SPEC 4.5): summaries of sessions go to, and come from, a PostgreSQL that they share,
 a table beside that of the leadership.
 
-Local first: what is remembered here is sent with the next exchange, and what others did in the same project is
-remembered here too, told apart by its source. A failure blocks nothing and is told of once. Rows may be sent and
-fetched any number of times. What is forgotten on one machine is forgotten on all (SPEC 4.10).
+Local first: new summaries are sent with the next exchange, and those of other machines in the same project are
+remembered here too, marked by their source. A failure blocks nothing and is reported once. Sending and fetching are
+idempotent. What is forgotten on one machine is forgotten on all (SPEC 4.10).
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from engine.frozen import frozen
 from engine.memory.checking import check, memory_id
@@ -20,7 +21,7 @@ from engine.memory.store import MemoryStore
 from engine.model import Layer, Memory, NewMemory, Refusal, Remembered
 from engine.storage import state
 from engine.storage.connections import driver_of
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from engine.storage.shared import Outage, SharedDatabase, lock
 
 log = logging.getLogger(__name__)
@@ -28,9 +29,9 @@ log = logging.getLogger(__name__)
 SHARED = "shared:"
 """What the source of a summary from another machine begins with; the name of its home follows."""
 
-SENT, FETCHED = "memory.shared_summaries_sent", "memory.summaries_fetched"
+SENT, FETCHED = "memory.summaries_sent", "memory.summaries_fetched"
 PAGE = 200
-MOST_ROUNDS = 1_000
+MAX_ROUNDS = 1_000
 
 
 @frozen
@@ -50,29 +51,25 @@ class SharedSummary:
     gone: bool = False
 
 
-FETCHED_AT_ONCE = 500
+_SUMMARY = TypeAdapter(SharedSummary)
+
+FETCH_PAGE = 500
 
 SCHEMA = (
     "CREATE SEQUENCE IF NOT EXISTS clawpy_summaries_seq",
     "CREATE TABLE IF NOT EXISTS clawpy_summaries ("
     "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_summaries_seq'), id text PRIMARY KEY, project text NOT NULL, "
-    "text text NOT NULL, agent text NOT NULL, session text NOT NULL, ref text NOT NULL, tags jsonb NOT NULL, "
-    "at timestamptz NOT NULL, origin text NOT NULL, gone boolean NOT NULL DEFAULT false)",
+    "gone boolean NOT NULL DEFAULT false, summary jsonb NOT NULL)",
     "CREATE INDEX IF NOT EXISTS clawpy_summaries_project ON clawpy_summaries (project, seq)",
 )
 
-_ADD = (
-    "INSERT INTO clawpy_summaries (id, project, text, agent, session, ref, tags, at, origin) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+_ADD = "INSERT INTO clawpy_summaries (id, project, summary) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+_ERASE = (
+    "UPDATE clawpy_summaries SET gone = true, seq = nextval('clawpy_summaries_seq'), summary = summary || "
+    """'{"text": "", "agent": "", "session": "", "ref": "", "tags": [], "gone": true}' """
+    "WHERE id = ANY(%s) AND NOT gone"
 )
-_GONE = (
-    "UPDATE clawpy_summaries SET text = '', agent = '', session = '', ref = '', tags = '[]', gone = true, "
-    "seq = nextval('clawpy_summaries_seq') WHERE id = ANY(%s) AND NOT gone"
-)
-_SINCE = (
-    "SELECT seq, id, project, text, agent, session, ref, tags, at, origin, gone FROM clawpy_summaries "
-    "WHERE project = %s AND seq > %s ORDER BY seq LIMIT %s"
-)
+_SINCE = "SELECT seq, summary FROM clawpy_summaries WHERE project = %s AND seq > %s ORDER BY seq LIMIT %s"
 
 
 class PostgresSummaries:
@@ -86,28 +83,17 @@ class PostgresSummaries:
         """Add summaries and empty those that are gone, all or none."""
         with self._shared.connect() as connection:
             lock(connection)
-            connection.cursor().executemany(
-                _ADD,
-                [
-                    (
-                        summary.id, summary.project, summary.text, summary.agent, summary.session, summary.ref,
-                        json.dumps(list(summary.tags)), summary.at, summary.origin,
-                    )
-                    for summary in summaries
-                ],
-            )  # fmt: skip
+            rows = [(summary.id, summary.project, _SUMMARY.dump_json(summary).decode()) for summary in summaries]
+            connection.cursor().executemany(_ADD, rows)
             if gone:
-                connection.execute(_GONE, (list(gone),))
+                connection.execute(_ERASE, (list(gone),))
 
     def fetch(self, project: str, cursor: int) -> tuple[Sequence[SharedSummary], int]:
-        """The next rows of a project, at most `FETCHED_AT_ONCE`."""
+        """The next rows of a project, at most `FETCH_PAGE`."""
         with self._shared.connect() as connection:
-            rows = connection.execute(_SINCE, (project, cursor, FETCHED_AT_ONCE)).fetchall()
-        found = [
-            SharedSummary(id, of, text, agent, session, ref, tuple(tags), at.astimezone(UTC), origin, gone)
-            for _, id, of, text, agent, session, ref, tags, at, origin, gone in rows
-        ]
-        return found, int(rows[-1][0]) if rows else cursor
+            rows = connection.execute(_SINCE, (project, cursor, FETCH_PAGE)).fetchall()
+        summaries = [_SUMMARY.validate_python(document) for _, document in rows]
+        return summaries, int(rows[-1][0]) if rows else cursor
 
 
 class SummarySharing:
@@ -134,7 +120,7 @@ class SummarySharing:
         self._outage = Outage(database, "summaries", self._waiting)
 
     def wanted(self) -> bool:
-        """Whether there is anybody to share with."""
+        """Whether a shared database is configured."""
         return self._store() is not None
 
     def exchange(self) -> str:
@@ -161,7 +147,7 @@ class SummarySharing:
         gone = self._forgotten()
         if gone:
             store.push((), gone)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
                 driver = driver_of(session.connection())
@@ -176,18 +162,18 @@ class SummarySharing:
 
     def _fetch(self, store: PostgresSummaries, project: str, workspace: str) -> None:
         key = f"{FETCHED}.{store.name}.{project}"
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
             found, after = store.fetch(project, cursor)
             if after == cursor:
                 return
             theirs = [summary for summary in found if summary.origin != self._origin()]
-            self._take([summary for summary in theirs if not summary.gone], workspace)
+            self._remember_valid([summary for summary in theirs if not summary.gone], workspace)
             self._forget([summary.id for summary in found if summary.gone])
             self._database.write(lambda tx, after=after: state.put(tx, key, after))  # type: ignore[misc]
 
-    def _take(self, summaries: Sequence[SharedSummary], workspace: str) -> None:
+    def _remember_valid(self, summaries: Sequence[SharedSummary], workspace: str) -> None:
         wanted = []
         for summary in summaries:
             try:
@@ -203,11 +189,8 @@ class SummarySharing:
             self._remember(wanted)
 
     def _forget(self, ids: Sequence[str]) -> None:
-        def work(tx: Transaction) -> None:
-            self._memories.empty(tx, ids)
-
         if ids:
-            self._database.write(work)
+            self._database.write(lambda tx: self._memories.empty(tx, ids))
 
     def _forgotten(self) -> list[str]:
         """Summaries whose text was erased here. They are few, and to say it again does no harm."""

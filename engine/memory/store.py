@@ -1,9 +1,9 @@
 """The store of layers C and E: rows, chunks and vectors in SQLite (SPEC 4.3, 4.5, 4.10).
 
-What `remember` acknowledged is on disk and found by its words; its vectors follow. A row whose vectors are missing
-says so itself (`model`), so that a crash in between loses nothing: whoever makes vectors asks for such rows.
+When `remember` returns, memories are on disk and found by full text; vectors follow. A row without vectors has an empty
+`model`, so that a crash in between loses nothing: the vectoriser looks for such rows.
 
-Statements are plain text for SQLite's driver: these are asked on every recall, for hundreds of rows.
+Statements are plain SQL for SQLite's driver, because every recall runs them for hundreds of rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.storage.types import as_stored, shallow_dict
 MONTH_AGE = timedelta(days=30)
 SESSION_GRACE = timedelta(days=1)
 EXPIRE_BATCH = 1_000
-"""So many memories are let go in one transaction: the writer is never held for long."""
+"""Memories that expire in one transaction, so that the writer is never held for long."""
 
 
 @frozen
@@ -50,7 +50,7 @@ class MemoryStore:
 
     @property
     def commits(self) -> int:
-        """While it stands still nothing was written."""
+        """The database's count of commits: unchanged means that nothing was written."""
         return self._database.commits
 
     # -- remembering

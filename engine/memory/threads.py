@@ -34,7 +34,7 @@ HEAD_BYTES, TAIL_BYTES = 64 * 1024, 256 * 1024
 """Bytes of a file's beginning, where its folder stands, and of its end."""
 
 MAX_FILES = 40
-"""So many files, those that grew last."""
+"""Files that are read, those that grew last."""
 
 LISTING_MAX_AGE_S = 5.0
 """Folders are looked through again after so long: several workspaces ask at once."""
@@ -181,7 +181,7 @@ def read_end(path: Path) -> _FileEnd | None:
 
 
 def _is_topic(turn: Turn) -> bool:
-    """Whether the operator wrote it, and no program for him."""
+    """Whether the operator wrote it, and not a program on the operator's behalf."""
     return turn.speaker == "user" and not _MACHINE_TEXT.match(turn.text)
 
 

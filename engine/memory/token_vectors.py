@@ -1,8 +1,8 @@
 """Late interaction: each telling word of a question looks for the word nearest to it in a text.
 
-A sentence's one vector blurs what it is about; its tokens' vectors do not. They come out of the same run of the model,
-and are kept in 32 dimensions of one byte, about a kilobyte a turn, so that ranking needs no model for a candidate. The
-projection comes with the program and belongs to the model: the principal directions of tokens in everyday talk.
+Comparing token vectors is more precise than comparing one vector of a whole sentence. They come from the same run of
+the model and are kept as 32 dimensions of one byte, about a kilobyte a turn, so that ranking runs no model. The
+projection to 32 dimensions belongs to the model: the principal components of tokens in everyday talk.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ MAX_TURN = 100_000
 """Characters of one turn that are remembered."""
 
 MAX_REPORTED = 3
-"""So many faults of an import are reported; the others are counted."""
+"""Problems of an import that are reported; the others are counted."""
 
 MAX_PROBLEMS = 20
 """Malformed lines that are named; the others are counted."""

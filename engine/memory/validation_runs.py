@@ -79,7 +79,7 @@ class ValidationRuns:
         self._database = database
 
     def record(self, transaction: Transaction, *, check: CheckResult, cost: int = 0, **run: Any) -> None:
-        """Store one run in `transaction`, which had cost so many micro-dollars until then; `run` are the other columns
+        """Store one run in `transaction`, `cost` in micro-dollars until then; `run` are the other columns
         of `ValidationRun`."""
         names = ("tool", "seconds", "passed", "failed", "skipped", "errors")
         run |= {name: getattr(check, name) for name in names}

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     """How near a chunk is, its id, and the number of its memory."""
 
 MAX_EXACT = 20_000
-"""Up to so many chunks all vectors are held in memory and compared (30 MB)."""
+"""Chunks up to which all vectors are held in memory and compared exactly (30 MB)."""
 
 PAGE = 2_000
 MAX_QUESTIONS = 256
 """Vectors of questions that are kept."""
 
 CHUNKS_PER_HIT = 4
-"""At most so many chunks are looked at for each memory that is wanted, since long ones have several that are near."""
+"""Chunks examined for each memory that is wanted, since long memories have several near ones."""
 
 CHUNKS_PER_MEMORY = 3
 
@@ -56,7 +56,7 @@ class Vectors:
         self._questions_lock = threading.Lock()
         self._exact: _Exact | None = None
         self._too_many_at = -1
-        """As of so many commits there are too many vectors for exact search."""
+        """Commits at which there were too many vectors for exact search."""
         self._exact_lock = threading.Lock()
         self.trouble = ""
         """Why questions cannot be embedded, in words; "" when they can."""
@@ -218,7 +218,7 @@ class _Exact:
         return [(value, self._chunks[row], seq) for value, row, seq in zip(near, rows, owners, strict=True)]
 
     def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> dict[int, float]:
-        """The nearest memories; of so many chunks that they should be of `k`."""
+        """The `k` nearest memories, from enough chunks to have so many."""
         import numpy
 
         size = len(self)

@@ -1,4 +1,5 @@
-"""Sessions and tasks, as who stands above memory hands them to it."""
+"""What memory reads of sessions and tasks. The composition root passes the functions in, since those services are above
+memory."""
 
 from __future__ import annotations
 
