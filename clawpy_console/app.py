@@ -156,8 +156,8 @@ class ConsoleApp(CardConsole):
             return
         except Exception as error:
             log.exception("The engine could not start")
-            message = f"The engine could not start: {type(error).__name__}: {error}"
-            self._cannot_open(Refusal("cannot_open", message, f"details: {self.home.logs}"))
+            said = f"The engine could not start: {type(error).__name__}: {error}"
+            self._cannot_open(Refusal("cannot_open", said, f"details: {self.home.logs}"))
             return
         self.engine = engine
         self.opening = ""
@@ -198,12 +198,12 @@ class ConsoleApp(CardConsole):
 
         fix = Content.assemble("\n\n", ("→ ", "$accent"), refusal.fix) if refusal.fix else ""
         text = Content.assemble((refusal.message, "bold $ink"), fix)
-        retry = ("r", "try again", "")
-        self.push_screen(Ask("The engine could not start", text, (retry,), cancel=("q", "quit")), answered)
+        again = ("r", "try again", "")
+        self.push_screen(Ask("The engine could not start", text, (again,), cancel=("q", "quit")), answered)
 
     def known_moved(self, changed: frozenset[str]) -> None:
         self._draw_known(changed)
-        if "sessions" in changed and self.state.running and self._ticking is not None:
+        if "sessions" in changed and self.known.running and self._ticking is not None:
             self._tick()  # from now on every second, not at the next full minute
         self._set_title()
 
@@ -246,10 +246,10 @@ class ConsoleApp(CardConsole):
         if event.kind == "HoldLifted":
             self.over(event.subject, f"The {event.subject} ended.")
             return
-        sentence = bridge.sentence(event)
-        if sentence is None:
+        said = bridge.sentence(event)
+        if said is None:
             return
-        text, grave = sentence
+        text, grave = said
         self.say(text, grave, of=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
             if self.rings:
@@ -257,7 +257,7 @@ class ConsoleApp(CardConsole):
             bridge.notify(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
-        waits, runs = len(self.state.waiting), len(self.state.running)
+        waits, runs = len(self.known.waiting), len(self.known.running)
         parts = [f"{waits} waiting" if waits else "", f"{runs} running" if runs else ""]
         title = " · ".join(["clawpy", *(part for part in parts if part)])
         if title != self._title:
@@ -276,14 +276,14 @@ class ConsoleApp(CardConsole):
             screen.tick(now)
         else:
             self.draw_frames()
-        upcoming = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
-        if any(item is not None and item <= now for item in upcoming):
+        told = (self.known.autonomy.next_change, self.known.autonomy.next_cycle)
+        if any(item is not None and item <= now for item in told):
             self.renew(["autonomy"])  # what was to come has come: a next one may stand
-        if self.state.fault:
+        if self.known.fault:
             self.renew(["settings"])  # that it is mended is no event
         if self._ticking is not None:
             self._ticking.stop()
-        self._ticking = self.set_timer(1.0 if self.state.running else 60.0 - now.second, self._tick, name="tick")
+        self._ticking = self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
 
     # The operator
 
@@ -384,9 +384,9 @@ class ConsoleApp(CardConsole):
 
     def action_leave(self) -> None:
         """Quit; asks how when the engine ends with this console although it has something to do, or was kept once."""
-        running = len(self.state.running)
-        acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
-        if self.engine is None or self._host.goes_on() or not (running or acts or self._host.keeps_running):
+        running = len(self.known.running)
+        acts = dict(self.known.switches).get("autonomousModeEnabled", False) and not self.demo
+        if self.engine is None or self._host.goes_on() or not (running or acts or self._host.kept):
             self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
@@ -403,7 +403,7 @@ class ConsoleApp(CardConsole):
 
     def leave(self, *, keep: bool) -> None:
         """Quit, and have the engine go on without a console, or not."""
-        self._host.keeps_running = keep
+        self._host.kept = keep
         self.in_background(self._leave, "leave")
 
     def action_keep_running(self) -> None:

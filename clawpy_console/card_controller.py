@@ -41,10 +41,10 @@ class CardController:
         return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
 
     def decide(
-        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], on_note: Callable[[str], object]
+        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], told: Callable[[str], object]
     ) -> None:
-        """Approve, dismiss or snooze `card`, which is off the screen already. `on_note` gets what else follows: a
-        kind of card that is switched off."""
+        """Approve, dismiss or snooze `card`, which is off the screen already. `told` gets what else follows: a kind of
+        card that is switched off."""
         verbs: dict[str, Callable[[Engine], Card]] = {
             "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
             "dismiss": lambda engine: engine.cards.dismiss(card.id),
@@ -59,18 +59,15 @@ class CardController:
             refused(card, refusal)
             self._app.renew(["cards"])
 
-        self._ask(card.id, verbs[how], no, on_note=on_note if how == "dismiss" else None)
+        self._ask(card.id, verbs[how], no, told=told if how == "dismiss" else None)
 
     def explain(self, card_id: str, reason: DismissReason, say: Say, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. `undo` says how a kind that this switches off
         comes back."""
-        reason_text = reason.value.replace("-", " ")
+        said = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
-            say(
-                f"noted: {reason_text}" + (f"  ·  {card.note}{undo}" if card.note else ""),
-                "$wants" if card.note else "$grey",
-            )
+            say(f"noted: {said}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey")
             self._app.renew(["cards"])
 
         self._app.ask(
@@ -124,11 +121,11 @@ class CardController:
         call: Callable[[Engine], Card],
         no: Callable[[Refusal], object],
         moved: Sequence[str] = (),
-        on_note: Callable[[str], object] | None = None,
+        told: Callable[[str], object] | None = None,
     ) -> None:
         def done(card: Card) -> None:
-            if on_note is not None and card.note:
-                on_note(card.note)
+            if told is not None and card.note:
+                told(card.note)
             self._app.renew(["cards", *moved], before=lambda: self._settle(card_id))
 
         self._app.ask(call, done, no, in_turn=self._in_turn)
@@ -155,7 +152,7 @@ class CardController:
         risky, needs the network or cannot run yet is a card on top, by `show`. Without these two the app does it."""
         from clawpy_console.dialogs.prompt import OwnPrompt
 
-        def on_closed(card: Card | None) -> None:
+        def made(card: Card | None) -> None:
             if card is None:
                 return
             self._changed(card.id, card)
@@ -166,11 +163,11 @@ class CardController:
                 (show or partial(self._app.open, "mission"))(card)
 
         if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
-            workspaces, last = self._app.state.workspaces, self._app.last
-            place = workspace or next(iter(workspaces), "")
+            known, last = self._app.known.workspaces, self._app.last
+            place = workspace or next(iter(known), "")
             if last.draft and last.draft_of not in ("", place):  # ↑ shows it
                 self._app.keep(draft="", prompts=(last.draft, *last.prompts))
-            self._app.push_screen(OwnPrompt(workspaces, place, self._app.last.draft), on_closed)
+            self._app.push_screen(OwnPrompt(known, place, self._app.last.draft), made)
 
     def _start(self, card: Card) -> None:
         def refused(card: Card, refusal: Refusal) -> None:
@@ -180,24 +177,22 @@ class CardController:
         self._app.say(f"Started: {words.one_line(card.assignment.prompt)}")
         self.decide(card, "approve", refused, self._app.say)
 
-    def continue_session(self, session: SessionView, text: str, show: Callable[[Card], object]) -> None:
+    def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
 
-        def on_created(card: Card) -> None:
-            show(card)
+        def put(card: Card) -> None:
+            made(card)
             self._changed(card.id, card)
 
-        self._app.ask(
-            lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), on_created
-        )
+        self._app.ask(lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
 
     def predict(self, say: Say) -> None:
         """One prediction cycle now; `say` is told what came of it."""
 
         def done(report: Any) -> None:
             wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
-            summary = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
-            say(f"{summary}{wrong}", "$wants" if wrong else "$grey")
+            made = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
+            say(f"{made}{wrong}", "$wants" if wrong else "$grey")
             self._app.renew(["cards", "autonomy"])
 
         say("Checking…", "$grey")

@@ -29,8 +29,8 @@ def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "
     """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends. `says` is
     told to you, `banner` is the line before the shell. A folder that is gone is said, and nothing opens."""
 
-    def on_folder_checked(exists: bool) -> None:
-        if not exists:
+    def found(there: bool) -> None:
+        if not there:
             app.say(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
         environment = _environment(app)
@@ -41,10 +41,10 @@ def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "
         if says:
             app.say(says)
         if app.terminal is not None:
-            message = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
-            app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, message)
+            said = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
+            app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, said)
 
-    app.ask(lambda _: Path(folder).is_dir(), on_folder_checked)
+    app.ask(lambda _: Path(folder).is_dir(), found)
 
 
 def open_editor(app: CardConsole, path: str) -> None:
@@ -52,8 +52,8 @@ def open_editor(app: CardConsole, path: str) -> None:
     environment = _environment(app)
     command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
 
-    def looked(exists: bool) -> None:
-        if not exists:
+    def looked(there: bool) -> None:
+        if not there:
             app.say(f"{path} no longer exists", "warning")
         elif not command or shutil.which(command[0], path=environment.get("PATH")) is None:
             app.copy_to_clipboard(path)
@@ -79,9 +79,9 @@ def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
     try:
         subprocess.run(command, check=True, timeout=TMUX_TIMEOUT_S, capture_output=True, text=True, env=environment)
     except (OSError, subprocess.SubprocessError) as error:
-        problem = getattr(error, "stderr", "") or str(error)
+        said = getattr(error, "stderr", "") or str(error)
         raise Refusal(
-            "no_window", f"tmux opened no window: {problem.strip()}", "is this terminal still in tmux?"
+            "no_window", f"tmux opened no window: {said.strip()}", "is this terminal still in tmux?"
         ) from error
 
 

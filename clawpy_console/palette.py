@@ -50,14 +50,14 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
-    api = "off" if app.state.gateway else "on"
+    api = "off" if app.known.gateway else "on"
     yield SystemCommand(
         f"Gateway {api}",
         "an API for a phone, a script, another agent",
         partial(switch_gateway, app, api == "on"),
     )
-    if app.state.gateway:
-        yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
+    if app.known.gateway:
+        yield SystemCommand("Gateway: where it listens", app.known.gateway, partial(show_gateway, app))
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
         yield SystemCommand(
@@ -129,10 +129,10 @@ def _when(mute: Mute) -> str:
 
 def switch_gateway(app: Console, on: bool) -> None:
     """Have the engine open or close it, and say what came of that."""
-    app.ask(lambda engine: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _show_token(app, *done))
+    app.ask(lambda engine: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _told(app, *done))
 
 
-def _show_token(app: Console, fresh: str, state: Any) -> None:
+def _told(app: Console, fresh: str, state: Any) -> None:
     app.renew(["place", "settings"])
     if not state.listening:
         app.say("the gateway is off")
@@ -142,11 +142,11 @@ def _show_token(app: Console, fresh: str, state: Any) -> None:
 
 def show_gateway(app: Console) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
-    app.look_up(lambda engine: (engine.gateway.reveal(), engine.gateway.state()), lambda gateway: _show(app, *gateway))
+    app.look_up(lambda engine: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
 
 
 def _show(app: Console, fresh: str, state: Any) -> None:
     token = f"the token, shown once:\n{fresh}\n" if fresh else ""
-    hint = "" if state.token == "this run" else "clawpy token      shows the token\n"
+    kept = "" if state.token == "this run" else "clawpy token      shows the token\n"
     lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    tell(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())
+    tell(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip())

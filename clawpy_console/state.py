@@ -136,21 +136,21 @@ class AppState:
         return next((change for change in self.changes if change.session_id == session.id), None)
 
 
-def in_use(state: AppState) -> frozenset[str]:
+def in_use(known: AppState) -> frozenset[str]:
     """What is not used yet stays out of sight: of the screens besides mission and work those that have something to
     show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again.
 
     Files of agents and the event log are there from the first start, so these layers of memory do not count."""
-    costs = state.costs
+    costs = known.costs
     shown = {
-        "hierarchy": state.served or any(agent.tokens or agent.used or agent.broken for agent in state.agents),
-        "memory": any(layer.count for layer in state.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
-        "learning": state.proposed or state.taught,
-        "safety": state.blocked or state.holds,
-        "insights": any(card.decided_at for card in state.recent),
-        "costs": state.served or (costs is not None and costs.month),
+        "hierarchy": known.served or any(agent.tokens or agent.used or agent.broken for agent in known.agents),
+        "memory": any(layer.count for layer in known.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
+        "learning": known.proposed or known.taught,
+        "safety": known.blocked or known.holds,
+        "insights": any(card.decided_at for card in known.recent),
+        "costs": known.served or (costs is not None and costs.month),
     }
-    return state.used | {name for name, used in shown.items() if used}
+    return known.used | {name for name, used in shown.items() if used}
 
 
 NEWEST = 60
@@ -166,8 +166,8 @@ class Wanted:
 
 
 def _sessions(engine: Engine, wanted: Wanted) -> dict[str, Any]:
-    sessions = engine.sessions.list(limit=wanted.newest + 1)
-    return {"sessions": sessions[: wanted.newest], "older": len(sessions) > wanted.newest}
+    found = engine.sessions.list(limit=wanted.newest + 1)
+    return {"sessions": found[: wanted.newest], "older": len(found) > wanted.newest}
 
 
 def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
@@ -181,9 +181,7 @@ def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
             next_cycle=engine.autonomy.next_cycle(),
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
-            remark=next(
-                (f"{words.name(remark)}: {reason}" for remark, reason in engine.predictions.remarks().items()), ""
-            ),
+            remark=next((f"{words.name(remark)}: {said}" for remark, said in engine.predictions.remarks().items()), ""),
             looked=tuple(sorted(engine.predictions.last_checked().items())),
         )
     }
@@ -211,9 +209,9 @@ SWITCHES = {
 
 def _settings(engine: Engine, _: Wanted) -> dict[str, Any]:
     current = engine.settings.current
-    workspaces = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
+    places = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
-        "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in workspaces),
+        "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
         "served": tuple((channel, by) for channel in current.channels if (by := engine.agent_setup.served(channel))),
@@ -224,12 +222,12 @@ def _settings(engine: Engine, _: Wanted) -> dict[str, Any]:
 def _sandbox(engine: Engine) -> str:
     """What confines sessions here, and where the settings let work run without it."""
     sandbox = engine.sessions.sandbox
-    description = sandbox.describe(network=False)
+    said = sandbox.describe(network=False)
     if sandbox.confines:
-        return description
+        return said
     waived = [place for place, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
     how = "you confirm each approval, and nothing runs by itself; install bubblewrap to get a sandbox"
-    return f"{description}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
+    return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
 
 
 def _place(engine: Engine, wanted: Wanted) -> dict[str, Any]:

@@ -153,18 +153,16 @@ def risk(card: Card) -> str:
 
     Approving such a card needs a second, distinct key.
     """
-    return "; ".join(
-        part for part in (NO_SANDBOX if card.needs_confirmation else "", _confirmation_reasons(card)) if part
-    )
+    return "; ".join(part for part in (NO_SANDBOX if card.needs_confirmation else "", _asked(card)) if part)
 
 
-def _confirmation_reasons(card: Card) -> str:
+def _asked(card: Card) -> str:
     for verdict in card.verdicts:
         if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
             return one_line(verdict.reason)
         if "production" in verdict.rule.split(","):
-            reasons = (part for part in verdict.reason.split("; ") if "production" in part)
-            return one_line(next(reasons, verdict.reason))
+            said = (part for part in verdict.reason.split("; ") if "production" in part)
+            return one_line(next(said, verdict.reason))
     return ""
 
 

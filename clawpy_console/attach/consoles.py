@@ -159,7 +159,7 @@ class Consoles(Host):
         """The console of `terminal` is closed, `how` says how its client ends."""
         if self._ending:
             self._last.append((terminal, how if how.get("code") else {"code": 1, "text": STOPPED}))
-        elif self.own and not self.apps and not self.keeps_running:
+        elif self.own and not self.apps and not self.kept:
             self._ending = True
             self._last.append((terminal, how))
             if not terminal.connected:

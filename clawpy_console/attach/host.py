@@ -12,7 +12,7 @@ class Host:
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
-        self.keeps_running = False
+        self.kept = False
         self.pauses = Pauses()
         self.apps: dict[Any, Any] = {}
 

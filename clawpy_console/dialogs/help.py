@@ -64,12 +64,12 @@ class Help(Dialog[None]):
             groups.insert(0, (f"The key {wanted[0]}", [action for action in ACTIONS if wanted[0] in keys[action.id]]))
         shown: list[Action] = []
         for title, actions in groups:
-            matches = [action for action in actions if action not in shown and self._has(action, wanted)]
-            if matches:
+            found = [action for action in actions if action not in shown and self._has(action, wanted)]
+            if found:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
-                yield from (self._row(item, width) for item in matches)
-                shown += matches
+                yield from (self._row(item, width) for item in found)
+                shown += found
         if not shown:
             yield Content.styled("No match.", "$grey")
 

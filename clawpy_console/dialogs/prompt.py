@@ -42,25 +42,25 @@ def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
     form = next((form for form in forms if form.name == name), None)
     if form is None or not space:
         typed = text.lower().replace("_", " ").split()
-        matching = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
-        return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matching]
-    *earlier, last = rest.split(" ")
+        meant = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
+        return [(f"{item.name} " if item.parameters else item.name, item.title) for item in meant]
+    *given, last = rest.split(" ")
     key, value, _ = last.partition("=")
     if value:
         return [(text, f"{key}: {means}") for parameter, means, _ in form.parameters if parameter == key]
-    used = {item.partition("=")[0] for item in earlier}
+    taken = {item.partition("=")[0] for item in given}
     head = text.removesuffix(last)
     return [
         (f"{head}{parameter}=", f"{means} (required)" if required else means)
         for parameter, means, required in form.parameters
-        if parameter.startswith(last) and parameter not in used
+        if parameter.startswith(last) and parameter not in taken
     ]
 
 
 def _begins(typed: Sequence[str], form: FlowForm) -> bool:
     """Whether each word that was typed begins a word of the flow's name or title."""
-    title_words = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
-    return all(word == "the" or any(item.startswith(word) for item in title_words) for word in typed)
+    known = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
+    return all(word == "the" or any(item.startswith(word) for item in known) for word in typed)
 
 
 class PromptArea(TextArea):
@@ -114,7 +114,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._chosen = -1  # the completion that stands in the text
         self._unserved = Content("")  # that nothing runs text, and what could
         self._offers = False  # an agent or a model of this machine
-        self._confirmed_text = ""  # the text that may be sent although nothing can run it
+        self._kept = ""  # the text that may be sent although nothing can run it
         self._looked = self._sending = False
 
     def compose(self) -> ComposeResult:
@@ -156,13 +156,13 @@ class OwnPrompt(Dialog[Card | None]):
         def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
             return engine.agent_setup.served(), engine.agent_setup.found(), list(engine.agent_setup.models().ids)
 
-        self.app.ask(look, lambda seen: self._show_agents(*seen))
+        self.app.ask(look, lambda seen: self._seen(*seen))
 
-    def _show_agents(self, served: str, agents: list[FoundAgent], models: list[str]) -> None:
+    def _seen(self, served: str, found: list[FoundAgent], models: list[str]) -> None:
         if self.is_attached:
             key = shown_key("prompt.hire", self.app.keymap)
-            self._unserved = Content("") if served else agent_setup.line(served, agents, models, key)
-            self._offers = not served and bool(agents or models)
+            self._unserved = Content("") if served else agent_setup.line(served, found, models, key)
+            self._offers = not served and bool(found or models)
             self.refresh_bindings()
             self._draw_options()
 
@@ -253,15 +253,15 @@ class OwnPrompt(Dialog[Card | None]):
         if text and not self._sending:
             self._sending = True
             self.say("Sending…", "$grey")
-            self.app.ask(lambda engine: self._propose(engine, text, place), self._close_with, self._refused)
+            self.app.ask(lambda engine: self._propose(engine, text, place), self._made, self._refused)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
-        if text != self._confirmed_text and not engine.flows.named(text) and not engine.agent_setup.served():
-            self._confirmed_text = text
+        if text != self._kept and not engine.flows.named(text) and not engine.agent_setup.served():
+            self._kept = text
             raise NO_MODEL
         return engine.cards.propose(text, workspace=place)
 
-    def _close_with(self, card: Card) -> None:
+    def _made(self, card: Card) -> None:
         self.app.keep_prompt("", "", sent=self._area.text.strip())
         self.dismiss(card)
 

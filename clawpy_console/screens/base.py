@@ -66,8 +66,8 @@ class ConsoleScreen(BaseScreen[None]):
         raise NotImplementedError
 
     @property
-    def state(self) -> AppState:
-        return self.app.state
+    def known(self) -> AppState:
+        return self.app.known
 
     @property
     def ready(self) -> bool:
@@ -214,8 +214,8 @@ class Filtering(ConsoleScreen):
     @property
     def needle(self) -> list[str]:
         """The words that are asked for, in lower case; none before there is a line to type them in."""
-        filters = self.query(Filter)
-        return filters.first().words if filters else []
+        found = self.query(Filter)
+        return found.first().words if found else []
 
     def action_filter(self) -> None:
         self.go_to(self.FILTERED)

@@ -42,7 +42,7 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     unfolded = drawn(tree(agents, folds=Folds(shown=frozenset({"ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
     assert len(tree(agents, folds=Folds(everyone=True))) == 1 + len(agents)
-    assert "    w3" in drawn(tree(agents, folds=Folds(in_sight=frozenset({"w3"}))))
+    assert "    w3" in drawn(tree(agents, folds=Folds(kept=frozenset({"w3"}))))
 
 
 def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:

@@ -71,12 +71,12 @@ class EditProfile(PreviewDialog[bool]):
 
     def _work_out(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
         edits = engine.wisdom.profile_edits(self._before, text)
-        preview = engine.wisdom.preview_profile(self._before.leader, edits)
-        prompts = [{"agents": agents, "changes": lines} for agents, lines in preview.changes]
-        return edits, {"edits": edits, "fromSoul": preview.from_soul, "prompts": prompts}
+        found = engine.wisdom.preview_profile(self._before.leader, edits)
+        prompts = [{"agents": agents, "changes": lines} for agents, lines in found.changes]
+        return edits, {"edits": edits, "fromSoul": found.from_soul, "prompts": prompts}
 
-    def _show(self, preview: tuple[tuple[ProfileEdit, ...], Document]) -> None:
-        self._edits, document = preview
+    def _show(self, found: tuple[tuple[ProfileEdit, ...], Document]) -> None:
+        self._edits, document = found
         self.say("")
         self.show(edited(document))
 
@@ -168,8 +168,8 @@ class MoveAgent(PreviewDialog[str | None]):
         self._leader, self._previewed = leader, False
         self.show([Field("", "Working out the preview…", "grey")] if leader else [])
         if leader:
-            request = {"id": self._agent.id, "reportsTo": leader}
-            self.preview(lambda engine: dispatch(engine, "guidance", request), self._show, wait=CURSOR_DEBOUNCE_S)
+            asked = {"id": self._agent.id, "reportsTo": leader}
+            self.preview(lambda engine: dispatch(engine, "guidance", asked), self._show, wait=CURSOR_DEBOUNCE_S)
 
     def _show(self, document: Document) -> None:
         self._previewed = True
@@ -225,13 +225,13 @@ class NewAgent(Dialog[AgentView | None]):
             self.focus_next()
 
     def action_make(self) -> None:
-        values = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
-        agent_id = values.pop("id")
+        said = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
+        agent_id = said.pop("id")
         if not agent_id:
             self.refuse(Refusal("bad_id", "The id is missing.", ID))
         else:
             self.app.ask(
-                lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **values),
+                lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **said),
                 self.dismiss,
                 self.refuse,
             )

@@ -94,8 +94,8 @@ class Organising(ConsoleScreen):
                     shows=agent.id,
                 )
 
-        under = {agent.id, *below(self.state.agents, agent.id)}
-        leaders = [two for two in self.state.agents if not two.broken and two.id not in under]
+        under = {agent.id, *below(self.known.agents, agent.id)}
+        leaders = [two for two in self.known.agents if not two.broken and two.id not in under]
         self.app.push_screen(MoveAgent(agent, leaders), chosen)
 
     def action_tier(self) -> None:
@@ -243,18 +243,18 @@ class Organising(ConsoleScreen):
 
     def _change(
         self,
-        message: str,
+        said: str,
         act: Callable[[Engine], Any],
         undo: Callable[[Engine, Any], object],
         *,
         shows: str = "",
     ) -> None:
         """Do `act`; `undo` gets what it returned."""
-        self.app.ask(act, lambda result: self._done(message, lambda engine: undo(engine, result), shows=shows))
+        self.app.ask(act, lambda result: self._done(said, lambda engine: undo(engine, result), shows=shows))
 
-    def _done(self, message: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
-        self._undo = message, undo
-        self.app.say(f"{message}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
+    def _done(self, said: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
+        self._undo = said, undo
+        self.app.say(f"{said}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
         self.app.renew(["agents"])
         if shows:
             self.show(shows)

@@ -112,31 +112,29 @@ class HierarchyScreen(Organising, Filtering):
     def filtered(self) -> None:
         self._draw_tree()
         rows = self.query_one("#tree", Tree)
-        matches = [node.id for node in rows.nodes.values() if node.agent and node.matches]
-        if self.needle and matches and rows.current not in matches:
-            rows.select(matches[0])
+        found = [node.id for node in rows.nodes.values() if node.agent and node.matches]
+        if self.needle and found and rows.current not in found:
+            rows.select(found[0])
 
     def _draw_tree(self) -> None:
-        app_state, rows = self.state, self.query_one("#tree", Tree)
-        exists = any(agent.id == self._wanted for agent in app_state.agents)
-        if exists:  # unfold whatever hides it
-            folds, above = self._folds, {self._wanted, OWNER, *leaders(app_state.agents, [self._wanted])}
-            self._folds = replace(folds, closed=folds.closed - above, in_sight=folds.in_sight | {self._wanted})
-        nodes = tree(app_state.agents, app_state.retired, folds=self._folds, needle=self.needle)
+        known, rows = self.known, self.query_one("#tree", Tree)
+        there = any(agent.id == self._wanted for agent in known.agents)
+        if there:  # unfold whatever hides it
+            folds, above = self._folds, {self._wanted, OWNER, *leaders(known.agents, [self._wanted])}
+            self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
+        nodes = tree(known.agents, known.retired, folds=self._folds, needle=self.needle)
         rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
-        if exists:
+        if there:
             rows.select(self._wanted)
             self._wanted = ""
-        total = f"{len(app_state.agents):,}"
+        total = f"{len(known.agents):,}"
         if self.needle:
             total = f"{sum(node.agent is not None and node.matches for node in nodes):,} of {total}"
         counts = {
-            state: sum(agent.state == state for agent in app_state.agents) for state in ("running", "waiting", "broken")
+            state: sum(agent.state == state for agent in known.agents) for state in ("running", "waiting", "broken")
         }
-        counters = [
-            (f"  {count} {STATES[state][2]}", f"${STATES[state][1]}") for state, count in counts.items() if count
-        ]
-        self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *counters))
+        said = [(f"  {count} {STATES[state][2]}", f"${STATES[state][1]}") for state, count in counts.items() if count]
+        self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *said))
 
     @property
     def tab(self) -> str:
@@ -295,7 +293,7 @@ class HierarchyScreen(Organising, Filtering):
     def _item_opened(self, message: Rows.Opened) -> None:
         if self.tab == "findings":
             self.go_to("story")
-        elif any(session.id == message.row_id for session in self.state.sessions):
+        elif any(session.id == message.row_id for session in self.known.sessions):
             self.app.open("work", message.row_id)
         else:
             self.app.say("This session is older than those listed in work.", "warning")
@@ -319,9 +317,9 @@ class HierarchyScreen(Organising, Filtering):
 
 def _counted(findings: list[Any]) -> str:
     counts = {
-        label: sum(finding["state"] == state for finding in findings) for state, (_, _, label) in told.FINDINGS.items()
+        said: sum(finding["state"] == state for finding in findings) for state, (_, _, said) in told.FINDINGS.items()
     }
-    return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
+    return "  ·  ".join(f"{count} {said}" for said, count in counts.items() if count)
 
 
 def _finding_row(finding: Any, now: datetime) -> Row:

@@ -61,23 +61,23 @@ class Node:
 class Folds:
     """Rows that you folded (`closed`), and leaders whose unused agents are `shown`.
 
-    `everyone` shows unused agents everywhere; `in_sight` are agents that are never hidden.
+    `everyone` shows unused agents everywhere; `kept` are agents that stay in sight.
     """
 
     closed: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
     everyone: bool = False
-    in_sight: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
 
 
 def tree(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, needle: Sequence[str] = ()
 ) -> list[Node]:
     """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
-    below, why = _place_agents(agents, retired)
-    matches = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
-    in_sight = matches if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.in_sight}
-    in_sight = in_sight.union(leaders(agents, in_sight))
+    below, why = _places(agents, retired)
+    found = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
+    kept = found if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
+    kept = kept.union(leaders(agents, kept))
     folding = not needle and not folds.everyone and len(agents) > FOLD_ABOVE
 
     def is_open(id: str) -> bool:
@@ -86,19 +86,19 @@ def tree(
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
             return []
-        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in in_sight]
+        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in kept]
         rows = [
-            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in matches, node.id)
+            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in found, node.id)
             for member in members
         ]
-        unused = [member for member in members if member.id not in in_sight]
+        unused = [member for member in members if member.id not in kept]
         hidden = sum(1 + len(_reach(below, agent.id)) for agent in unused) if folding else 0
-        with_all = node.id in folds.shown or (node.agent is not None and node.id not in in_sight)
+        with_all = node.id in folds.shown or (node.agent is not None and node.id not in kept)
         if hidden < 2 or with_all or node.id.startswith(GROUP):
             return rows
         names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
         fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
-        return [*(row for row in rows if row.id in in_sight), fold]
+        return [*(row for row in rows if row.id in kept), fold]
 
     rows: list[Node] = []
     groups = [Node(name, 0, text=f"{name[1:]} ({len(below[name])})") for name in below if name.startswith(GROUP)]
@@ -118,13 +118,13 @@ def tree(
 def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """All leaders above these agents that exist: of one agent from the direct one upward."""
     leader = {agent.id: agent.reports_to for agent in agents}
-    ids_above: dict[str, None] = {}
+    found: dict[str, None] = {}
     for id in ids:
         at = leader.get(id, "")
-        while at in leader and at not in ids_above:
-            ids_above[at] = None
+        while at in leader and at not in found:
+            found[at] = None
             at = leader[at]
-    return list(ids_above)
+    return list(found)
 
 
 def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
@@ -145,23 +145,23 @@ def searched(agent: AgentView) -> str:
 
 
 def _under(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
-    by_leader: dict[str, list[AgentView]] = {}
+    found: dict[str, list[AgentView]] = {}
     for agent in agents:
-        by_leader.setdefault(agent.reports_to, []).append(agent)
-    return by_leader
+        found.setdefault(agent.reports_to, []).append(agent)
+    return found
 
 
 def _reach(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
-    reached: set[str] = set()
+    found: set[str] = set()
     todo = [leader]
     while todo:
-        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in reached]
-        reached.update(new)
+        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in found]
+        found.update(new)
         todo += new
-    return reached
+    return found
 
 
-def _place_agents(
+def _places(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and for those whose chain does not reach the owner why."""
@@ -170,9 +170,9 @@ def _place_agents(
     why: dict[str, str] = {}
     reached = _reach(under, OWNER)
 
-    def place(group: str, head: AgentView, reason: str) -> None:
+    def place(group: str, head: AgentView, said: str) -> None:
         groups[group].append(head)
-        why[head.id] = reason
+        why[head.id] = said
         reached.update({head.id} | _reach(under, head.id))
 
     for agent in agents:

@@ -48,9 +48,9 @@ class Decide(PreviewDialog[str | None]):
     Decide KeyLine { dock: none; margin: 1 0 0 0; }
     """
 
-    def __init__(self, title: str, preview: Sequence[Field], reason: str) -> None:
+    def __init__(self, title: str, told: Sequence[Field], reason: str) -> None:
         super().__init__()
-        self._title, self._preview, self._reason = title, preview, reason
+        self._title, self._told, self._reason = title, told, reason
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -62,7 +62,7 @@ class Decide(PreviewDialog[str | None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self.show(self._preview)
+        self.show(self._told)
 
     @on(Input.Submitted)
     def _entered(self) -> None:
@@ -239,7 +239,7 @@ class LearningScreen(Filtering):
             fields = [Field("", NOTHING, "faint")]
         self.show_fields("#told", fields)
         links = self.query_one("#links", Rows)
-        tasks = {session.id: words.one_line(session.prompt) for session in self.state.sessions}
+        tasks = {session.id: words.one_line(session.prompt) for session in self.known.sessions}
         links.show(list(linked(view, tasks, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
@@ -280,7 +280,7 @@ class LearningScreen(Filtering):
         session = (self._record or {}).get("session", "") if what == "record" else id
         if not session:
             self.app.say("It does not come from a session.", "warning")
-        elif any(item.id == session for item in self.state.sessions):
+        elif any(item.id == session for item in self.known.sessions):
             self.app.open("work", session)
         else:
             self.app.say(
@@ -346,17 +346,17 @@ class LearningScreen(Filtering):
             dialog = Decide(title, list(preview(view)), self._reasons.get((id, how), ""))
             self.app.push_screen(dialog, answered)
         else:
-            effect = Content("\n").join(drawn(preview(view), UNWRAPPED_CELLS))
-            confirm(self.app, title, effect, decision.verb, partial(answered, ""))
+            told = Content("\n").join(drawn(preview(view), UNWRAPPED_CELLS))
+            confirm(self.app, title, told, decision.verb, partial(answered, ""))
 
     def _decided(self, how: str, id: str, result: object) -> None:
-        message = DECISIONS[how].done
+        said = DECISIONS[how].done
         if isinstance(result, RetractReport) and result.queued:
-            message += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
+            said += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
         if id.startswith("cand_"):
             self._last = id
-            message += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
-        self.app.say(message)
+            said += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
+        self.app.say(said)
         self._renew()
 
     def _still_undoing(self) -> bool:

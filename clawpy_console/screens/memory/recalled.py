@@ -54,7 +54,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         """Its task is asked for at once when there is one."""
         super().__init__()
         self._request = request
-        self._injection: Injection | None = None
+        self._found: Injection | None = None
 
     def compose(self) -> ComposeResult:
         request = self._request
@@ -88,27 +88,22 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             self.say("Searching all layers…", "$grey")
             self.preview(lambda engine: engine.recalling.preview(request), self._show, wait=0)
 
-    def _show(self, injection: Injection) -> None:
-        self._injection = injection
-        title = "Nothing would be recalled" + ("" if injection.budget else ": recallTokens is 0")
-        if injection.part is not None:
-            memories = words.count(len(injection.items), "memory", "memories")
-            title = f"{memories}, {injection.tokens:,} of {injection.budget:,} tokens"
-        left_out = (
-            f"  ·  {words.count(len(injection.dropped), 'memory', 'memories')} left out" if injection.dropped else ""
-        )
-        without = "".join(f"\n▲ without {words.one_line(item)}" for item in injection.left_out)
+    def _show(self, found: Injection) -> None:
+        self._found = found
+        said = "Nothing would be recalled" + ("" if found.budget else ": recallTokens is 0")
+        if found.part is not None:
+            said = f"{words.count(len(found.items), 'memory', 'memories')}, {found.tokens:,} of {found.budget:,} tokens"
+        left = f"  ·  {words.count(len(found.dropped), 'memory', 'memories')} left out" if found.dropped else ""
+        without = "".join(f"\n▲ without {words.one_line(item)}" for item in found.left_out)
         self.query_one("#said", Static).update(
             Content.assemble(
-                (title, "bold $ink"),
-                (f"{left_out}  ·  {injection.seconds * 1000:.0f} ms", "$grey"),
-                (without, "$wants"),
+                (said, "bold $ink"), (f"{left}  ·  {found.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
             )
         )
-        parts = [injection.part] if injection.part is not None else []
-        if injection.dropped:
-            lines = tuple(line for memory in injection.dropped for line in _lines(memory))
-            tokens = sum(memory.tokens for memory in injection.dropped)
+        parts = [found.part] if found.part is not None else []
+        if found.dropped:
+            lines = tuple(line for memory in found.dropped for line in _lines(memory))
+            tokens = sum(memory.tokens for memory in found.dropped)
             parts.append(PromptPart("left out (budget)", lines, "not sent", tokens))
         block = self.query_one("#block", PromptLines)
         block.show(parts)
@@ -118,17 +113,17 @@ class WouldRecall(PreviewDialog[Recalled | None]):
     @property
     def current(self) -> Recalled | None:
         """The memory under the cursor."""
-        source, injection = self.query_one("#block", PromptLines).source, self._injection
-        if source is None or injection is None:
+        source, found = self.query_one("#block", PromptLines).source, self._found
+        if source is None or found is None:
             return None
-        return next((memory for memory in (*injection.items, *injection.dropped) if memory.id == source.ref), None)
+        return next((memory for memory in (*found.items, *found.dropped) if memory.id == source.ref), None)
 
     @on(PromptLines.Moved, "#block")
     def _show_why(self) -> None:
-        if self._injection is not None:
-            self.show(self._why(self.current, self._injection))
+        if self._found is not None:
+            self.show(self._why(self.current, self._found))
 
-    def _why(self, memory: Recalled | None, injection: Injection) -> Iterator[Field]:
+    def _why(self, memory: Recalled | None, found: Injection) -> Iterator[Field]:
         """Where a memory is from, and each part of its score."""
         if memory is None:
             yield Field("", "Select a line of a memory.", "faint")
@@ -136,7 +131,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         yield Field(
             "", f"{memory.layer.value} {NAMES[memory.layer][0]}, {words.count(memory.tokens, 'token')}", "title"
         )
-        if memory in injection.dropped:
+        if memory in found.dropped:
             yield Field("", "▼ left out (budget)", "wants")
         yield from recalled(document(memory))
         yield Field("", "score", "heading")
@@ -158,8 +153,8 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         self.set_focus(self.query_one("#task"))
 
     def action_copy_block(self) -> None:
-        if self._injection is not None and self._injection.part is not None:
-            self.app.copy_to_clipboard(self._injection.part.text)
+        if self._found is not None and self._found.part is not None:
+            self.app.copy_to_clipboard(self._found.part.text)
             self.app.say("Copied the block.")
 
 

@@ -89,7 +89,7 @@ class MemoryScreen(Filtering):
         self.set_interval(REFRESH_S, self._look_again, name="building")
 
     def _look_again(self) -> None:
-        if self.is_current and (self._stale or any(layer.state == "building" for layer in self.state.layers)):
+        if self.is_current and (self._stale or any(layer.state == "building" for layer in self.known.layers)):
             self._stale = False
             self.app.renew(["memory"])
 
@@ -113,7 +113,7 @@ class MemoryScreen(Filtering):
     def _draw_lists(self, now: datetime) -> None:
         """Draw the layers and the entries of one."""
         states = {item: LayerState(item, 0, None, "off", "not read yet") for item in Layer}
-        states |= {layer.layer: layer for layer in self.state.layers}
+        states |= {layer.layer: layer for layer in self.known.layers}
         self.query_one("#layers", Rows).show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
         self.show_fields("#layer", layer(state, now))
@@ -150,24 +150,24 @@ class MemoryScreen(Filtering):
 
     def read_again(self, wait: float = 0.0, *, whole: bool = False) -> None:
         """Read the entries of the layer, as they are filtered now; with `whole` also where one of them is shown."""
-        layer, needle = self._layer, " ".join(self.needle)
+        there, needle = self._layer, " ".join(self.needle)
         self._led = self._led and not whole
         if self._led:
             return
         if self._meaning and needle:
             self.read(
-                lambda engine: entries.by_meaning(engine, layer, needle), self._take_meaning, group="entries", wait=wait
+                lambda engine: entries.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait
             )
         else:
-            self.read(lambda engine: entries.page(engine, layer, needle), self._take, group="entries", wait=wait)
+            self.read(lambda engine: entries.page(engine, there, needle), self._take, group="entries", wait=wait)
 
     def _take(self, entries: list[Entry]) -> None:
         self._entries = entries
         self._draw_lists(self.app.now())
         self._read_detail()
 
-    def _take_meaning(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
-        entries, left_out = result
+    def _take_meaning(self, found: tuple[list[Entry], tuple[str, ...]]) -> None:
+        entries, left_out = found
         self._take(entries)
         if left_out:
             self.app.say(f"without {'; '.join(left_out)}", "warning")
@@ -184,8 +184,8 @@ class MemoryScreen(Filtering):
             self._go_to_layer(Layer(here))
             self.read_again(TYPING_DEBOUNCE_S)
 
-    def _go_to_layer(self, layer: Layer) -> None:
-        self._layer, self._entries, self._shown = layer, [], None
+    def _go_to_layer(self, there: Layer) -> None:
+        self._layer, self._entries, self._shown = there, [], None
         self._led = self._meaning = False
         self.filter.put_away()
         self._draw_lists(self.app.now())
@@ -200,9 +200,9 @@ class MemoryScreen(Filtering):
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
         self._read_detail()
-        layer, after, needle = self._layer, self._entries, " ".join(self.needle)
+        there, after, needle = self._layer, self._entries, " ".join(self.needle)
         if self._more and self.entry is after[-1]:
-            self.read(lambda engine: [*after, *entries.page(engine, layer, needle, after)], self._take, group="entries")
+            self.read(lambda engine: [*after, *entries.page(engine, there, needle, after)], self._take, group="entries")
 
     def _read_detail(self) -> None:
         entry = self.entry
@@ -237,19 +237,19 @@ class MemoryScreen(Filtering):
         else:
             self.show(link.layer, link.id)
 
-    def show(self, layer: Layer, id: str) -> None:
+    def show(self, there: Layer, id: str) -> None:
         """Show one entry by itself; Escape leads back to all of its layer."""
 
-        def on_entry(entry: Entry) -> None:
+        def found(entry: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # of whatever was shown
-            self._go_to_layer(layer)
+            self._go_to_layer(there)
             with self.prevent(Rows.Moved):
-                self.query_one("#layers", Rows).select(layer.value)
+                self.query_one("#layers", Rows).select(there.value)
             self._led = True
             self._take([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entries.find(engine, layer, id), on_entry, group="led")
+        self.read(lambda engine: entries.find(engine, there, id), found, group="led")
 
     # Filter and meaning
 
@@ -313,9 +313,9 @@ class MemoryScreen(Filtering):
     def action_decide(self, how: str) -> None:
         """Keep the draft as a fact (`promote`), or `reject` it: it is not drafted again."""
         draft = self._thing
-        accepted = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
-        message = accepted if how == "promote" else "Rejected. It will not be drafted again."
-        self._do(lambda engine: getattr(engine.memory.drafts, how)(draft.id), lambda _: message)
+        kept = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+        said = kept if how == "promote" else "Rejected. It will not be drafted again."
+        self._do(lambda engine: getattr(engine.memory.drafts, how)(draft.id), lambda _: said)
 
     def action_forget(self) -> None:
         """Show what forgetting it would touch, and ask."""
@@ -325,18 +325,18 @@ class MemoryScreen(Filtering):
         def forget() -> None:
             self._do(lambda engine: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
 
-        def ask(report: Document) -> None:
-            title = f"Forget it in {words.count(sum(report['counts'].values()), 'place')}?"
-            text = "\n".join(item.text for item in forgetting(report))
+        def asked(found: Document) -> None:
+            title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
+            text = "\n".join(item.text for item in forgetting(found))
             confirm(self.app, title, text, "forget", forget, risky=True)
 
-        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), ask)
+        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), asked)
 
-    def _do(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
+    def _do(self, act: Callable[[Engine], Any], said: Callable[[Any], str]) -> None:
         """Do something to the memory, say what it did, and show the layer as it is then."""
 
         def done(result: Any) -> None:
-            self.app.say(describe(result))
+            self.app.say(said(result))
             self.app.renew(["memory", "changes"])
             self.read_again(whole=True)
 
@@ -344,9 +344,9 @@ class MemoryScreen(Filtering):
 
     def action_recall(self) -> None:
         """What would be recalled for the task under the cursor, or for the first card."""
-        card, thing = next(iter(self.state.cards), None), self._thing
+        card, thing = next(iter(self.known.cards), None), self._thing
         task = thing.title if isinstance(thing, GraphNode) else card.assignment.prompt if card else ""
-        workspace = card.assignment.workspace if card else next(iter(self.state.workspaces), "")
+        workspace = card.assignment.workspace if card else next(iter(self.known.workspaces), "")
         place = (card.agent, card.assignment.channel) if card else ("", "")
         request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
         self.app.push_screen(
@@ -380,5 +380,5 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
 
 
 def _forgotten(report: Document) -> str:
-    remaining = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
-    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{remaining}"
+    left = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
+    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{left}"

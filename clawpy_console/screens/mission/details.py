@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 def parse_parameters(text: str) -> dict[str, Any] | None:
     """The inverse of `parameter_lines`; None for what is not such lines, such as a sentence."""
-    parameters: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")
         if not equals or not key.strip().isidentifier():
             return None
         value = value.strip()
         try:
-            parameters[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
+            found[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
         except json.JSONDecodeError:
-            parameters[key.strip()] = value  # a text that only begins like JSON, such as a commit id
-    return parameters
+            found[key.strip()] = value  # a text that only begins like JSON, such as a commit id
+    return found
 
 
 class Details(Dialog[None]):
@@ -130,8 +130,8 @@ class Details(Dialog[None]):
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
         # What it lacks stands beside the editor, where it can be given.
         lacks = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
-        lines = [*lacks, *evidence(card, self._rails, self._like, self.app.state, self.app.now())]
-        self.query_one("#why", Drawn).show(lambda width: drawn(lines, width))
+        told = [*lacks, *evidence(card, self._rails, self._like, self.app.known, self.app.now())]
+        self.query_one("#why", Drawn).show(lambda width: drawn(told, width))
 
     def _refuse(self, why: object) -> None:
         line = self.query_one("#refused", Static)

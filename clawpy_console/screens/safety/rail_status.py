@@ -67,22 +67,22 @@ def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
     return "✓", "open" if acts else "by you", "grey"
 
 
-def rails(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
+def rails(known: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
     """The newest decision, and the rail under the cursor."""
-    newest = state.log[0] if state.log else None
+    newest = known.log[0] if known.log else None
     if newest is None:
         yield Field("", "No decisions yet.", "faint")
     else:
         no = decisive(newest.verdicts)
         sign, tone = SIGNS[no.verdict] if no else ("✓", "grey")
-        text = f"{sign} {name(no.rail)}: {words.one_line(no.reason)}" if no else "✓ all rails allowed it"
+        said = f"{sign} {name(no.rail)}: {words.one_line(no.reason)}" if no else "✓ all rails allowed it"
         yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.prompt), 80)}”")
-        yield Field("", text, tone)
+        yield Field("", said, tone)
     if rail is not None:
-        sign, text, tone = rail_now(rail, now, state.acts)
-        yield Field(name(rail.rail), f"{sign} {text}: {words.one_line(rail.reason)}", tone)
+        sign, said, tone = rail_now(rail, now, known.acts)
+        yield Field(name(rail.rail), f"{sign} {said}: {words.one_line(rail.reason)}", tone)
     else:
-        yield Field("execute", f"{words.count(len(state.running), 'session')} running")
+        yield Field("execute", f"{words.count(len(known.running), 'session')} running")
 
 
 def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
@@ -118,22 +118,20 @@ def pace(burn: Burn, now: datetime) -> str:
     )
 
 
-def hold(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
+def hold(word: str, reason: str, since: str, how: str, left: str = "") -> Field:
     """A stop, a month stop or a pause, and how it ends: `how` ends it, by itself it is over in `left`."""
-    over = f", over in {remaining}" if remaining else ""
-    text = f"{how} to resume{over}. Since {since}: {words.one_line(reason)}"
-    return Field(f"■ {HOLDS[word]}", text, "wrong" if word == "stop" else "wants")
+    over = f", over in {left}" if left else ""
+    told = f"{how} to resume{over}. Since {since}: {words.one_line(reason)}"
+    return Field(f"■ {HOLDS[word]}", told, "wrong" if word == "stop" else "wants")
 
 
-def state(app_state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
+def state(known: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
     """Stops and pauses, then the state, what changes it, and quiet hours; `resume` and `dnd` are keys."""
     yield Field("", "state", "heading")
-    for current_hold in holds:
-        remaining = words.duration(current_hold.until - now) if current_hold.until and current_hold.until > now else ""
-        yield hold(
-            current_hold.word, current_hold.reason, words.moment(current_hold.since, now), f"Press {resume}", remaining
-        )
-    view = app_state.autonomy
+    for held in holds:
+        left = words.duration(held.until - now) if held.until and held.until > now else ""
+        yield hold(held.word, held.reason, words.moment(held.since, now), f"Press {resume}", left)
+    view = known.autonomy
     yield Field(
         "",
         " ▸ ".join(f"[{state}]" if state == view.state else state for state in STATES) + " (cap or 3 rejections)",
@@ -141,15 +139,15 @@ def state(app_state: AppState, holds: tuple[Hold, ...], now: datetime, resume: s
     )
     if view.since:
         yield Field("since", f"{words.moment(view.since, now)}: {words.one_line(view.cause)}")
-    yield Field("next", next_change(app_state, now))
+    yield Field("next", next_change(known, now))
     silence = words.span(view.silence_at(now)).replace("now", "0m")
     cycle = f", next check {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
-    if app_state.by_itself:
-        yield Field("by itself", words.one_line(app_state.by_itself))
-    if app_state.phase and not app_state.learning:
-        yield Field("phase", words.one_line(app_state.phase).removeprefix("phase "))
-    quiet = app_state.quiet
+    if known.by_itself:
+        yield Field("by itself", words.one_line(known.by_itself))
+    if known.phase and not known.learning:
+        yield Field("phase", words.one_line(known.phase).removeprefix("phase "))
+    quiet = known.quiet
     if quiet.dnd_until is not None:
         yield Field("quiet", f"do not disturb until {words.hour(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
     else:
@@ -158,46 +156,40 @@ def state(app_state: AppState, holds: tuple[Hold, ...], now: datetime, resume: s
         yield Field("quiet", f"{hours}{since}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
 
 
-def next_change(app_state: AppState, now: datetime) -> str:
+def next_change(known: AppState, now: datetime) -> str:
     """What changes the state next, and when."""
-    view = app_state.autonomy
+    view = known.autonomy
     # Silent long enough: whether nobody wrote in a workspace either is found by the next check.
     checks = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
     if view.next_change is not None and view.next_change > now:
-        remaining = words.duration(view.next_change - now)
-        return f"{'check' if checks else 'change'} in {remaining}, at {words.hour(view.next_change)}"
+        left = words.duration(view.next_change - now)
+        return f"{'check' if checks else 'change'} in {left}, at {words.hour(view.next_change)}"
     if view.state == "PRIMING":
         return "AUTONOMOUS once it starts a card by itself"
     return "check any moment" if checks and view.next_change is not None else "no automatic change"
 
 
-def counts_down(app_state: AppState, now: datetime) -> bool:
+def counts_down(known: AppState, now: datetime) -> bool:
     """Whether a second changes what is drawn."""
-    moments = [
-        app_state.autonomy.next_change,
-        *(rail.until for rail in app_state.rails),
-        *(hold.until for hold in app_state.holds),
-    ]
+    moments = [known.autonomy.next_change, *(rail.until for rail in known.rails), *(hold.until for hold in known.holds)]
     return any(moment is not None and moment > now for moment in moments)
 
 
-def machine(app_state: AppState, now: datetime) -> Iterator[Field]:
+def machine(known: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, what work triggered other work."""
     yield Field("", "kill switch, four levels", "heading")
-    for level in app_state.levels:
-        description = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
-        yield Field(
-            LEVELS.get(level.name, level.name), words.one_line(description), "wrong" if level.thrown else "grey"
-        )
+    for level in known.levels:
+        said = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
+        yield Field(LEVELS.get(level.name, level.name), words.one_line(said), "wrong" if level.thrown else "grey")
     yield Field("", "sandbox", "heading")
-    yield Field("", app_state.sandbox or "not tested yet", "grey")
-    if app_state.chain:
+    yield Field("", known.sandbox or "not tested yet", "grey")
+    if known.chain:
         yield Field("", "work that triggered work, newest first", "heading")
-    for step in app_state.chain:
+    for step in known.chain:
         answer = step.answer_until is not None and step.answer_until > now
-        parts = [f"depth {step.depth}", f"{step.runs}× in 10 min" if step.runs else ""]
-        parts += [f"no reply until {words.hour(step.answer_until)}"] if answer and step.answer_until else []
-        text = f"{step.from_channel} → {step.to_channel}  {', '.join(filter(None, parts))}"
+        told = [f"depth {step.depth}", f"{step.runs}× in 10 min" if step.runs else ""]
+        told += [f"no reply until {words.hour(step.answer_until)}"] if answer and step.answer_until else []
+        text = f"{step.from_channel} → {step.to_channel}  {', '.join(filter(None, told))}"
         yield Field(words.moment(step.at, now), text, "ink" if step.depth > 1 or step.runs or answer else "grey")
 
 

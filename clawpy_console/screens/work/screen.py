@@ -61,7 +61,7 @@ class WorkScreen(Conversing, Filtering):
         self._chosen = False
         self._beyond = ""  # the oldest session that was listed when older ones were asked for
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
-        self._reviewed: set[str] = set()  # sessions that ran by themselves and were looked at
+        self._seen: set[str] = set()  # sessions that ran by themselves and were looked at
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
         self._begun: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
 
@@ -83,13 +83,13 @@ class WorkScreen(Conversing, Filtering):
     def session(self) -> SessionView | None:
         """The session under the cursor."""
         current = self.query_one("#sessions", Rows).current
-        return next((session for session in self.state.sessions if session.id == current), None)
+        return next((session for session in self.known.sessions if session.id == current), None)
 
     @property
     def change(self) -> ChangeSet | None:
         """What the session under the cursor changed."""
         session = self.session
-        return self.state.change_of(session) if session else None
+        return self.known.change_of(session) if session else None
 
     def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
@@ -116,18 +116,18 @@ class WorkScreen(Conversing, Filtering):
         if self._complete:
             self._draw_sessions(now)
             self._draw_about(now)
-            self._draw_permission(now)
+            self._draw_asked(now)
 
     def _draw_sessions(self, now: datetime) -> None:
-        rows, state = self.query_one("#sessions", Rows), self.state
+        rows, known = self.query_one("#sessions", Rows), self.known
         rows.show(self._session_rows(now), empty="No match." if self.needle else None)
         self._open_on_what_waits(rows)
-        count = f"  {len(state.sessions)}{'+' if state.older else ''}" if state.sessions else ""
+        count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
-        ids = [session.id for session in state.sessions]
+        ids = [session.id for session in known.sessions]
         if self._beyond in ids[:-1]:
             self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
-        if self._wanted and any(session.id == self._wanted for session in self.state.sessions):
+        if self._wanted and any(session.id == self._wanted for session in self.known.sessions):
             rows.select(self._wanted)
             self._wanted = ""
 
@@ -144,10 +144,10 @@ class WorkScreen(Conversing, Filtering):
 
     def _groups(self) -> dict[str, list[SessionView]]:
         """The sessions that have the words of the filter, by the headings of the list."""
-        to_land = {change.session_id for change in self.state.changes if change.state is ChangeState.WAITING}
-        asking = {request.session_id for request in self.state.permissions}
+        to_land = {change.session_id for change in self.known.changes if change.state is ChangeState.WAITING}
+        asking = {request.session_id for request in self.known.permissions}
         groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
-        for session in self.state.sessions:
+        for session in self.known.sessions:
             ended = TO_LAND if session.id in to_land else "FINISHED"
             if all(
                 word in f"{session.prompt} {session.channel} {session.state} {session.workspace}".lower()
@@ -157,7 +157,7 @@ class WorkScreen(Conversing, Filtering):
         return groups
 
     def _session_rows(self, now: datetime) -> list[Row]:
-        several = len({session.workspace for session in self.state.sessions}) > 1
+        several = len({session.workspace for session in self.known.sessions}) > 1
         rows = {
             name: [
                 session_row(member, now, waits=name == TO_LAND, asks=name == ASKING, placed=several)
@@ -166,14 +166,14 @@ class WorkScreen(Conversing, Filtering):
             for name, members in self._groups().items()
         }
         more = "looks further" if self.needle else f"lists {NEWEST} more"
-        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.older else []
+        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.known.older else []
         return grouped({**rows, "": older})
 
     def _draw_session(self) -> None:
         session = self.session
         self._read_calls()
         self._draw_about(self.app.now())
-        self._draw_permission(self.app.now())
+        self._draw_asked(self.app.now())
         transcript = self.query_one("#transcript", Transcript)
         if session is None:
             transcript.clear(empty="Select a session.")
@@ -187,21 +187,21 @@ class WorkScreen(Conversing, Filtering):
 
     def _looked(self, session: SessionView) -> None:
         """What ran by itself counts as kept only when somebody looked at it."""
-        unseen = session.mode == "autonomous" and session.state.over and session.id not in self._reviewed
+        unseen = session.mode == "autonomous" and session.state.over and session.id not in self._seen
         if unseen and self.app.engine is not None:
-            self._reviewed.add(session.id)
+            self._seen.add(session.id)
             self.app.ask(lambda engine: engine.cards.look_at(session.prediction_id))
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls
         self.query_one("#about", Drawn).show(lambda width: about(session, calls, now, width) if session else [])
 
-    def _draw_permission(self, now: datetime) -> None:
-        requests = self.state.asked_by(self.session.id) if self.session else ()
-        pane = self.query_one(PermissionPane)
-        before = pane.current
-        pane.show(requests, now, self.app.keymap)
-        if before != pane.current:
+    def _draw_asked(self, now: datetime) -> None:
+        requests = self.known.asked_by(self.session.id) if self.session else ()
+        asked = self.query_one(PermissionPane)
+        before = asked.current
+        asked.show(requests, now, self.app.keymap)
+        if before != asked.current:
             self.refresh_bindings()
 
     def _read_calls(self) -> None:
@@ -234,7 +234,7 @@ class WorkScreen(Conversing, Filtering):
             self._chosen = True
             self.go_to("transcript")
             return
-        self._beyond = self.state.sessions[-1].id
+        self._beyond = self.known.sessions[-1].id
         self.app.read_older()
 
     def output_grew(self, sessions: frozenset[str]) -> None:
@@ -277,15 +277,15 @@ class WorkScreen(Conversing, Filtering):
             changes.begin_landing(before)
 
         def done(landed: ChangeSet) -> str:
-            remaining = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
+            left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
             files = parts or (before.files if before else ())
-            return f"Landed {words.count(len(files), 'file')}.{remaining} Undo: {undo}"
+            return f"Landed {words.count(len(files), 'file')}.{left} Undo: {undo}"
 
         self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), done, changes.landing_refused)
 
     def action_branch(self) -> None:
         self._carry_out(
-            "branching", lambda engine, id: engine.changes.branch(id), lambda change: f"Committed to {change.branch}."
+            "branching", lambda engine, id: engine.changes.branch(id), lambda made: f"Committed to {made.branch}."
         )
 
     def action_discard(self) -> None:
@@ -395,7 +395,7 @@ class WorkScreen(Conversing, Filtering):
         self._chosen = True  # whoever comes back finds it, to take it back
         self._begun[change.id] = (doing, change)
         self.refresh_bindings()
-        self.app.ask(lambda engine: call(engine, change.id), lambda result: self._done(done(result)), refused)
+        self.app.ask(lambda engine: call(engine, change.id), lambda made: self._done(done(made)), refused)
 
     def _done(self, text: str) -> None:
         self.app.say(text)
