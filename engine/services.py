@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.execution.model_calls import ModelCalls
     from engine.execution.overlaps import Overlaps
     from engine.execution.permissions import Permissions
-    from engine.execution.prompt import PromptAssembly
+    from engine.execution.prompt_assembly import PromptAssembly
     from engine.execution.routing import ModelRouter
     from engine.execution.runners.flows.learned import Registry
     from engine.execution.runners.model.host_client import ModelHost

@@ -19,7 +19,7 @@ STARTERS = {
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
     "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/base.py": "tries whether a sandbox works here",
-    "engine/execution/sandbox/ladder.py": "tries what a sandbox holds here",
+    "engine/execution/sandbox/escape_trials.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
     "engine/execution/runners/toolchains/python.py": "asks the operator's own interpreter, outside of every project",
     "engine/git/github.py": "gh, outside of every repository",

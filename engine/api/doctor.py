@@ -335,7 +335,7 @@ def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
 def _rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds here: "held", "not held", "n.a." where it does not work."""
     from engine.execution.sandbox import ladder_reports
-    from engine.execution.sandbox.ladder import TRIED, UNKNOWN, measure
+    from engine.execution.sandbox.escape_trials import TRIALS, UNKNOWN, measure
 
     measured = measure()
     return [
@@ -344,7 +344,7 @@ def _rungs() -> list[dict[str, Any]]:
             "works": rung.works,
             "inForce": rung.in_force,
             "lacks": sanitise(rung.lacks),
-            "holds": measured.get(rung.name, dict.fromkeys(TRIED, UNKNOWN)),
+            "holds": measured.get(rung.name, dict.fromkeys(TRIALS, UNKNOWN)),
         }
         for rung in ladder_reports()
     ]

@@ -21,6 +21,7 @@ from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked, CommandResult, Stopped
 from engine.execution.runners.toolchains.missing_tools import Missing, missing_fix
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
+from engine.execution.session_clock import SessionClock
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
 from engine.frozen import frozen
 from engine.git import Git
@@ -97,16 +98,16 @@ class LiveSession:
         """What the operator told it while it runs (SPEC 9.4), in order."""
         self.converses = False
         """Set by a runner that reads `replies`."""
-        self.leftover: Callable[[Transaction], str] | None = None
+        self.unfinished_write: Callable[[Transaction], str] | None = None
         """What goes into its last transaction when it does not come to its end: what it had changed until then."""
         self._rails = rails
         self._confinement = confinement
         self._lock = threading.Lock()
         self._stop: Stop | None = None
         self._on_stop: list[Callable[[], None]] = []
-        self._promised = 0
-        self._time = SessionClock(clock)
-        self.gives_way: Callable[[], None] = lambda: None
+        self._reserved = 0
+        self._clock = SessionClock(clock)
+        self.on_waiting: Callable[[], None] = lambda: None
         """Called, from its own thread, when it begins to wait for a person."""
 
     # What the work sees
@@ -146,7 +147,7 @@ class LiveSession:
 
     def note(self, text: str, *, error: bool = False) -> None:
         """The same, also while the session is ending."""
-        self._time.stir()
+        self._clock.touch()
         self.transcript.append("error" if error else "note", sanitise(text).split("\n"))
 
     def write(self, kind: str, text: str) -> None:
@@ -156,12 +157,12 @@ class LiveSession:
     def waiting(self) -> AbstractContextManager[None]:
         """While a person is asked the clocks of this session stand still, and its seat is another's: his time is not
         its own, and one question must not hold up everything else."""
-        return self._time.standing_still(self.gives_way)
+        return self._clock.paused(self.on_waiting)
 
     @property
     def asking(self) -> bool:
         """True while it waits for a person."""
-        return self._time.asking
+        return self._clock.asking
 
     def on_stop(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once when the session is told to end, from any thread, at once if it was already:
@@ -186,7 +187,7 @@ class LiveSession:
         if refusal:
             self.stop(Stop(SessionState.FAILED, refusal))
         else:
-            self._promised = max_cost
+            self._reserved = max_cost
         self.check_running()
 
     def charge(self, amount: int, *, tokens: int = 0) -> None:
@@ -194,7 +195,7 @@ class LiveSession:
         with self._lock:
             self.cost += amount
             self.tokens += tokens
-            self._promised = 0
+            self._reserved = 0
             exceeded = self._overspent()
         if exceeded:
             self.stop(Stop(SessionState.FAILED, exceeded))
@@ -204,7 +205,7 @@ class LiveSession:
     def cost_at_most(self) -> int:
         """What it spent, and what a call may come to that nobody told the price of yet: both are reserved."""
         with self._lock:
-            return self.cost + self._promised
+            return self.cost + self._reserved
 
     def tell(self, text: str) -> bool:
         """Have the agent hear what the operator says; False when nobody in it listens (any more)."""
@@ -253,7 +254,7 @@ class LiveSession:
         splitter = LineSplitter(Redactor(self._rails.secrets))
 
         def receive(lines: list[str]) -> None:
-            self._time.stir()
+            self._clock.touch()
             listen(lines)
             tail.add(lines)
             if lines and not quiet:
@@ -361,7 +362,7 @@ class LiveSession:
         return self._rails.check(command, cwd)
 
     def _record(self, kind: str, lines: list[str]) -> None:
-        self._time.stir()
+        self._clock.touch()
         self.transcript.append(kind, lines)
 
     # What its keepers see
@@ -385,7 +386,7 @@ class LiveSession:
 
     def over_limit(self) -> str:
         """Which limit it passed, in words; "" for none."""
-        if exceeded := self._time.over(self.limits):
+        if exceeded := self._clock.exceeded(self.limits):
             return exceeded
         with self._lock:
             return self._overspent()
@@ -400,7 +401,7 @@ class LiveSession:
     @property
     def seconds(self) -> float:
         """Since it began."""
-        return self._time.seconds
+        return self._clock.seconds
 
 
 def _program_exists(program: Path, confinement: Confinement) -> bool:
@@ -413,65 +414,3 @@ def _program_exists(program: Path, confinement: Confinement) -> bool:
 
 def _cannot_start(argv: Sequence[str], error: OSError) -> CannotRun:
     return CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")
-
-
-class SessionClock:
-    """The clocks of a running session: since when it runs, and since when nothing was heard of it. They stand
-    still while a person is asked: his time is not the session's own. From any thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._began = self._active = clock.monotonic()
-        self._asking = 0
-        self._asking_since = 0.0
-
-    def stir(self) -> None:
-        """A sign of life."""
-        self._active = self._clock.monotonic()
-
-    @contextmanager
-    def standing_still(self, on_begin: Callable[[], None]) -> Iterator[None]:
-        """While a person is asked; `on_begin` is called when he was not being asked already."""
-        with self._lock:
-            self._asking += 1
-            first = self._asking == 1
-            if first:
-                self._asking_since = self._clock.monotonic()
-        if first:
-            on_begin()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._asking -= 1
-                if not self._asking:
-                    now = self._clock.monotonic()
-                    self._began += now - self._asking_since
-                    self._active = now
-
-    @property
-    def asking(self) -> bool:
-        """True while a person is asked."""
-        return self._asking > 0
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return self._clock.monotonic() - self._began
-
-    def over(self, limits: Limits) -> str:
-        """Which limit of time it passed, in words; "" for none."""
-        with self._lock:
-            if self._asking:
-                return ""
-        now = self._clock.monotonic()
-        if now - self._began >= limits.seconds:
-            return f"it ran for {_format_span(limits.seconds)}, its time limit"
-        if limits.silence_seconds is not None and now - self._active >= limits.silence_seconds:
-            return f"it printed nothing for {_format_span(limits.silence_seconds)}"
-        return ""
-
-
-def _format_span(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

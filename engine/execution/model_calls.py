@@ -20,7 +20,7 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
-from engine.execution.prompt import without_secrets
+from engine.execution.prompt_text import without_secrets
 from engine.model import (
     ModelCall,
     Prompt,

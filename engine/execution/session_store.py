@@ -215,11 +215,11 @@ class SessionStore:
         mode: str,
         estimate: int,
         sandbox: str,
-    ) -> None:
+    ) -> SessionRow:
         """Use `permit` up and put the session into the queue, both or neither; `sandbox` is `UNCONFINED` for what was
         approved to run without one. Raises what using the permit up raises."""
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> SessionRow:
             self._consume(tx, permit, assignment.digest)
             row = SessionRow(
                 id=session_id,
@@ -235,8 +235,9 @@ class SessionStore:
             )
             tx.insert(row)
             tx.record(SessionQueued(**row.about, flow=row.flow or ""))
+            return row
 
-        self._database.write(work)
+        return self._database.write(work)
 
     def begin(self, session_id: str, sandbox: str) -> SessionView | None:
         """QUEUED -> RUNNING; None when it was ended before it began. `sandbox` as the row is to say it."""

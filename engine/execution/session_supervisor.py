@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from engine.events import EventBus, FaultReported, SessionOutput
+from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession, Stop
 from engine.execution.sandbox import disk_shortage
-from engine.model import Refusal, SessionState
+from engine.model import SessionState
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +27,6 @@ LIMITS_EVERY = 2
 USAGE_EVERY = 6
 """What the processes take together, which means a look at all of the machine, every so many."""
 
-
-FIRST, LONGEST, GIVE_UP = 0.2, 30.0, 24 * 3_600.0
-"""Seconds until the first new try, each wait twice the last, none longer than `LONGEST`, none later than `GIVE_UP`."""
-
-WAITED_FOR = 5.0
-"""Seconds after which who waits for the session's end waits no longer, though it is not stored."""
-
-CLOSED = "engine_closed"
-"""The refusal of a database that takes nothing any more."""
 
 StopSignal = Callable[[], str | None]
 """The kill switch (SPEC 3.7), asked before a session starts and while it runs: why nothing may run now, or None."""
@@ -67,7 +58,6 @@ class SessionSupervisor:
         self._bus = bus
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._pause = threading.Event()
         self._counting = False
 
     def wake(self) -> None:
@@ -108,7 +98,7 @@ class SessionSupervisor:
             except Exception:
                 # Without it no limit and no kill switch would hold: it outlives a fault, and looks again.
                 log.exception("looking after running sessions failed")
-            self._pause.wait(TICK)
+            time.sleep(TICK)
 
     def _write(self, live: LiveSession) -> None:
         try:
@@ -132,83 +122,3 @@ class SessionSupervisor:
         if exceeded := live.over_limit() or disk_shortage(live.scratch, live.folder):
             return exceeded
         return live.processes.over_limit() if self._counting else ""
-
-
-class LateEnds:
-    """Ends of sessions that could not be stored, on a full disk for instance, are tried again (SPEC 11.3).
-
-    Until then their rows say RUNNING, though nothing runs any more. What is not stored when the engine closes, or after
-    `GIVE_UP` seconds, is left to the next start, which finds the row and says that the session was interrupted. One
-    thread for each: there are as many as may run, and seldom any.
-    """
-
-    def __init__(self, bus: EventBus) -> None:
-        self._bus = bus
-        self._lock = threading.Lock()
-        self._threads: dict[str, threading.Thread] = {}
-        self._closing = threading.Event()
-
-    def __contains__(self, session_id: object) -> bool:
-        with self._lock:
-            return session_id in self._threads
-
-    def keep_trying(
-        self, session_id: str, store: Callable[[], object], error: Exception, on_end: Callable[[], object]
-    ) -> None:
-        """Have `store` tried again until it does not raise. `on_end` is called then, and when nobody should wait for it
-        any longer; it may be called twice. `error` is what `store` raised the first time. Nothing is done for a session
-        that is among these already."""
-        thread = threading.Thread(
-            target=self._try, args=(session_id, store, on_end), name=f"clawpy-late-{session_id}", daemon=True
-        )
-        with self._lock:
-            if session_id in self._threads:
-                return
-            self._threads[session_id] = thread
-        self._tell(session_id, f"the end of session {session_id} could not be stored; it is tried again: {error}")
-        try:
-            thread.start()
-        except RuntimeError:  # the machine has no thread left
-            log.exception("nothing tries to store the end of session %s", session_id)
-            self._forget(session_id, on_end)
-
-    def close(self) -> None:
-        """Give up at once; waits for a try that is under way."""
-        self._closing.set()
-        with self._lock:
-            threads = list(self._threads.values())
-        for thread in threads:
-            if thread.is_alive():
-                thread.join()
-
-    def _try(self, session_id: str, store: Callable[[], object], on_end: Callable[[], object]) -> None:
-        began, wait = time.monotonic(), FIRST
-        while not self._closing.wait(wait) and time.monotonic() - began < GIVE_UP:
-            try:
-                store()
-            except Exception as error:
-                log.warning("the end of session %s still cannot be stored: %s", session_id, error)
-                if isinstance(error, Refusal) and error.code == CLOSED:
-                    break
-                wait = min(2 * wait, LONGEST)
-                if time.monotonic() - began >= WAITED_FOR:
-                    on_end()
-                continue
-            delay = round(time.monotonic() - began)
-            self._tell(session_id, f"the end of session {session_id} is stored now, {delay} s late")
-            self._forget(session_id, on_end)
-            return
-        self._tell(
-            session_id,
-            f"the end of session {session_id} is not stored; the next start reports the session as interrupted",
-        )
-        self._forget(session_id, on_end)
-
-    def _forget(self, session_id: str, on_end: Callable[[], object]) -> None:
-        with self._lock:
-            self._threads.pop(session_id, None)
-        on_end()
-
-    def _tell(self, session_id: str, message: str) -> None:
-        log.error("%s", message)
-        self._bus.publish(FaultReported(subject=session_id, where="sessions", message=message))

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from engine.config import SettingsSource
+from engine.config import Settings, SettingsSource
 from engine.execution import snapshots
 from engine.execution.change_capture import Captured
 from engine.execution.changesets import ChangeSets
@@ -23,12 +23,13 @@ from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, installation_failure, installations
 from engine.execution.runners.toolchains.projects import all_packages
-from engine.execution.sandbox import Caches, written
+from engine.execution.sandbox import Caches, Confinement, furnish, secret_places, written
 from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
+from engine.home import Home
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
 from engine.model.work import KEPT_DURATIONS
@@ -62,6 +63,26 @@ class SessionWorkspace:
     worktree: Worktree | None = None
     before: Snapshot | None = None
     continues: str = ""
+
+
+def initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
+    """What the commands of a session may touch before it has a worktree: the operator's tree, read-only, and folders of
+    its own below `scratch`, which are made here. Raises OSError."""
+    own = settings.workspace(workspace)
+    confinement = Confinement(
+        folder=Path(workspace),
+        scratch=scratch,
+        caches=scratch / "caches",
+        tree=Path(workspace),
+        readable=tuple(Path(place).expanduser() for place in own.readable),
+        hidden=secret_places(home),
+        network=own.network,
+        hosts=own.hosts,
+        variables=own.environment,
+    )
+    confinement.make()
+    furnish(confinement.home)
+    return confinement
 
 
 class SessionWorkspaces:
@@ -259,7 +280,7 @@ class SessionWorkspaces:
             return True
         if captured is None:
             return False
-        live.leftover = self._writer(view, workspace, captured, None, full=False, recorded=True)
+        live.unfinished_write = self._writer(view, workspace, captured, None, full=False, recorded=True)
         live.note("the changes made until then wait on the work screen")
         return True
 

@@ -20,15 +20,18 @@ from engine.config import SettingsSource
 from engine.events import EventBus
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
+from engine.execution.end_retries import EndRetries
 from engine.execution.live_session import LiveSession, SessionRails, Stop
 from engine.execution.pid_files import pid_folder
 from engine.execution.process_termination import end_processes, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbox, furnish, limits, secret_places
-from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionRow, SessionStore, continued
-from engine.execution.session_supervisor import LateEnds, SessionSupervisor
+from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
+from engine.execution.session_results import session_result, with_worktree_fate
+from engine.execution.session_store import SessionRow, SessionStore, continued
+from engine.execution.session_supervisor import SessionSupervisor
+from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.home import Home
 from engine.model import (
@@ -42,23 +45,20 @@ from engine.model import (
     TranscriptLine,
     sanitise,
 )
-from engine.model.secrets import redact, redact_json, refuse_secret
+from engine.model.secrets import refuse_secret
 from engine.plain_files import remove_folder
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
-CLOSE_WITHIN = 3.0
+CLOSE_TIMEOUT_S = 3.0
 """Seconds that closing waits for sessions to end and to tidy up."""
 
-WAIT_SLICE = 0.5
+WAIT_INTERVAL_S = 0.5
 """Seconds after which a wait looks whether the operator interrupted it."""
 
-END_WITHIN = 0.9
+STOP_TIMEOUT_S = 0.9
 """Seconds after a stop in which a session whose thread does not come back is ended without it (SPEC 3.7: 1 s)."""
-
-SUMMARY_CAP = 4_000
-"""Characters of a summary that a row keeps; the transcript has it whole."""
 
 
 def continue_command(session_id: str) -> str:
@@ -92,11 +92,11 @@ class Sessions(SessionStore):
         """What may begin."""
         self._reader = TranscriptReader()
         self._supervisor = SessionSupervisor(live=self._all_live, end=self._end, stop_signal=rails.stop_signal, bus=bus)
-        self._late = LateEnds(bus)
+        self._end_retries = EndRetries(bus)
         self._lock = threading.RLock()
         self._queue: deque[SessionRow] = deque()
         self._live: dict[str, LiveSession] = {}
-        self._over: dict[str, threading.Event] = {}
+        self._ended: dict[str, threading.Event] = {}
         self._threads: set[threading.Thread] = set()
         self._closed = False
         self._held_back = False
@@ -135,15 +135,15 @@ class Sessions(SessionStore):
             if self._closed:
                 raise Refusal("engine_closed", "the engine is closing; no session can start")
         sandbox = UNCONFINED if without_sandbox else ""
-        self.enqueue(session_id, permit, assignment, agent=agent, mode=mode, estimate=estimate, sandbox=sandbox)
-        self._line_up([self.row(session_id)])
+        row = self.enqueue(session_id, permit, assignment, agent=agent, mode=mode, estimate=estimate, sandbox=sandbox)
+        self._enqueue_rows([row])
         return self.get(session_id)
 
     # Looking
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""
-        return self._seen(self.row(session_id))
+        return self._view(self.row(session_id))
 
     def running(self) -> list[SessionView]:
         """What runs now or is just beginning, oldest first; what is queued is not among it, nor what is over and cannot
@@ -152,11 +152,11 @@ class Sessions(SessionStore):
             live_ids = set(self._live)
         rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in live_ids] if live_ids else []
         rows += self.rows(state=SessionState.RUNNING)
-        return [self._seen(row) for row in reversed(rows) if row.id not in self._late]
+        return [self._view(row) for row in reversed(rows) if row.id not in self._end_retries]
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
-        return next((self._seen(row) for row in self.rows(1, prediction_id=prediction_id)), None)
+        return next((self._view(row) for row in self.rows(1, prediction_id=prediction_id)), None)
 
     def continues(self, session_id: str) -> str:
         """The session that this one goes on with, "" for none. Raises `Refusal` `unknown_session`."""
@@ -169,11 +169,13 @@ class Sessions(SessionStore):
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
         with self._lock:
-            ended = self._over.get(session_id)
+            ended = self._ended.get(session_id)
         if ended is not None:
             deadline = None if timeout is None else time.monotonic() + timeout
             # In slices: an interrupt that comes just before a wait without end would be noticed only after it.
-            while not ended.wait(WAIT_SLICE if deadline is None else min(WAIT_SLICE, deadline - time.monotonic())):
+            while not ended.wait(
+                WAIT_INTERVAL_S if deadline is None else min(WAIT_INTERVAL_S, deadline - time.monotonic())
+            ):
                 if deadline is not None and time.monotonic() >= deadline:
                     break
         return self.get(session_id)
@@ -224,7 +226,7 @@ class Sessions(SessionStore):
         with self._lock:
             # What waits first: the end of one that runs gives its place to the next.
             stopped = [*(row.id for row in self._queue), *self._live]
-            ended = [self._over[session_id] for session_id in stopped]
+            ended = [self._ended[session_id] for session_id in stopped]
         for session_id in stopped:
             self.stop(session_id, reason)
         until = time.monotonic() + 1
@@ -249,12 +251,12 @@ class Sessions(SessionStore):
             threads = [*self._threads]
         for session in live:
             self._end(session, Stop(SessionState.CANCELLED, "the engine was closed"))
-        until = time.monotonic() + CLOSE_WITHIN
+        until = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in threads:
             thread.join(max(0, until - time.monotonic()))
         for session in live:
             session.ended.wait(max(0, until - time.monotonic()))
-        self._late.close()
+        self._end_retries.close()
 
     def recover(self, *, resume: bool = True) -> list[str]:
         """At start-up, before anything else starts: what a crash left. Says what was interrupted.
@@ -274,17 +276,17 @@ class Sessions(SessionStore):
         if not resume:
             return messages + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
         messages += [f"“{row.prompt}” was waiting when the engine stopped; it runs now ({row.id})" for row in queued]
-        self._line_up(queued)
+        self._enqueue_rows(queued)
         return messages
 
     # Running
 
-    def _line_up(self, waiting: Sequence[SessionRow]) -> None:
+    def _enqueue_rows(self, waiting: Sequence[SessionRow]) -> None:
         with self._lock:
             if self._closed:
                 return  # they stay queued for the next start
             for row in waiting:
-                self._over[row.id] = threading.Event()
+                self._ended[row.id] = threading.Event()
                 self._queue.append(row)
         self._dispatch()
 
@@ -301,7 +303,7 @@ class Sessions(SessionStore):
                 row = self._queue.popleft()
                 try:
                     live = self._live[row.id] = self._prepare(row, sandbox)
-                    live.gives_way = self._dispatch
+                    live.on_waiting = self._dispatch
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
             if problem:
@@ -328,28 +330,14 @@ class Sessions(SessionStore):
 
     def _prepare(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
         """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
-        assignment, workspace = row.assignment, Path(row.workspace)
-        settings = self._settings.current.workspace(row.workspace)
-        scratch = self._scratch / row.id
-        confinement = Confinement(
-            folder=workspace,
-            scratch=scratch,
-            caches=scratch / "caches",
-            tree=workspace,
-            readable=tuple(Path(place).expanduser() for place in settings.readable),
-            hidden=secret_places(self._home),
-            network=settings.network,
-            hosts=settings.hosts,
-            variables=settings.environment,
-        )
-        confinement.make()
-        furnish(confinement.home)
-        memory = round(self._settings.current.sandbox.memory_gb * 1024**3) or limits.MEMORY_BYTES
+        settings = self._settings.current
+        confinement = initial_confinement(self._scratch / row.id, row.workspace, settings, self._home)
+        memory = round(settings.sandbox.memory_gb * 1024**3) or limits.MEMORY_BYTES
         contained = isinstance(sandbox, Bubblewrap)
         return LiveSession(
-            assignment,
+            row.assignment,
             Processes(row.id, pid_folder(self._home), memory, contained=contained),
-            limits=self._channels.limits(assignment.channel, row.mode),
+            limits=self._channels.limits(row.channel, row.mode),
             clock=self._clock,
             transcript=self._writer(row.id),
             sandbox=sandbox,
@@ -390,7 +378,7 @@ class Sessions(SessionStore):
         live.check_running()
         result = runner.run(live, view)
         if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
-            live.leftover = result.write  # the stop came a moment too late to save anything
+            live.unfinished_write = result.write  # the stop came a moment too late to save anything
         live.check_running()
         return result
 
@@ -419,7 +407,7 @@ class Sessions(SessionStore):
     def _end_now(self, live: LiveSession, stop: Stop) -> None:
         began = time.monotonic()
         live.processes.end()
-        if not live.ended.wait(max(0, END_WITHIN - (time.monotonic() - began))):
+        if not live.ended.wait(max(0, STOP_TIMEOUT_S - (time.monotonic() - began))):
             # Its thread is deep in Python; with its processes dead and its row closed it can do no more harm.
             log.warning("session %s does not come back, it is ended without its thread", live.id)
             self._finish(live.id, stop, live, abandoned=True)
@@ -433,9 +421,9 @@ class Sessions(SessionStore):
         abandoned: bool = False,
     ) -> None:
         """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
-        result = self._result(outcome, live, abandoned=abandoned)
+        result = session_result(outcome, live, secrets=self._rails.secrets(), abandoned=abandoned)
         lines = self._close_transcript(session_id, outcome, live)
-        write = outcome.write if isinstance(outcome, RunnerResult) else live.leftover if live else None
+        write = outcome.write if isinstance(outcome, RunnerResult) else live.unfinished_write if live else None
         cwd = str(live.folder) if live else ""
 
         def store() -> None:
@@ -455,40 +443,14 @@ class Sessions(SessionStore):
         if live is not None:
             live.ended.set()
         if failed is None:
-            self._is_over(session_id)
+            self._signal_ended(session_id)
         else:
-            self._late.keep_trying(session_id, store, failed, on_end=lambda: self._is_over(session_id))
+            self._end_retries.keep_trying(session_id, store, failed, on_end=lambda: self._signal_ended(session_id))
         self._dispatch()
 
-    def _result(self, outcome: Stop | RunnerResult, live: LiveSession | None, *, abandoned: bool) -> SessionResult:
-        """What came of a session: what its runner found, or why it was stopped. `live` is None when it never ran.
-
-        `abandoned`: its thread did not come back to say what its last call cost, so that counts as all that was
-        reserved for it (SPEC 3.4). What is secret is cut out (SPEC 11.1)."""
-        secrets = tuple(self._rails.secrets())
-
-        def clean(text: str) -> str:
-            return redact(sanitise(text), secrets).strip()[:SUMMARY_CAP]
-
-        if isinstance(outcome, RunnerResult):
-            result = SessionResult(
-                state=SessionState.SUCCEEDED if outcome.sound else SessionState.FAILED,
-                summary=clean(outcome.summary),
-                check=outcome.check,
-                facts=redact_json(dict(outcome.facts), secrets),
-            )
-        else:
-            reason = clean(outcome.reason)
-            facts = {NOT_BEGUN: True} if outcome.not_begun else {}
-            result = SessionResult(outcome.state, reason, error=reason, facts=facts)
-        if live is None:
-            return result
-        cost = live.cost_at_most if abandoned else live.cost
-        return replace(result, cost=cost, tokens=live.tokens, seconds=live.seconds)
-
-    def _is_over(self, session_id: str) -> None:
+    def _signal_ended(self, session_id: str) -> None:
         with self._lock:
-            ended = self._over.pop(session_id, None)
+            ended = self._ended.pop(session_id, None)
         if ended is not None:
             ended.set()
 
@@ -509,11 +471,11 @@ class Sessions(SessionStore):
             return live.transcript.lines if live else 0
         return transcript.lines
 
-    def _seen(self, row: SessionRow) -> SessionView:
+    def _view(self, row: SessionRow) -> SessionView:
         """The row, with what is known of it only while it runs."""
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return _with_worktree_fate(row.view)
+            return with_worktree_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
 
     def _all_live(self) -> list[LiveSession]:
@@ -523,17 +485,4 @@ class Sessions(SessionStore):
     # Last in the class, for it takes the name of the type away from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
-        return [self._seen(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
-
-
-def _with_worktree_fate(view: SessionView) -> SessionView:
-    """The view, saying what became of the folder of a session that is over. Looks whether it is there."""
-    if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
-        return view
-    if view.change_set_id:
-        fate = "its changes are in its change set"
-    elif view.error == UNDONE:
-        fate = "its changes were discarded with its card"
-    else:
-        fate = "it made no changes"
-    return replace(view, gone=f"its worktree is gone; {fate}")
+        return [self._view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]

@@ -17,7 +17,8 @@ from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
-from engine.execution.prompt import Identity, Project, PromptAssembly, Rules, Task
+from engine.execution.prompt_assembly import PromptAssembly
+from engine.execution.prompt_parts import Identity, Project, Rules, Task
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent_runner import AgentServices

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import snapshots
-from engine.execution.prompt import Project
+from engine.execution.prompt_parts import Project
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.sandbox.mounts import protected_git_paths
 from engine.git import Git, submodule_paths

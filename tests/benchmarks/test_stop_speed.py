@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from engine.api.doctor import examine
-from engine.execution.sandbox import Sandbox, ladder
+from engine.execution.sandbox import Sandbox, escape_trials
 from engine.execution.sandbox.ladder import rungs
 from engine.home import Home
 from tests.attacks.test_stop import DEAF, START, Attack
@@ -80,7 +80,7 @@ def test_the_doctor(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     found = []
     for _ in range(TIMES):
-        ladder.measure.cache_clear()
+        escape_trials.measure.cache_clear()
         began = time.perf_counter()
         examine(home, [])
         found.append(time.perf_counter() - began)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from engine.config.agents import ProviderKind, ProviderSettings
-from engine.execution.agent_setup import LARGEST, MAX_MODELS, TIMEOUT_S, query_local_models
+from engine.execution.local_models import LARGEST, MAX_MODELS, TIMEOUT_S, query_local_models
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"

@@ -140,7 +140,7 @@ def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], W
 def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "END_WITHIN", 0.0)
+    monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
     go = threading.Event()
 
     def deep(live: LiveSession, workspace: SessionWorkspace) -> None:

@@ -16,7 +16,7 @@ from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
-from engine.execution.prompt import HOW_TO_WORK
+from engine.execution.prompt_parts import HOW_TO_WORK
 from engine.execution.runners.flow import FlowUnable, Place
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import best_sandbox

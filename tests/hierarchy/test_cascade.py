@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.execution.prompt import PromptAssembly
+from engine.execution.prompt_assembly import PromptAssembly
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.tiers import Stop, climb
 from engine.model import Guidance, PromptRequest, Refusal

@@ -19,7 +19,7 @@ import pytest
 
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
-from engine.execution.prompt import PartSource
+from engine.execution.prompt_assembly import PartSource
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.model import (
     BubbleState,

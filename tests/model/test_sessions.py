@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution import agent_setup
+from engine.execution import local_models
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.world import ModelWorld, until
@@ -62,7 +62,7 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
 
 def test_a_model_of_this_machine_is_found_and_costs_nothing(world: ModelWorld) -> None:
     with world.opened() as engine:
-        assert agent_setup.query_local_models(engine.settings.current.providers).ids == ("local:smollm2",)
+        assert local_models.query_local_models(engine.settings.current.providers).ids == ("local:smollm2",)
         view = world.run(ASKED, seconds=PATIENCE)
         assert view.state is SessionState.SUCCEEDED
         assert (world.card_of(view).estimate, view.cost) == (0, 0)

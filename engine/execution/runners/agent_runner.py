@@ -9,7 +9,7 @@ from typing import Any
 from engine.config import SettingsSource
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
-from engine.execution.prompt import PromptAssembly
+from engine.execution.prompt_assembly import PromptAssembly
 from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bounded

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.execution.prompt import Project
+from engine.execution.prompt_parts import Project
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, lessons_in, section
 from engine.execution.runners.flows.wording import one_line

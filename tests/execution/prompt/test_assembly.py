@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.execution import prompt
-from engine.execution.prompt import Contribution, Identity, Project, PromptAssembly, Rules, Task, block, quoted
-from engine.model import CheckResult, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
+from engine.execution import prompt_parts
+from engine.execution.prompt_assembly import PromptAssembly
+from engine.execution.prompt_parts import Identity, Project, Rules, Task
+from engine.execution.prompt_text import block, quoted
+from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
@@ -170,7 +172,7 @@ def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     given_back = Project().part(request(tmp_path))
 
     assert given_back.part is not None
-    assert len(given_back.part.text) < prompt.MAX_PROJECT + 200
+    assert len(given_back.part.text) < prompt_parts.MAX_PROJECT + 200
     assert given_back.part.lines[-3].text == "a line of guidance"
     assert given_back.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 

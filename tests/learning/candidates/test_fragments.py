@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.execution.prompt import PromptAssembly, Rules
+from engine.execution.prompt_assembly import PromptAssembly
+from engine.execution.prompt_parts import Rules
 from engine.learning.candidates.fragments import BLOCK, fragment_lines
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import CandidateType, Overlay, PromptFragment
