@@ -295,22 +295,22 @@ class Settings(Section):
     @classmethod
     def _not_an_origin(cls, value: dict[str, ChannelSettings]) -> dict[str, ChannelSettings]:
         """A channel of that name would count as a person, or as any program, where loops are looked for (SPEC 3.3)."""
-        if taken := sorted({"owner", "gateway"} & value.keys()):
-            raise ValueError(f"a channel may not be called {taken[0]!r}: the loop detector uses names like it")
+        if reserved := sorted({"owner", "gateway"} & value.keys()):
+            raise ValueError(f"a channel may not be called {reserved[0]!r}: the loop detector uses names like it")
         return value
 
     @field_validator("workspaces", mode="after")
     @classmethod
     def _absolute(cls, value: dict[str, WorkspaceSettings]) -> dict[str, WorkspaceSettings]:
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for name in value:
             path = workspace_path(name)
             if not path:
                 raise ValueError(f'workspace {name!r} is not an absolute path; write [workspaces."/full/path"]')
-            if path in found:
-                raise ValueError(f"workspaces {found[path]!r} and {name!r} are the same folder; keep one of them")
-            found[path] = name
-        return {path: value[name] for path, name in found.items()}
+            if path in names:
+                raise ValueError(f"workspaces {names[path]!r} and {name!r} are the same folder; keep one of them")
+            names[path] = name
+        return {path: value[name] for path, name in names.items()}
 
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""

@@ -56,8 +56,8 @@ def _name_fault(name: str) -> str:
 
 
 def _host_fault(host: str) -> str:
-    told = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
-    return "" if _HOST.fullmatch(host) else told
+    fault = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
+    return "" if _HOST.fullmatch(host) else fault
 
 
 def _variable_fault(name: str) -> str:

@@ -98,7 +98,7 @@ def overridden(environment: Mapping[str, str]) -> dict[KeyPath, tuple[str, Any]]
 
 
 def typed(path: KeyPath, text: str) -> Any:
-    """What a person who typed `text` for `path` means; text that fits nothing stays text and fails validation."""
+    """The value that `text`, typed for `path`, stands for; text that fits nothing stays text and fails validation."""
     annotation = annotation_at(path)
     if annotation is bool:
         return TRUTH.get(text.strip().lower(), text)
@@ -144,8 +144,8 @@ def dotted(path: Sequence[str | int]) -> str:
 
 def annotation_at(path: Sequence[str | int]) -> Any:
     """The type of the setting at `path`, None when there is no such setting."""
-    found = _field_at(path)
-    return None if found is None else found[0]
+    field = _field_at(path)
+    return None if field is None else field[0]
 
 
 def is_known(path: Sequence[str | int]) -> bool:
@@ -155,10 +155,10 @@ def is_known(path: Sequence[str | int]) -> bool:
 
 def accepted(path: Sequence[str | int]) -> str:
     """What may stand at `path`, in words."""
-    found = _field_at(path)
-    if found is None:
+    field = _field_at(path)
+    if field is None:
         return ""
-    annotation, info = found
+    annotation, info = field
     return (info.description if info else None) or _words(annotation, list(info.metadata) if info else [])
 
 
@@ -218,15 +218,15 @@ def _is(annotation: Any, kind: type) -> bool:
 
 def _variables() -> dict[str, KeyPath]:
     """`CLAWPY_CROSS_POLL_ENABLED` -> `crossPollEnabled`; single values at the top and in `[console]`."""
-    found: dict[str, KeyPath] = {}
+    variables: dict[str, KeyPath] = {}
     for name, info in Settings.model_fields.items():
         alias = info.alias or name
         if typing.get_origin(info.annotation) is not dict and not _is(info.annotation, BaseModel):
-            found[f"CLAWPY_{name.upper()}"] = (alias,)
+            variables[f"CLAWPY_{name.upper()}"] = (alias,)
         elif name == "console":
             for inner, field in info.annotation.model_fields.items():  # type: ignore[union-attr]
-                found[f"CLAWPY_CONSOLE_{inner.upper()}"] = (alias, field.alias or inner)
-    return found
+                variables[f"CLAWPY_CONSOLE_{inner.upper()}"] = (alias, field.alias or inner)
+    return variables
 
 
 VARIABLES = _variables()
@@ -241,11 +241,11 @@ def _over_built_ins(data: Mapping[str, Any]) -> dict[str, Any]:
         written = data.get(section, {})
         if not isinstance(written, dict):
             continue
-        defaults = {name: one.model_dump(mode="json", by_alias=True) for name, one in built_in.items()}
-        found: dict[str, Any] = dict(defaults) if all_of_them else {}
+        defaults = {name: settings.model_dump(mode="json", by_alias=True) for name, settings in built_in.items()}
+        entries: dict[str, Any] = dict(defaults) if all_of_them else {}
         for name, values in written.items():
-            found[name] = defaults.get(name, {}) | values if isinstance(values, dict) else values
-        merged[section] = found
+            entries[name] = defaults.get(name, {}) | values if isinstance(values, dict) else values
+        merged[section] = entries
     return merged
 
 
@@ -277,10 +277,10 @@ def _syntax_problem(error: tomllib.TOMLDecodeError, file: str) -> Problem:
 def _problems(
     error: ValidationError, text: str, file: str, data: Mapping[str, Any], variables: Mapping[KeyPath, str]
 ) -> list[Problem]:
-    found = error.errors(include_url=False)
-    lines = _lines_of(text, {tuple(str(part) for part in entry["loc"]) for entry in found})
+    errors = error.errors(include_url=False)
+    lines = _lines_of(text, {tuple(str(part) for part in entry["loc"]) for entry in errors})
     problems = []
-    for entry in found:
+    for entry in errors:
         path = tuple(str(part) for part in entry["loc"] if part != "[key]")
         where = variables.get(path)
         if where is None:
@@ -309,18 +309,18 @@ def _suggestion(path: KeyPath) -> str:
     annotation = annotation_at(path[:depth])
     if not _is(annotation, BaseModel):
         return f"{dotted(path[:depth])} is a single value"
-    known = known_keys(annotation)
+    keys = known_keys(annotation)
     wrong = path[depth]
     if path[0] in ("providers", "acp") and _SECRET.search(wrong):
         return f"keys do not belong in this file; remove it and run: clawpy key set {path[1]}"
-    close = difflib.get_close_matches(wrong.replace("_", "").lower(), [key.lower() for key in known], n=1, cutoff=0.6)
+    close = difflib.get_close_matches(wrong.replace("_", "").lower(), [key.lower() for key in keys], n=1, cutoff=0.6)
     if close:
-        meant = next(key for key in known if key.lower() == close[0])
-        return f"did you mean {dotted((*path[:depth], meant))}?"
-    elsewhere = [other for other in VARIABLES.values() if other[-1] == wrong]
+        key = next(key for key in keys if key.lower() == close[0])
+        return f"did you mean {dotted((*path[:depth], key))}?"
+    elsewhere = [variable_path for variable_path in VARIABLES.values() if variable_path[-1] == wrong]
     if elsewhere:
         return f"did you mean {dotted(elsewhere[0])}?"
-    return "known keys: " + ", ".join(known)
+    return "known keys: " + ", ".join(keys)
 
 
 def _value_at(data: Any, path: KeyPath) -> Any:
@@ -345,7 +345,7 @@ def _lines_of(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
     has the key ends where its value ends, and begins after the last prefix that was whole. Only runs on errors.
     """
     wanted = paths | {path[:depth] for path in paths for depth in range(1, len(path))}
-    found: dict[KeyPath, int] = {}
+    lines_by_path: dict[KeyPath, int] = {}
     lines = text.splitlines(keepends=True)
     begin = 0
     for count in range(1, len(lines) + 1):
@@ -355,13 +355,13 @@ def _lines_of(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
             continue
         while begin < count - 1 and lines[begin].strip()[:1] in ("", "#"):
             begin += 1
-        for path in wanted - found.keys():
+        for path in wanted - lines_by_path.keys():
             if _has(data, path):
-                found[path] = begin + 1
+                lines_by_path[path] = begin + 1
         begin = count
-        if len(found) == len(wanted):
+        if len(lines_by_path) == len(wanted):
             break
-    return found
+    return lines_by_path
 
 
 def _has(data: Any, path: KeyPath) -> bool:

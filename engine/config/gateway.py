@@ -18,13 +18,13 @@ _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
 
 
 def _name_fault(name: str) -> str:
-    told = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
-    return "" if _NAME.fullmatch(name) else told
+    fault = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
+    return "" if _NAME.fullmatch(name) else fault
 
 
 def _origin_fault(origin: str) -> str:
-    told = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
-    return "" if _ORIGIN.fullmatch(origin) else told
+    fault = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
+    return "" if _ORIGIN.fullmatch(origin) else fault
 
 
 class GatewaySettings(Section):

@@ -102,5 +102,5 @@ class NotifySettings(Section):
 
     def of(self, surface: Surface) -> SurfaceSettings:
         """The section of one surface."""
-        found: SurfaceSettings = getattr(self, surface.value)
-        return found
+        section: SurfaceSettings = getattr(self, surface.value)
+        return section

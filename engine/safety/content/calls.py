@@ -214,67 +214,80 @@ def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
 
 
 def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+    """The command that a wrapper such as sudo, env or xargs runs."""
     valued, skipped = WRAPPERS[base]
-    if base == "env":
-        split = next((index for index, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
-        if split is not None:
-            text = args[split].removeprefix("-S").removeprefix("--split-string").removeprefix("=")
-            _script(" ".join([text, *args[split + 1 :]]), result, depth + 1, (*via, base))
-            return
+    via = (*via, base)
+    if base == "env" and (script := _env_script(args)) is not None:
+        _script(script, result, depth + 1, via)
+        return
     if base == "sudo" and args[:1] and args[0] in ("-e", "--edit", "-l", "-v", "-k"):
         return
-    rest = after_options(args, valued)
-    if base == "env":
-        while rest and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", rest[0]):
-            rest = rest[1:]
-    elif base == "sudo":
-        while rest and "=" in rest[0] and not rest[0].startswith("/"):
-            rest = rest[1:]
-    rest = rest[skipped:]
-    if base in ("parallel",) and ":::" in rest:
-        at = rest.index(":::")
-        values = rest[at + 1 :]
-        rest = (
-            [word.replace("{}", " ".join(values)) for word in rest[:at]]
-            if "{}" in " ".join(rest[:at])
-            else (rest[:at] + values)
-        )
     if base == "script" and "-c" in args:
-        _script(" ".join(args[args.index("-c") + 1 :][:1]), result, depth + 1, (*via, base))
+        _script(" ".join(args[args.index("-c") + 1 :][:1]), result, depth + 1, via)
         return
-    if not rest:
+    rest = _without_assignments(base, after_options(args, valued))[skipped:]
+    if base == "parallel" and ":::" in rest:
+        rest = _parallel_command(rest)
+    is_text = base in _TEXT_WRAPPERS
+    if base == "flock" and rest[:1] == ["-c"]:
+        rest, is_text = rest[1:], True
+    if is_text and len(rest) == 1:
+        _script(rest[0], result, depth + 1, via)
         return
-    if base == "flock" and rest[0] == "-c":
-        rest = rest[1:]
-        base = "watch"
-    if base in _TEXT_WRAPPERS and len(rest) == 1:
-        _script(rest[0], result, depth + 1, (*via, base))
-        return
-    if base == "xargs" and simple.source is not None:
-        input_text = output_of(simple.source, 0)
-        if input_text is not None and "{}" in " ".join(rest):
-            rest = [word.replace("{}", input_text.strip()[:200]) for word in rest[:20]]
-        elif input_text is not None:
-            rest = rest + input_text.split()[:200]
-    _call(rest, simple, result, depth + 1, (*via, base))
+    if base == "xargs" and simple.source is not None and rest:
+        rest = _xargs_command(rest, output_of(simple.source, 0))
+    if rest:
+        _call(rest, simple, result, depth + 1, via)
+
+
+def _env_script(args: list[str]) -> str | None:
+    """The command line in `env -S "…"`."""
+    split = next((index for index, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
+    if split is None:
+        return None
+    text = args[split].removeprefix("-S").removeprefix("--split-string").removeprefix("=")
+    return " ".join([text, *args[split + 1 :]])
+
+
+def _without_assignments(base: str, words: list[str]) -> list[str]:
+    """The words behind the `NAME=value` that env and sudo take before the command."""
+    if base == "env":
+        while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
+            words = words[1:]
+    elif base == "sudo":
+        while words and "=" in words[0] and not words[0].startswith("/"):
+            words = words[1:]
+    return words
+
+
+def _parallel_command(words: list[str]) -> list[str]:
+    """The command of `parallel CMD ::: values`, with all the values at once."""
+    separator = words.index(":::")
+    command, values = words[:separator], words[separator + 1 :]
+    if "{}" in " ".join(command):
+        return [word.replace("{}", " ".join(values)) for word in command]
+    return command + values
+
+
+def _xargs_command(words: list[str], input_text: str | None) -> list[str]:
+    """The command of xargs with what it reads, where the text shows that."""
+    if input_text is None:
+        return words
+    if "{}" in " ".join(words):
+        return [word.replace("{}", input_text.strip()[:200]) for word in words[:20]]
+    return words + input_text.split()[:200]
 
 
 def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+    """The script that a shell, eval, source or ssh runs."""
     via = (*via, base)
     if base == "eval":
-        text = " ".join(args)
-        if "$()" in text:
-            result.downloads_to_shell |= downloads(simple.nested)
-            if text == "$()" and simple.nested and _EMITTERS.fullmatch(simple.nested[0]):
-                return
-        _script(text, result, depth + 1, via)
+        _eval(" ".join(args), simple, result, depth, via)
         return
     if base == "ssh":
         rest = after_options(args, SSH_VALUES)[1:]
-        if rest:
-            _script(" ".join(rest), result, depth + 1, via)
-        elif simple.stdin is not None:
-            _script(simple.stdin, result, depth + 1, via)
+        if rest or simple.stdin is not None:
+            _script(" ".join(rest) if rest else simple.stdin or "", result, depth + 1, via)
         return
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
         result.downloads_to_shell |= downloads(simple.nested)
@@ -285,11 +298,25 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
                 _script(output, result, depth + 1, via)
     if base == "cmd":
         _script(" ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word)), result, depth + 1, via)
-        return
+    elif not _shell_option(base, args, simple, result, depth, via):
+        _shell_input(base, args, simple, result, depth, via)
+
+
+def _eval(text: str, simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+    if "$()" in text:
+        result.downloads_to_shell |= downloads(simple.nested)
+        if text == "$()" and simple.nested and _EMITTERS.fullmatch(simple.nested[0]):
+            return
+    _script(text, result, depth + 1, via)
+
+
+def _shell_option(
+    base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]
+) -> bool:
+    """The script of `sh -c SCRIPT`; True when there is such an option."""
     for index, word in enumerate(args):
-        if word.lower() in ("--command", "-command") or (
-            re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) and not word.startswith("--")
-        ):
+        is_script = re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command")
+        if is_script:
             following = args[index + 1 :]
             while following and following[0].startswith("-") and base != "su":
                 following = following[1:]
@@ -300,24 +327,30 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
                 if script == "$()":
                     result.downloads_to_shell |= downloads(simple.nested)
                 _script(script, result, depth + 1, via)
-            return
+            return True
         if base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
-            return
-    if base in ("source", ".") and "/dev/stdin" not in args:
+            return True
+    return False
+
+
+def _shell_input(
+    base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]
+) -> None:
+    """The script that a shell reads from its standard input."""
+    reads_input = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
+    if "/dev/stdin" not in args and (base in ("source", ".") or not reads_input):
         return
-    reads_stdin = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
-    if reads_stdin or "/dev/stdin" in args:
-        if simple.stdin is not None:
-            _script(simple.stdin, result, depth + 1, via)
-        if simple.source is not None:
-            if chain_downloads(simple.source):
-                result.downloads_to_shell = True
-            input_text = output_of(simple.source, 0)
-            if input_text is not None:
-                _script(input_text, result, depth + 1, via)
-            elif decodes(simple.source):
-                result.unreadable = "runs decoded text in a shell, unseen"
+    if simple.stdin is not None:
+        _script(simple.stdin, result, depth + 1, via)
+    if simple.source is not None:
+        if chain_downloads(simple.source):
+            result.downloads_to_shell = True
+        input_text = output_of(simple.source, 0)
+        if input_text is not None:
+            _script(input_text, result, depth + 1, via)
+        elif decodes(simple.source):
+            result.unreadable = "runs decoded text in a shell, unseen"
 
 
 def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) -> None:

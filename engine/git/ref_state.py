@@ -1,0 +1,176 @@
+"""What of a `GitState` changes only when HEAD or a ref moves. Every walk through the history is bounded."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Final
+
+from engine.git import Git, Repository, is_session_branch
+from engine.git.state import Branch, Commit, GitState, bare_name, merged_into
+from engine.git.status import MAX_FILES, Status, is_litter, split_nul, to_datetime
+
+MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
+MAX_RECENT: Final = 50  # commits kept with their subjects
+MAX_BRANCHES: Final = 300
+MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
+_USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
+
+
+def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) -> GitState:
+    """What only changes when HEAD or a ref moves; every walk is bounded."""
+    tips: dict[str, str] = {}
+    links: dict[str, str] = {}
+    for line in filter(None, refs.split("\n")):
+        tip, name, target = line.split(" ", 2)
+        tips[name] = tip
+        if target:
+            links[name] = target
+    dated = _branches(git, status.branch)  # all: the base may be older than the newest 300
+    base, base_tip = _base(dated, links)
+    walked = git.text("rev-list", "-n", str(MAX_WALKED), status.head).split() if status.head else []
+    if base_tip and base_tip != status.head:
+        merged = merged_into(git.text("rev-list", "-n", str(MAX_WALKED), base_tip).split())
+    else:
+        merged = merged_into(walked if base_tip else ())
+    upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
+    ahead, behind = _apart(git, status.head, upstream_tip)
+    ahead_of_base, behind_base = _apart(git, status.head, base_tip)
+    tag, previous_tag, since = _tags(git, status.head, walked, tips)
+    return GitState(
+        head=status.head,
+        branch=status.branch,
+        detached=bool(status.head) and not status.branch,
+        upstream=status.upstream if upstream_tip else "",
+        upstream_tip=upstream_tip,
+        ahead=ahead,
+        behind=behind,
+        base=base,
+        base_tip=base_tip,
+        ahead_of_base=ahead_of_base,
+        behind_base=behind_base,
+        own_files=_own_files(git, status.head, upstream_tip or base_tip),
+        me=git.text("config", "user.email", allowed=(0, 1)),
+        recent=_recent(git, status.head),
+        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in _newest(dated, base)),
+        tag=tag,
+        previous_tag=previous_tag,
+        commits_since_tag=since,
+        subjects=_subjects(git, status.head, tag if since else previous_tag),
+        shallow=(repository.common / "shallow").exists(),
+    )
+
+
+def _branches(git: Git, present: str) -> list[Branch]:
+    """All but those that sessions' changes became: nobody left them, each waited to be asked for. One that is checked
+    out is the operator's by now."""
+    output = git.text(
+        "for-each-ref",
+        "--sort=-committerdate",
+        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)%00"
+        "%(contents:trailers:key=Session,valueonly,unfold,separator=%2C)%00",
+        "refs/heads",
+        "refs/remotes",
+    )
+    branches = []
+    fields = iter(output.split("\0"))  # not lines: a commit's text may hold anything but NUL
+    for line, worktree, session in zip(fields, fields, fields, strict=False):
+        tip, seconds, name, link = line.lstrip("\n").split(" ", 3)
+        if link:
+            continue  # origin/HEAD
+        remote = name.startswith("refs/remotes/")
+        short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
+        bare = short.partition("/")[2] if remote else short
+        if bare == present or not is_session_branch(bare, session):
+            branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, taken=bool(worktree)))
+    return branches
+
+
+def _newest(branches: list[Branch], base: str) -> list[Branch]:
+    """The newest 300, and the base, which may be older."""
+    older = branches[MAX_BRANCHES:]
+    return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
+
+
+def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
+    """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
+    name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
+    are as new."""
+    pointed = sorted(
+        (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
+        for name, target in links.items()
+        if name.startswith("refs/remotes/") and name.endswith("/HEAD") and target.count("/") >= 3
+    )
+    local = {branch.name: branch for branch in branches if not branch.remote}
+    remote = [branch for branch in branches if branch.remote]
+    names = [name for _, name in pointed]
+    for name in [*names, *_USUAL_BASES]:
+        candidates = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
+        if candidates:
+            newest = max(candidates, key=lambda branch: branch.at)
+            return newest.name, newest.tip
+    if len(local) == 1:
+        only = next(iter(local.values()))
+        return only.name, only.tip
+    return "", ""
+
+
+def _apart(git: Git, head: str, other: str) -> tuple[int, int]:
+    """Commits that only `head` has, and that only `other` has."""
+    if not head or not other or head == other:
+        return 0, 0
+    ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
+    return int(ahead), int(behind)
+
+
+def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
+    """The newest tag in HEAD's history, the one before it, and the commits since (see `GitState`).
+
+    Found like `git describe --tags` finds it, without its walk through a whole history that has no tag.
+    """
+    if not head:
+        return "", "", 0
+    tagged: dict[str, str] = {}
+    if any(name.startswith("refs/tags/") for name in tips):
+        output = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
+        for line in filter(None, output.split("\n")):
+            tip, peeled, name = line.split(" ", 2)
+            tagged[peeled or tip] = name.removeprefix("refs/tags/")
+    newest = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
+    if not newest:
+        return "", "", min(len(walked), MAX_UNTAGGED)
+    since = 0 if newest[0][0] == head else int(git.text("rev-list", "--count", f"{newest[0][0]}..{head}"))
+    return newest[0][1], newest[1][1] if len(newest) > 1 else "", since
+
+
+def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
+    """What the commits since a tag say, at most `MAX_RECENT`, merges left out; none without a tag."""
+    if not since:
+        return ()
+    span = f"refs/tags/{since}..{head}"
+    output = git.text("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
+    return tuple(filter(None, output.split("\n")))
+
+
+def _recent(git: Git, head: str) -> tuple[Commit, ...]:
+    if not head:
+        return ()
+    output = git.text("log", "-z", f"-n{MAX_RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
+    commits = []
+    for record in filter(None, output.split("\0")):
+        commit, seconds, parents, author, email, subject = record.split("\n", 5)
+        commits.append(Commit(commit, to_datetime(seconds), author, subject, tuple(parents.split()), email))
+    return tuple(commits)
+
+
+def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
+    """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
+    if not head or not other or head == other:
+        return ()
+    done = git.run(
+        "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
+        allowed=(0, 128),
+    )  # fmt: skip
+    if done.returncode:
+        return ()  # two histories that never met
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, split_nul(done.stdout)), MAX_FILES))
