@@ -69,42 +69,28 @@ def test_no_error_repeats_a_secret_that_stands_where_it_must_not():
         assert "hush" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://localhost:11434/v1", "http://127.0.0.1", "http://[::1]:8000/v1", "http://10.1.2.3", "http://192.168.1.4:1",
-        "http://gpu:8000", "http://box.lan", "https://api.example.com/v1", "http://app.localhost",
-    ],
-)  # fmt: skip
-def test_an_address_that_a_key_may_travel_to(url: str):
-    assert url_fault(url) == ""
+SAFE_ADDRESSES = (
+    "http://localhost:11434/v1 http://127.0.0.1 http://[::1]:8000/v1 http://10.1.2.3 http://192.168.1.4:1 "
+    "http://gpu:8000 http://box.lan https://api.example.com/v1 http://app.localhost"
+)
+UNSAFE_ADDRESSES = (
+    "http://api.example.com http://8.8.8.8/v1 http://0.0.0.0 https://u@x.org https://u:p@x.org ftp://x x.org/v1 "
+    "https:// https://x.org/v1?k=1 https://x.org/#k https://x.org:99999 http://10.0.0.1@evil.org "
+    "http://127.0.0.1.evil.org https://[::1 https://ex\u00e4mple.org"
+)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://api.example.com", "http://8.8.8.8/v1", "http://0.0.0.0", "https://u@x.org", "https://u:p@x.org", "ftp://x",
-        "x.org/v1", "", "https://", "https://x.org/v1?k=1", "https://x.org/#k", "https://x.org:99999", "https://x .org",
-        "http://10.0.0.1@evil.org", "http://127.0.0.1.evil.org", "https://[::1", "https://ex\u00e4mple.org",
-    ],
-)  # fmt: skip
-def test_an_address_that_a_key_must_not_travel_to(url: str):
-    assert url_fault(url)
-
-
-def test_plain_http_with_open_eyes():
-    assert url_fault("http://api.example.com", insecure=True) == ""
+def test_addresses_that_a_key_may_travel_to():
+    assert [url for url in SAFE_ADDRESSES.split() if url_fault(url)] == []
+    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_fault(url)] == []
+    assert url_fault("http://api.example.com", insecure=True) == "", "plain http with open eyes"
     assert url_fault("http://u:p@api.example.com", insecure=True)
 
 
-@pytest.mark.parametrize("name", ["auto", "flow", "model", "acp:claude", "acp:a-b_c9"])
-def test_names_of_runners(name: str):
-    assert runner_fault(name) == ""
-
-
-@pytest.mark.parametrize("name", ["", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40])
-def test_names_of_no_runner(name: str):
-    assert runner_fault(name)
+def test_names_of_runners():
+    assert [name for name in ("auto", "flow", "model", "acp:claude", "acp:a-b_c9") if runner_fault(name)] == []
+    wrong = ("", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40)
+    assert [name for name in wrong if not runner_fault(name)] == []
 
 
 def test_ids_of_models():

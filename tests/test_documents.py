@@ -12,7 +12,7 @@ from tests.wording import catalogue
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
-NOT_OURS = {
+REPLACED_WORDS = {
     r"\b(he|his|him|himself)\b": "you",
     r"\bfor instance\b": "for example",
     r"\bmend(s|ed|ing)?\b": "fix",
@@ -25,7 +25,7 @@ NOT_OURS = {
 }
 """What the glossary says otherwise, and the word for it."""
 
-NOT_SHOWN = {
+SILENT_MODULES = {
     "engine/memory/question.py",
     "engine/learning/learnings/rules.py",
     "engine/execution/landing.py",
@@ -70,7 +70,7 @@ def test_the_interface_has_no_word_that_the_glossary_rules_out() -> None:
     found = [
         f"{path}:{line}: {text} (say: {better})"
         for path, line, text in catalogue()
-        for word, better in NOT_OURS.items()
-        if path not in NOT_SHOWN and re.search(word, text)
+        for word, better in REPLACED_WORDS.items()
+        if path not in SILENT_MODULES and re.search(word, text)
     ]
     assert found == []

@@ -45,12 +45,6 @@ def events(database: Database) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_without_a_file_the_defaults_hold(store: SettingsStore) -> None:
-    assert store.current.quiet_hours_start == 23
-    assert store.get("console.theme") == "clawpy-dark"
-    assert store.origin("console.theme") == "default"
-
-
 def test_set_writes_the_file_and_tells(store: SettingsStore, file: Path, database: Database) -> None:
     assert store.set("crossPollEnabled", "false") is False
     assert file.read_text() == "crossPollEnabled = false\n"
@@ -83,13 +77,6 @@ def test_a_bad_value_leaves_the_file_alone(store: SettingsStore, file: Path) -> 
         store.set("quietHoursStart", "25")
     assert file.read_bytes() == before
     assert store.get("quietHoursStart") == 22
-
-
-def test_an_unknown_key_suggests(store: SettingsStore) -> None:
-    with pytest.raises(Refusal) as caught:
-        store.set("quietHourStart", "22")
-    assert caught.value.code == "unknown_key"
-    assert caught.value.fix == "did you mean quietHoursStart?"
 
 
 def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
@@ -163,12 +150,6 @@ def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: byte
     with pytest.raises(Refusal, match=said) as caught:
         SettingsStore(file, clock=clock, environment={})
     assert caught.value.code == "bad_config"
-
-
-def test_a_folder_where_the_file_should_be(file: Path, clock: FakeClock) -> None:
-    file.mkdir(parents=True)
-    with pytest.raises(Refusal, match="is not a regular file"):
-        SettingsStore(file, clock=clock, environment={})
 
 
 def test_lines_of_windows_and_a_byte_order_mark_are_fine(file: Path, clock: FakeClock) -> None:

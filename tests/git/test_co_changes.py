@@ -23,50 +23,50 @@ OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
 PAIR = ("price.py,rules.toml", *OTHERS) * 12
 
 
-def told(habits: CoChanges, *files: str) -> str | None:
-    found = habits.missing(files)
-    return found.path if found else None
+def missing(habits: CoChanges, *files: str) -> str | None:
+    partner = habits.missing(files)
+    return partner.path if partner else None
 
 
 def test_the_partner_with_its_evidence() -> None:
-    found = CoChanges(history(*PAIR)).missing(["price.py"])
-    assert found is not None
-    assert found == Partner("rules.toml", "price.py", 12, 12, found.score)
-    assert 0.8 < found.score < 1.0
+    partner = CoChanges(history(*PAIR)).missing(["price.py"])
+    assert partner is not None
+    assert partner == Partner("rules.toml", "price.py", 12, 12, partner.score)
+    assert 0.8 < partner.score < 1.0
 
 
 def test_a_tie_of_two_commits_is_none() -> None:
-    assert told(CoChanges(history(*OTHERS, *OTHERS, "a.py,b.py", *OTHERS, "a.py,b.py")), "a.py") is None
+    assert missing(CoChanges(history(*OTHERS, *OTHERS, "a.py,b.py", *OTHERS, "a.py,b.py")), "a.py") is None
 
 
 def test_one_exception_does_not_untie_and_many_do() -> None:
-    assert told(CoChanges(history(*PAIR, "price.py")), "price.py") == "rules.toml"
-    assert told(CoChanges(history(*PAIR, *(["price.py"] * 12))), "price.py") is None
+    assert missing(CoChanges(history(*PAIR, "price.py")), "price.py") == "rules.toml"
+    assert missing(CoChanges(history(*PAIR, *(["price.py"] * 12))), "price.py") is None
 
 
 def test_sweeps_tie_nothing() -> None:
     everything = ",".join(f"f{number}.py" for number in range(co_changes.MAX_FILES + 1))
     habits = CoChanges(history(*[everything] * 30))
-    assert told(habits, "f1.py") is None
+    assert missing(habits, "f1.py") is None
 
 
 def test_many_changed_files_are_not_asked_about() -> None:
     habits = CoChanges(history(*PAIR))
-    assert told(habits, "price.py", *(f"new{number}.txt" for number in range(co_changes.MAX_CHANGED))) is None
+    assert missing(habits, "price.py", *(f"new{number}.txt" for number in range(co_changes.MAX_CHANGED))) is None
 
 
 def test_a_file_that_is_gone_is_not_missing_until_it_is_back() -> None:
-    assert told(CoChanges(history(*PAIR, "-rules.toml")), "price.py") is None
-    assert told(CoChanges(history(*PAIR, "-rules.toml", "price.py,rules.toml")), "price.py") == "rules.toml"
+    assert missing(CoChanges(history(*PAIR, "-rules.toml")), "price.py") is None
+    assert missing(CoChanges(history(*PAIR, "-rules.toml", "price.py,rules.toml")), "price.py") == "rules.toml"
 
 
 def test_files_of_a_folder_share_their_habits() -> None:
     pages = [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)]
-    found = CoChanges(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
-    assert found is not None
-    assert (found.path, found.because, found.together, found.of) == ("mkdocs.yml", "docs/*.md", 16, 16)
-    assert is_group(found.because)
-    assert not is_group(found.path)
+    partner = CoChanges(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
+    assert partner is not None
+    assert (partner.path, partner.because, partner.together, partner.of) == ("mkdocs.yml", "docs/*.md", 16, 16)
+    assert is_group(partner.because)
+    assert not is_group(partner.path)
 
 
 def test_only_the_past_is_known() -> None:

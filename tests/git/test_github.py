@@ -62,16 +62,16 @@ def waiting(**entry: object) -> str:
 
 def test_what_waits_for_me() -> None:
     me, bob = {"login": "ada"}, {"login": "bob"}
-    said = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
+    comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
     assert waiting(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
     assert waiting(author=bob, reviewRequests=[{"login": "ada"}], isDraft=True) == ""
     assert waiting(author=bob, reviewRequests=[{"slug": "team"}, 3]) == ""
     changes = [{"author": bob, "state": "CHANGES_REQUESTED", "submittedAt": "2026-01-03T08:00:00Z"}]
-    asked = waiting(reviewDecision="CHANGES_REQUESTED", latestReviews=changes)
-    assert asked == "changes by bob since 2026-01-03 08:00:00+00:00"
-    assert waiting(comments=[said]) == "answer by bob since 2026-01-04 08:00:00+00:00"
-    assert waiting(comments=[said, {"author": me, "createdAt": "2026-01-04T09:00:00Z"}]) == ""
-    assert waiting(comments=[{**said, "author": {"login": "ci[bot]"}}, {"createdAt": "?"}, None]) == ""
+    waiting_for = waiting(reviewDecision="CHANGES_REQUESTED", latestReviews=changes)
+    assert waiting_for == "changes by bob since 2026-01-03 08:00:00+00:00"
+    assert waiting(comments=[comment]) == "answer by bob since 2026-01-04 08:00:00+00:00"
+    assert waiting(comments=[comment, {"author": me, "createdAt": "2026-01-04T09:00:00Z"}]) == ""
+    assert waiting(comments=[{**comment, "author": {"login": "ci[bot]"}}, {"createdAt": "?"}, None]) == ""
     assert waiting(latestReviews=None, comments=None) == ""
 
 

@@ -66,9 +66,9 @@ def test_lost_commits_of_two_lines(repository: Repository) -> None:
         tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=ago(3)))
     repository.git("checkout", "-q", "main", at=ago(2))
     git, state = Git(repository.path), GitReader().read(repository.path)
-    found = read_lost_commits(git, state, NOW)
-    assert {line.tip for line in found} == {*tips}
-    assert {line.number for line in found} == {2}
+    result = read_lost_commits(git, state, NOW)
+    assert {line.tip for line in result} == {*tips}
+    assert {line.number for line in result} == {2}
     assert not is_reachable(git, tips[0])
     repository.git("tag", "kept", tips[0])
     assert is_reachable(git, tips[0])
@@ -82,9 +82,9 @@ def test_fixups_up_to_the_first_commit(repository: Repository) -> None:
     repository.commit("fixup! begin: words", {"a.txt": "2\n"})
     repository.commit("fixup! fixup! begin: words", {"a.txt": "3\n"})
     repository.commit("fixup! nothing like it", {"a.txt": "4\n"})
-    found = read_fixups(Git(repository.path), GitReader().read(repository.path))
-    assert found is not None
-    assert (len(found.subjects), found.targets, found.onto) == (2, ("begin: words",), "")
+    result = read_fixups(Git(repository.path), GitReader().read(repository.path))
+    assert result is not None
+    assert (len(result.subjects), result.targets, result.onto) == (2, ("begin: words",), "")
 
 
 def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_tests_in_quarantine(repository: Repository) -> None:
     head = repository.commit("tests", files)
     repository.commit("none", dict.fromkeys(files, "def test_a():\n    pass\n"))
     git = Git(repository.path)
-    found = quarantined(git, head)
-    assert found[0] == Quarantined("tests/test_00.py::test_a", date(2026, 1, 19))
-    assert len(found) == 50, "there is an end to it"
+    result = quarantined(git, head)
+    assert result[0] == Quarantined("tests/test_00.py::test_a", date(2026, 1, 19))
+    assert len(result) == 50, "there is an end to it"
     assert quarantined(git, "HEAD") == ()
     repository.commit("one", {"ü b/test_c.py": files["ü b/test_c.py"]})
     assert quarantined(git, "HEAD") == (Quarantined("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),)

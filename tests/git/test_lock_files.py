@@ -32,11 +32,11 @@ def run(folder: Path, *argv: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def told(folder: Path) -> tuple[str, ...]:
+def differences(folder: Path) -> tuple[str, ...]:
     """The sentences about the one lock file that does not fit, () when all fit."""
-    found = find_mismatches(folder)
-    assert len(found) < 2
-    return found[0].differences if found else ()
+    mismatches = find_mismatches(folder)
+    assert len(mismatches) < 2
+    return mismatches[0].differences if mismatches else ()
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -60,11 +60,11 @@ def test_npm(tmp_path: Path) -> None:
     }
     write(tmp_path, {"package.json": json.dumps(manifest)})
     run(tmp_path, "npm", "install", "--package-lock-only", "--no-audit")
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "package.json", "^1.3.0", "^1.2.0")
-    assert told(tmp_path) == ("package.json asks for left-pad ^1.2.0, but package-lock.json has ^1.3.0",)
+    assert differences(tmp_path) == ("package.json asks for left-pad ^1.2.0, but package-lock.json has ^1.3.0",)
     edit(tmp_path / "package.json", '"once": ""', '"inherits": "2"')
-    assert told(tmp_path)[1:] == (
+    assert differences(tmp_path)[1:] == (
         "package.json asks for inherits 2, but package-lock.json does not have it",
         "package-lock.json has once, but package.json no longer asks for it",
     )
@@ -94,11 +94,11 @@ def test_uv(tmp_path: Path) -> None:
     needs(host=PYPI)
     write(tmp_path, {"pyproject.toml": UV_PROJECT})
     run(tmp_path, uv, "lock", "--no-config")
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "pyproject.toml", "pluggy>=1", "pluggy>=1.5")
-    assert told(tmp_path) == ("pyproject.toml asks for pluggy >=1.5, but uv.lock has >=1",)
+    assert differences(tmp_path) == ("pyproject.toml asks for pluggy >=1.5, but uv.lock has >=1",)
     edit(tmp_path / "pyproject.toml", '"six >= 1.16, <2", ', '"packaging", ')
-    assert told(tmp_path) == (
+    assert differences(tmp_path) == (
         "pyproject.toml asks for packaging any version, but uv.lock does not have it",
         "uv.lock has six, but pyproject.toml no longer asks for it",
         "pyproject.toml asks for pluggy >=1.5, but uv.lock has >=1",
@@ -129,11 +129,11 @@ def test_cargo(tmp_path: Path) -> None:
     needs("cargo")
     cargo_project(tmp_path)
     run(tmp_path, "cargo", "generate-lockfile", "--offline")
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "crates/lib1/Cargo.toml", '"0.3.1"', '"0.4.0"')
     edit(tmp_path / "Cargo.toml", 'version = "0.2" }', 'version = "0.3" }')
     edit(tmp_path / "Cargo.toml", 'one = { package = "lib1", path = "crates/lib1", optional = true }', "")
-    assert told(tmp_path) == (
+    assert differences(tmp_path) == (
         "Cargo.toml asks for lib2 0.3, but Cargo.lock has 0.2.0",
         "Cargo.lock has lib1, but Cargo.toml no longer asks for it",
         "crates/lib1/Cargo.toml is at 0.4.0, but Cargo.lock has lib1 0.3.1",
@@ -153,11 +153,11 @@ def test_bundler(tmp_path: Path) -> None:
         },
     )
     run(tmp_path, "bundle", "lock", "--local")
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "Gemfile", '">= 12.0", "< 14"', '"~> 13.0"')
-    assert told(tmp_path) == ("Gemfile asks for rake ~> 13.0, but Gemfile.lock has < 14, >= 12.0",)
+    assert differences(tmp_path) == ("Gemfile asks for rake ~> 13.0, but Gemfile.lock has < 14, >= 12.0",)
     edit(tmp_path / "Gemfile", 'gem "rake", "~> 13.0" # if', 'gem "rake", "~> 13.0" if ENV["RAKE"]')
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
 
 
 @pytest.mark.long
@@ -178,11 +178,11 @@ def test_composer(tmp_path: Path) -> None:
         },
     )
     run(tmp_path, "composer", "update", "--no-install", "--no-interaction")
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "composer.json", '"^1.0"', '"^1.0.0"')
-    assert told(tmp_path) == ("what composer.json asks for has changed since composer.lock was written",)
+    assert differences(tmp_path) == ("what composer.json asks for has changed since composer.lock was written",)
     edit(tmp_path / "composer.json", '"x/lib": "^1.0.0"', '"x/lib": "^1.0", "y/more": "2.*"')
-    assert told(tmp_path) == ("composer.json asks for y/more 2.*, but composer.lock does not have it",)
+    assert differences(tmp_path) == ("composer.json asks for y/more 2.*, but composer.lock does not have it",)
 
 
 def test_go(tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_go(tmp_path: Path) -> None:
             "example.org/b v0.1.0/go.mod h1:x=\n",
         },
     )
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "go.mod", "a v1.2.0", "a v1.3.0")
-    assert told(tmp_path) == ("go.mod asks for example.org/a v1.3.0, but go.sum has v1.2.0",)
+    assert differences(tmp_path) == ("go.mod asks for example.org/a v1.3.0, but go.sum has v1.2.0",)
     edit(tmp_path / "go.mod", "replace example.org/c => ./c", "replace example.org/c => example.org/d v1.0.0")
-    assert told(tmp_path)[1:] == ("go.mod asks for example.org/d v1.0.0, but go.sum does not have it",)
+    assert differences(tmp_path)[1:] == ("go.mod asks for example.org/d v1.0.0, but go.sum does not have it",)
     write(tmp_path, {"vendor/modules.txt": ""})
-    assert told(tmp_path) == ()  # vendored: go reads no go.sum
+    assert differences(tmp_path) == ()  # vendored: go reads no go.sum
 
 
 # -- with hashes that the tools wrote -------------------------------------------------------------------------------
@@ -264,19 +264,19 @@ POETRY_LOCK = (
     ],
 )
 def test_a_content_hash_tells_that_the_manifest_changed(tmp_path: Path, manifest: str, lock: str, text: str) -> None:
-    kept = (
+    lock_text = (
         f'{POETRY_LOCK}\n[metadata]\nlock-version = "2.1"\ncontent-hash = "{text}"\n'
         if lock == "poetry.lock"
         else f'[metadata]\nlock_version = "4.5.1"\ncontent_hash = "sha256:{text}"\n'
     )
-    write(tmp_path, {"pyproject.toml": manifest, lock: kept})
-    assert told(tmp_path) == ()
+    write(tmp_path, {"pyproject.toml": manifest, lock: lock_text})
+    assert differences(tmp_path) == ()
     edit(tmp_path / "pyproject.toml", 'version="0.1.0"', 'version="0.2.0"')
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "pyproject.toml", "1.1", "1.0")
-    assert told(tmp_path) == (f"what pyproject.toml asks for has changed since {lock} was written",)
+    assert differences(tmp_path) == (f"what pyproject.toml asks for has changed since {lock} was written",)
     write(tmp_path, {"uv.lock": "version = 1\n"})
-    assert lock not in [one.lock for one in find_mismatches(tmp_path)]  # it is a leftover of before
+    assert lock not in [mismatch.lock for mismatch in find_mismatches(tmp_path)]  # it is a leftover of before
 
 
 # -- as pnpm and yarn write them ------------------------------------------------------------------------------------
@@ -370,10 +370,10 @@ def test_pnpm(tmp_path: Path) -> None:
             "pnpm-lock.yaml": PNPM_LOCK,
         },
     )
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "package.json", "^2.1.0", "^2.0.0")
     edit(tmp_path / "packages/a/package.json", "@x/b", "@x/c")
-    assert told(tmp_path) == (
+    assert differences(tmp_path) == (
         "package.json asks for ms ^2.0.0, but pnpm-lock.yaml has ^2.1.0",
         "packages/a/package.json asks for @x/c, but pnpm-lock.yaml does not have it",
         "pnpm-lock.yaml has @x/b, but packages/a/package.json no longer asks for it",
@@ -393,10 +393,10 @@ def test_yarn_1(tmp_path: Path) -> None:
             "yarn.lock": YARN_LOCK,
         },
     )
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "package.json", "^7.1.0", "^7.2.0")
     edit(tmp_path / "packages/other/package.json", '"ms"', '"mz"')
-    assert told(tmp_path) == (
+    assert differences(tmp_path) == (
         "package.json asks for @babel/core ^7.2.0, but yarn.lock has ^7.0.0 and ^7.1.0",
         "packages/other/package.json asks for mz ^2.1.0, but yarn.lock does not have it",
     )
@@ -411,24 +411,25 @@ def test_yarn_berry(tmp_path: Path) -> None:
             "yarn.lock": BERRY_LOCK,
         },
     )
-    assert told(tmp_path) == ()
+    assert differences(tmp_path) == ()
     edit(tmp_path / "packages/b/package.json", '"1"', '"1.4"')
-    assert told(tmp_path) == ("packages/b/package.json asks for once 1.4, but yarn.lock has 1",)
+    assert differences(tmp_path) == ("packages/b/package.json asks for once 1.4, but yarn.lock has 1",)
 
 
 # -- what is not known for certain ----------------------------------------------------------------------------------
 
 
 def test_it_names_the_folder_and_counts_what_it_does_not_name(tmp_path: Path) -> None:
-    asked = {f"p{number}": "1" for number in range(8)}
+    required = {f"p{number}": "1" for number in range(8)}
     lock = {"lockfileVersion": 3, "packages": {"": {}}}
     write(
-        tmp_path, {"web/package.json": json.dumps({"dependencies": asked}), "web/package-lock.json": json.dumps(lock)}
+        tmp_path,
+        {"web/package.json": json.dumps({"dependencies": required}), "web/package-lock.json": json.dumps(lock)},
     )
-    [found] = find_mismatches(tmp_path, ["", "web", "gone"])
-    assert isinstance(found, LockMismatch)
-    assert (found.folder, found.tool, found.lock_path) == ("web", "npm", "web/package-lock.json")
-    assert (len(found.differences), found.more) == (5, 3)
+    [mismatch] = find_mismatches(tmp_path, ["", "web", "gone"])
+    assert isinstance(mismatch, LockMismatch)
+    assert (mismatch.folder, mismatch.tool, mismatch.lock_path) == ("web", "npm", "web/package-lock.json")
+    assert (len(mismatch.differences), mismatch.more) == (5, 3)
 
 
 def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> None:
@@ -448,11 +449,11 @@ def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str) -> 
     (top / "linked").symlink_to(outside)
     packages = {"": {}, member.format(outside=outside): {}}
     (top / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": packages}))
-    assert told(top) == ()
+    assert differences(top) == ()
     importers = f"importers:\n  .:\n  {member.format(outside=outside)}:\n"
     (top / "package-lock.json").write_text("{}")
     (top / "pnpm-lock.yaml").write_text(f"lockfileVersion: '9.0'\n{importers}")
-    assert told(top) == ()
+    assert differences(top) == ()
 
 
 def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> None:
@@ -465,7 +466,7 @@ def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> 
     (top / "package.json").unlink()
     write(top, {"real.json": SECRET})
     (top / "package.json").symlink_to("real.json")
-    assert len(told(top)) == 1, "a link that stays inside is read"
+    assert len(differences(top)) == 1, "a link that stays inside is read"
 
 
 def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
@@ -475,12 +476,12 @@ def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
     assert read.mismatches(tmp_path, [""]) == ()
     assert read.mismatches(tmp_path, [""]) == ()
     write(tmp_path, {"packages/a/package.json": json.dumps({"dependencies": {"once": "1"}})})
-    [found] = read.mismatches(tmp_path, [""])
-    assert found.differences == ("packages/a/package.json asks for once 1, but package-lock.json does not have it",)
-    assert read.mismatches(tmp_path, [""])[0] is found, "it is not compared again while nothing is written"
+    [mismatch] = read.mismatches(tmp_path, [""])
+    assert mismatch.differences == ("packages/a/package.json asks for once 1, but package-lock.json does not have it",)
+    assert read.mismatches(tmp_path, [""])[0] is mismatch, "it is not compared again while nothing is written"
     write(tmp_path, {"packages/a/package.json": "{}", "packages/b/package.json": SECRET})
-    [found] = read.mismatches(tmp_path, [""])
-    assert "packages/b" in found.differences[0], "a member that was not there"
+    [mismatch] = read.mismatches(tmp_path, [""])
+    assert "packages/b" in mismatch.differences[0], "a member that was not there"
 
 
 @pytest.mark.long
@@ -489,7 +490,7 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
     folder = tmp_path_factory.mktemp("rubbish")
     pairs = {"package.json": "package-lock.json", "pyproject.toml": "uv.lock", "Cargo.toml": "Cargo.lock"}
     pairs |= {"go.mod": "go.sum", "Gemfile": "Gemfile.lock", "composer.json": "composer.lock"}
-    for one, other in pairs.items():
-        (folder / one).write_bytes(manifest)
-        (folder / other).write_bytes(lock)
+    for manifest_name, lock_name in pairs.items():
+        (folder / manifest_name).write_bytes(manifest)
+        (folder / lock_name).write_bytes(lock)
     find_mismatches(folder)

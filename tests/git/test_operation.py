@@ -31,20 +31,29 @@ def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
     attempt(apart, "merge", "side")
     git = Git(apart.path)
     stamp = operation_stamp(git.repository.git_dir)
-    found = read_operation(git)
-    assert found is not None
-    assert (found.name, found.ours.name, found.unmerged, found.resolved) == ("merge", "main", (":a.txt", "b c.txt"), ())
-    assert found.theirs is not None
-    assert (found.theirs.name, found.theirs.subject) == ("side", "side")
+    op = read_operation(git)
+    assert op is not None
+    assert (op.name, op.ours.name, op.unmerged, op.resolved) == (
+        "merge",
+        "main",
+        (":a.txt", "b c.txt"),
+        (),
+    )
+    assert op.theirs is not None
+    assert (op.theirs.name, op.theirs.subject) == ("side", "side")
     assert {*conflicted(git)[":a.txt"]} == {1, 2, 3}
 
     apart.write("b c.txt", "23\n")
     apart.git("add", "b c.txt")
     assert operation_stamp(git.repository.git_dir) != stamp
-    found = read_operation(git)
-    assert found is not None
-    assert (found.unmerged, found.resolved, found.files) == ((":a.txt",), ("b c.txt",), (":a.txt", "b c.txt"))
-    assert (found.continue_command, found.abort_command) == ("git merge --continue", "git merge --abort")
+    op = read_operation(git)
+    assert op is not None
+    assert (op.unmerged, op.resolved, op.files) == (
+        (":a.txt",),
+        ("b c.txt",),
+        (":a.txt", "b c.txt"),
+    )
+    assert (op.continue_command, op.abort_command) == ("git merge --continue", "git merge --abort")
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
@@ -52,13 +61,13 @@ def test_what_a_rebase_has_left(apart: Repository, backend: str) -> None:
     apart.git("checkout", "-q", "side")
     rest = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
     attempt(apart, "rebase", backend, "main")
-    found = read_operation(Git(apart.path))
-    assert found is not None
-    assert (found.name, found.rebased, found.ours.name) == ("rebase", "side", "main")
-    assert found.theirs is not None
-    assert found.theirs.subject == "side"
-    assert [one[:7] for one in found.remaining] == [one[:7] for one in rest]
-    assert found.simple
+    op = read_operation(Git(apart.path))
+    assert op is not None
+    assert (op.name, op.rebased, op.ours.name) == ("rebase", "side", "main")
+    assert op.theirs is not None
+    assert op.theirs.subject == "side"
+    assert [sha[:7] for sha in op.remaining] == [sha[:7] for sha in rest]
+    assert op.simple
 
 
 def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
@@ -68,23 +77,28 @@ def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
     attempt(apart, "cherry-pick", "side~1", "side")
     apart.git("checkout", "--theirs", "--", "./:a.txt", "b c.txt")
     apart.git("commit", "-qam", "by hand")
-    found = read_operation(Git(apart.path))
-    assert found is not None
-    assert (found.name, found.unmerged) == ("cherry-pick", ())
-    assert last.startswith(found.remaining[-1])
+    op = read_operation(Git(apart.path))
+    assert op is not None
+    assert (op.name, op.unmerged) == ("cherry-pick", ())
+    assert last.startswith(op.remaining[-1])
 
 
 def test_a_bisect_with_words_of_its_own(repository: Repository) -> None:
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", "--term-new", "slow", "--term-old", "fast")
-    found = read_operation(Git(repository.path))
-    assert found is not None
-    assert (found.bad, found.good, found.terms) == ("", (), ("slow", "fast"))
+    op = read_operation(Git(repository.path))
+    assert op is not None
+    assert (op.bad, op.good, op.terms) == ("", (), ("slow", "fast"))
     repository.git("bisect", "slow", last)
     repository.git("bisect", "fast", first)
-    found = read_operation(Git(repository.path))
-    assert found is not None
-    assert (found.bad, found.good, found.suspects, found.continue_command) == (last, (first,), 5, "git bisect fast")
+    op = read_operation(Git(repository.path))
+    assert op is not None
+    assert (op.bad, op.good, op.suspects, op.continue_command) == (
+        last,
+        (first,),
+        5,
+        "git bisect fast",
+    )
 
 
 def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
@@ -93,6 +107,6 @@ def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
     done = subprocess.run(["git", "merge", "side"], cwd=other, capture_output=True, check=False)
     assert done.returncode
     assert read_operation(Git(apart.path)) is None
-    found = read_operation(Git(other))
-    assert found is not None
-    assert (found.name, found.ours.name) == ("merge", "third")
+    op = read_operation(Git(other))
+    assert op is not None
+    assert (op.name, op.ours.name) == ("merge", "third")

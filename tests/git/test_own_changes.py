@@ -53,9 +53,9 @@ def test_other_languages_are_judged_by_their_lines(path: str, text: str, expecte
 
 def look(repository: Repository) -> tuple[list[str], list[tuple[str, int, str, str]]]:
     state = GitReader().read(repository.path)
-    found = own_changes(Git(repository.path), state, LONG_AGO)
-    return [leftover.place for leftover in found.leftovers], [
-        (mention.path, mention.line, mention.old, mention.new) for mention in found.mentions
+    changes = own_changes(Git(repository.path), state, LONG_AGO)
+    return [leftover.place for leftover in changes.leftovers], [
+        (mention.path, mention.line, mention.old, mention.new) for mention in changes.mentions
     ]
 
 
@@ -104,10 +104,10 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
     repository.write("z/data.json", '{"a": "breakpoint()"}\n')
     repository.write("build/out.py", "breakpoint()\n")
     patch = own_patch(Git(repository.path), GitReader().read(repository.path))
-    assert sum(len(one.text) + 1 for one in patch.added) <= MAX_BYTES
+    assert sum(len(line.text) + 1 for line in patch.added) <= MAX_BYTES
     assert len(patch.added) <= MAX_LINES
-    assert {"made/00.py", "made/01.py"} <= {one.path for one in patch.added}
-    assert not {"z/data.json", "build/out.py"} & {one.path for one in patch.added}
+    assert {"made/00.py", "made/01.py"} <= {line.path for line in patch.added}
+    assert not {"z/data.json", "build/out.py"} & {line.path for line in patch.added}
     assert {"z/data.json", "build/out.py", "made/19.py"} <= patch.untracked
     repository.commit("all of it")
     repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))

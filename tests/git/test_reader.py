@@ -202,20 +202,20 @@ def test_names_that_are_no_utf8_survive(repository: Repository, reader: GitReade
 def test_nothing_is_walked_again_until_a_ref_moves(
     repository: Repository, reader: GitReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    commands: list[str] = []
     real = Git.run
 
     def run(self: Git, *arguments: str, **details: object) -> object:
-        asked.append(arguments[0])
+        commands.append(arguments[0])
         return real(self, *arguments, **details)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Git, "run", run)
     repository.commit("one", {"a.py": "1"})
     reader.read(repository.path)
-    asked.clear()
+    commands.clear()
     repository.write("a.py", "2")
     assert not reader.read(repository.path).clean
-    assert asked == ["status", "for-each-ref"]
+    assert commands == ["status", "for-each-ref"]
     repository.git("tag", "v1")
     assert reader.read(repository.path).tag == "v1"
 

@@ -27,23 +27,23 @@ def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> 
     begin = history[-1].at
     return [
         *history,
-        *(Change(f"n{k}", begin + k * DAY, 1, one, ("new.py",), (), tags) for k, one in enumerate(subjects, 1)),
+        *(Change(f"n{k}", begin + k * DAY, 1, subject, ("new.py",), (), tags) for k, subject in enumerate(subjects, 1)),
     ]
 
 
 def test_the_rhythm_of_the_last_releases() -> None:
-    found = release_rhythm(after(weekly(6), "one", "two"))
-    assert found is not None
-    assert (found.tag, found.commits, found.usual_days, found.usual_commits) == ("v1.5.0", 2, 7.0, 5)
-    assert found.files == {"new.py"}
-    assert found.preparing == ""
+    rhythm = release_rhythm(after(weekly(6), "one", "two"))
+    assert rhythm is not None
+    assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
+    assert rhythm.files == {"new.py"}
+    assert rhythm.preparing == ""
 
 
 def test_due_when_both_the_wait_and_the_work_are_beyond_the_usual() -> None:
-    found = release_rhythm(after(weekly(6), *["work"] * 8))
-    assert found is not None
-    assert not found.is_due(found.at + 10 * DAY)
-    assert found.is_due(found.at + 11 * DAY)
+    rhythm = release_rhythm(after(weekly(6), *["work"] * 8))
+    assert rhythm is not None
+    assert not rhythm.is_due(rhythm.at + 10 * DAY)
+    assert rhythm.is_due(rhythm.at + 11 * DAY)
     little = release_rhythm(after(weekly(6), *["work"] * 7))
     assert little is not None
     assert not little.is_due(little.at + 365 * DAY)
@@ -61,26 +61,26 @@ def test_due_when_prepared_and_no_longer_when_released() -> None:
 
 def test_what_prepared_a_release_that_is_out_prepares_nothing() -> None:
     """A merge brings it after the tag."""
-    found = release_rhythm(after(weekly(6), "Release version 1.5.0"))
-    assert found is not None
-    assert found.preparing == ""
+    rhythm = release_rhythm(after(weekly(6), "Release version 1.5.0"))
+    assert rhythm is not None
+    assert rhythm.preparing == ""
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
     assert release_rhythm([]) is None
-    found = release_rhythm(after(weekly(2), "one"))
-    assert found is not None
-    assert found.usual_days == inf
-    assert not found.is_due(found.at + 1000 * DAY)
+    rhythm = release_rhythm(after(weekly(2), "one"))
+    assert rhythm is not None
+    assert rhythm.usual_days == inf
+    assert not rhythm.is_due(rhythm.at + 1000 * DAY)
     prepared = release_rhythm(after(weekly(2), "Release 1.2.0"))
     assert prepared is not None
     assert prepared.is_due(prepared.at)
 
 
 def test_the_files_that_a_release_usually_comes_with() -> None:
-    kept = release_rhythm(weekly(6, log="CHANGELOG.md"))
-    assert kept is not None
-    assert "CHANGELOG.md" in kept.usual_files
+    with_log = release_rhythm(weekly(6, log="CHANGELOG.md"))
+    assert with_log is not None
+    assert "CHANGELOG.md" in with_log.usual_files
     given_up = release_rhythm([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
     assert given_up is not None
     assert "CHANGELOG.md" not in given_up.usual_files

@@ -23,8 +23,8 @@ def look(repository: Repository, now: datetime | None = None) -> Unpushed:
     return reader.inspect(repository.path, reader.read(repository.path), now, now).unpushed
 
 
-def found(known: Unpushed) -> list[tuple[str, int]]:
-    return [(one.path, one.line) for one in known.found]
+def places(result: Unpushed) -> list[tuple[str, int]]:
+    return [(problem.path, problem.line) for problem in result.found]
 
 
 def with_remote(repository: Repository, tmp_path: Path) -> None:
@@ -39,8 +39,8 @@ def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: 
     with_remote(repository, tmp_path)
     repository.git("switch", "-q", "-c", "work")
     repository.commit("key", {"config.py": f"x = 1\nKEY = '{TOKEN}'\n"})
-    known = look(repository)
-    assert (known.commits, known.shared, found(known)) == (1, True, [("config.py", 2)])
+    result = look(repository)
+    assert (result.commits, result.shared, places(result)) == (1, True, [("config.py", 2)])
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
     assert look(repository) == Unpushed()
@@ -50,9 +50,9 @@ def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) 
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
-    known = look(repository, now)
-    assert (known.shared, found(known)) == (False, [("config.py", 1)])
-    assert found(look(repository, now + timedelta(days=6))) == []
+    result = look(repository, now)
+    assert (result.shared, places(result)) == (False, [("config.py", 1)])
+    assert places(look(repository, now + timedelta(days=6))) == []
 
 
 def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repository: Repository) -> None:
@@ -66,8 +66,8 @@ def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repositor
 def test_names_that_are_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     head = repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
-    [one] = read_commits(Git(repository.path), Span(head, base)).found
-    assert os.fsencode(one.path) == b"caf\xe9.py"
+    [problem] = read_commits(Git(repository.path), Span(head, base)).found
+    assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
 def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,8 +75,8 @@ def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: p
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
     head = repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
-    known = read_commits(Git(repository.path), Span(head, base))
-    assert (known.unread, found(known)) == (1, [("config.py", 1)])
+    result = read_commits(Git(repository.path), Span(head, base))
+    assert (result.unread, places(result)) == (1, [("config.py", 1)])
 
 
 @pytest.mark.parametrize(

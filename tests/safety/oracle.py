@@ -75,13 +75,13 @@ def loop(links: Sequence[Passed], last: Passed) -> str:
     """Which loop `last` closed, given what went before it; "" for none (SPEC 3.3)."""
     if last.after == "owner":
         return ""
-    ways = [(link.after, link.channel, last.at - link.at) for link in links]
-    if any((a, b) == (last.channel, last.after) and ago < timedelta(minutes=5) for a, b, ago in ways):
+    steps = [(link.after, link.channel, last.at - link.at) for link in links]
+    if any((a, b) == (last.channel, last.after) and ago < timedelta(minutes=5) for a, b, ago in steps):
         return "reverse"
-    if sum((a, b) == (last.after, last.channel) and ago < timedelta(minutes=10) for a, b, ago in ways) >= 2:
+    if sum((a, b) == (last.after, last.channel) and ago < timedelta(minutes=10) for a, b, ago in steps) >= 2:
         return "pair"
     chain, at = [last.channel, last.after], last.after
-    for a, b, _ in reversed(ways[-50:]):
+    for a, b, _ in reversed(steps[-50:]):
         if b == at and a == "owner":
             break
         if b == at:

@@ -31,8 +31,8 @@ def examples(name: str) -> list[str]:
 )
 def test_ordinary_work_is_not_stopped(name: str, check: object) -> None:
     texts = examples(name)
-    found = [(text, check(text)) for text in texts]  # type: ignore[operator]
-    assert [(text, one.rule) for text, one in found if one.verdict is not Verdict.ALLOW] == []
+    verdicts = [(text, check(text)) for text in texts]  # type: ignore[operator]
+    assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
     assert len(texts) >= 30
 
 
@@ -81,5 +81,5 @@ def test_creative_commands_are_stopped(name: str, least: int) -> None:
 
 def test_what_looks_like_a_creative_command_is_not_stopped() -> None:
     texts = examples("creative_safe")
-    found = [(text, check_command(text)) for text in texts]
-    assert [(text, one.rule) for text, one in found if one.verdict is not Verdict.ALLOW] == []
+    verdicts = [(text, check_command(text)) for text in texts]
+    assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []

@@ -71,9 +71,9 @@ def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
 )
 def test_what_the_operator_blocks_is_blocked(command: str) -> None:
     assert check_command(command).verdict is Verdict.ALLOW
-    found = check_command(command, own=OWN)
-    assert (found.verdict, found.rule) == (Verdict.BLOCK, "own-block")
-    assert "your rule" in found.reason
+    verdict = check_command(command, own=OWN)
+    assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
+    assert "your rule" in verdict.reason
 
 
 def test_own_rules_of_prompts() -> None:
@@ -85,7 +85,7 @@ def test_own_rules_of_prompts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("", "is empty"),
         ("prompt:", "is empty"),
@@ -99,8 +99,8 @@ def test_own_rules_of_prompts() -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["allow", "block"])
-def test_a_pattern_that_cannot_be_meant_is_refused_by_name(key: str, pattern: str, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_a_pattern_that_cannot_be_meant_is_refused_by_name(key: str, pattern: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"content": {key: [pattern]}})
 
 

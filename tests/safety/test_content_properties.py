@@ -69,10 +69,16 @@ def quoted(draw: st.DrawFn, command: str) -> str:
     words = []
     for word in command.split():
         at = draw(st.integers(0, len(word) - 1))
-        ways = (word, f"'{word}'", f'"{word}"', f"{word[:at]}''{word[at:]}", f'{word[:at]}"{word[at]}"{word[at + 1 :]}')
+        spellings = (
+            word,
+            f"'{word}'",
+            f'"{word}"',
+            f"{word[:at]}''{word[at:]}",
+            f'{word[:at]}"{word[at]}"{word[at + 1 :]}',
+        )
         escaped = f"{word[:at]}\\{word[at:]}"
         ansi = "$'" + "".join(f"\\x{ord(character):02x}" for character in word) + "'"
-        words.append(draw(st.sampled_from((*ways, escaped, ansi))))
+        words.append(draw(st.sampled_from((*spellings, escaped, ansi))))
     return " ".join(words)
 
 
@@ -96,7 +102,7 @@ def test_white_space_changes_nothing(data: st.DataObject, command: str) -> None:
 @given(st.data(), st.sampled_from(STOPPED))
 def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
     at = data.draw(st.integers(0, len(command)))
-    text = "".join(LOOKALIKES.get(one, one) if data.draw(st.booleans()) else one for one in command)
+    text = "".join(LOOKALIKES.get(letter, letter) if data.draw(st.booleans()) else letter for letter in command)
     assert verdict(text[:at] + data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"])) + text[at:]) is verdict(
         command
     )
@@ -121,7 +127,7 @@ def test_encoding_hides_nothing(command: str) -> None:
         f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
         f"echo {command.encode().hex()} | xxd -r -p | bash",
         f"echo '{command[::-1]}' | rev | sh",
-        f"printf '{''.join(f'{chr(92)}{ord(one):03o}' for one in command)}' | sh",
+        f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
     ):
         assert verdict(text) is not Verdict.ALLOW
 

@@ -58,13 +58,13 @@ def test_an_order_of_the_operator_skips_what_speaks_of_guesses_and_nothing_else(
     guess = {"confidence": 0.1, "novel_pair": True, "phase": 0, "approval_bound": 0.0}
     assert rules(**guess, ordered=True) == set()
     assert rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
-    stands = {
+    other_rows = {
         "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
         "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False, "quiet": True,
         "suggested": True,
     }  # fmt: skip
-    assert rules(**guess, **stands, ordered=True) == rules(**stands)
-    assert len(rules(**stands)) == len(stands)
+    assert rules(**guess, **other_rows, ordered=True) == rules(**other_rows)
+    assert len(rules(**other_rows)) == len(other_rows)
     waived = {"confined": False, "waived": True}
     assert rules(**waived, ordered=True) == {"sandbox-waived"}
 
@@ -76,14 +76,14 @@ def test_an_order_of_the_operator_skips_what_speaks_of_guesses_and_nothing_else(
                  by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.booleans(), confined=st.booleans(),
                  waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
 def test_an_operators_approval_satisfies_every_row_but_a_missing_sandbox(facts: GateFacts) -> None:
-    said = decide_gate(facts)
+    verdict = decide_gate(facts)
     if facts.by_operator:
-        assert (said.verdict == "allow") is (facts.confined or facts.waived or facts.confirmed)
+        assert (verdict.verdict == "allow") is (facts.confined or facts.waived or facts.confirmed)
     elif not facts.confined:
-        assert said.verdict != "allow", "nothing runs by itself without a sandbox, whatever the settings"
-    assert ("no sandbox on this machine" in said.reason) is not facts.confined, "every verdict says it"
+        assert verdict.verdict != "allow", "nothing runs by itself without a sandbox, whatever the settings"
+    assert ("no sandbox on this machine" in verdict.reason) is not facts.confined, "every verdict says it"
     if not facts.confined:
-        assert "bubblewrap" in said.reason
+        assert "bubblewrap" in verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,14 @@ def test_a_flow_that_only_compares_branches_touches_no_production() -> None:
 
 def test_a_new_pair_asks_once_an_approval_makes_it_known(rails: Rails) -> None:
     novel = on("garden", unattended())
-    gate = next(one for one in rails.safety.pipeline.preview(novel) if one.rail == "gate")
+    gate = next(verdict for verdict in rails.safety.pipeline.preview(novel) if verdict.rail == "gate")
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
     assert rails.rule(novel).permit is None
     assert rails.rule(on("garden", approval(prediction_id="b"))).permit
     owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
-    assert next(one for one in rails.safety.pipeline.preview(owner) if one.rail == "gate").verdict == "allow"
+    assert (
+        next(verdict for verdict in rails.safety.pipeline.preview(owner) if verdict.rail == "gate").verdict == "allow"
+    )
 
 
 @pytest.mark.parametrize(

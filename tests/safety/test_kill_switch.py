@@ -60,9 +60,9 @@ def test_a_toggle_is_thrown_whatever_goes_wrong_with_the_sessions_and_they_are_e
 
 def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
     rails.safety.stop("F12", "console")
-    again = make_rails(database, clock, tmp_path / "data")
-    assert [hold.word for hold in again.safety.holds()] == ["stop"]
-    assert blocked_rule(again) == "kill:stop"
+    restarted = make_rails(database, clock, tmp_path / "data")
+    assert [hold.word for hold in restarted.safety.holds()] == ["stop"]
+    assert blocked_rule(restarted) == "kill:stop"
 
 
 def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:

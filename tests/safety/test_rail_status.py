@@ -19,11 +19,11 @@ NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 
 def rail(rails: Rails, name: str) -> RailState:
-    return next(one for one in rails.safety.rails() if one.rail == name)
+    return next(state for state in rails.safety.rails() if state.rail == name)
 
 
 def level(rails: Rails, name: str) -> StopLevel:
-    return next(one for one in rails.safety.levels() if one.name == name)
+    return next(stop_level for stop_level in rails.safety.levels() if stop_level.name == name)
 
 
 def test_the_rate_limiter_says_until_when_it_waits(rails: Rails) -> None:
@@ -89,9 +89,9 @@ def test_whatever_stops_everything_is_told_and_a_pause_or_a_spent_month_is_none_
 
 
 def test_the_four_levels_are_told_apart(rails: Rails, tmp_path) -> None:
-    names = [one.name for one in rails.safety.levels()]
+    names = [stop_level.name for stop_level in rails.safety.levels()]
     assert names == ["config", "api", "key", "outside"]
-    assert not any(one.thrown for one in rails.safety.levels())
+    assert not any(stop_level.thrown for stop_level in rails.safety.levels())
     rails.safety.stop("F12 pressed", "operator")
     assert level(rails, "key").thrown
     assert not level(rails, "outside").thrown
@@ -126,9 +126,9 @@ def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rai
 
 def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
     spent = [(NOW - timedelta(minutes=61), 9), (NOW - timedelta(hours=1), 1), (NOW - timedelta(minutes=3), 2), (NOW, 4)]
-    one = burn("hour", NOW, spent, 0, MICRO)
-    assert one.buckets == (1, *[0] * 10, 6)
-    assert (one.spent, one.elapsed) == (7, 12)
+    hour = burn("hour", NOW, spent, 0, MICRO)
+    assert hour.buckets == (1, *[0] * 10, 6)
+    assert (hour.spent, hour.elapsed) == (7, 12)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_no_price_is_lost_and_the_cap_is_never_reached_in_the_past(
     ages: list[tuple[int, int]], reserved: int, cap: int, window: str
 ) -> None:
     spent = sorted((NOW - timedelta(seconds=age), amount) for age, amount in ages)
-    one = burn(window, NOW, spent, reserved, cap)
-    assert sum(one.buckets) == one.spent == sum(amount for at, amount in spent if at >= one.begin)
-    assert one.reached_at is None or one.reached_at >= NOW
-    if one.spent + reserved >= cap:
-        assert one.reached_at == NOW
+    result = burn(window, NOW, spent, reserved, cap)
+    assert sum(result.buckets) == result.spent == sum(amount for at, amount in spent if at >= result.begin)
+    assert result.reached_at is None or result.reached_at >= NOW
+    if result.spent + reserved >= cap:
+        assert result.reached_at == NOW

@@ -99,23 +99,23 @@ def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     assert rails.safety.loop_detection_count() == 1
 
 
-def asked(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
+def requested(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
     """A program asks: the gateway, or an agent that says which channel it works for."""
-    given = {"type": TriggerType.CRON, "asked_by": by, "from_channel": "owner", **more}
-    return on(channel, unattended(**given))
+    fields = {"type": TriggerType.CRON, "asked_by": by, "from_channel": "owner", **more}
+    return on(channel, unattended(**fields))
 
 
 def test_a_program_that_asks_again_and_again_is_a_loop_before_the_rate_says_so(rails: Rails) -> None:
     rails.rule(approval())  # the channel is known
     blocked = []
     for number in range(4):
-        one = rails.rule(asked("gateway", prediction_id=f"pred_{number}")).blocked_by
-        blocked.append(one and (one.rail, one.rule))
+        verdict = rails.rule(requested("gateway", prediction_id=f"pred_{number}")).blocked_by
+        blocked.append(verdict and (verdict.rail, verdict.rule))
         rails.clock.advance(timedelta(minutes=1))
     assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
-    assert rails.rule(asked("gateway", prediction_id="pred_5")).permit
+    assert rails.rule(requested("gateway", prediction_id="pred_5")).permit
 
 
 @given(
@@ -137,19 +137,23 @@ def test_whatever_programs_ask_for_no_pair_runs_three_times_and_no_answer_comes_
     now, last = NOW, None
     for origin, channel, seconds, force in steps:
         now += timedelta(seconds=seconds)
-        one = Link(origin, channel, "p", "/w", now)
-        if decide_loop(one, links).verdict is Verdict.ALLOW:
-            free = decide_rate(asked(origin, force=force), last, now, TEN).verdict is Verdict.ALLOW
-            links.append(replace(one, ran=free))
+        new = Link(origin, channel, "p", "/w", now)
+        if decide_loop(new, links).verdict is Verdict.ALLOW:
+            free = decide_rate(requested(origin, force=force), last, now, TEN).verdict is Verdict.ALLOW
+            links.append(replace(new, ran=free))
             last = now if free else last
-    for place, one in enumerate(links):
-        before = links[:place]
-        like = [x for x in before if (x.from_channel, x.to_channel) == (one.from_channel, one.to_channel)]
-        assert sum(one.at - x.at < TEN for x in like) < 2
+    for index, new in enumerate(links):
+        before = links[:index]
+        same_pair = [
+            earlier
+            for earlier in before
+            if (earlier.from_channel, earlier.to_channel) == (new.from_channel, new.to_channel)
+        ]
+        assert sum(new.at - earlier.at < TEN for earlier in same_pair) < 2
         assert not any(
-            x.ran
-            and (x.to_channel, x.from_channel) == (one.from_channel, one.to_channel)
-            and one.at - x.at < timedelta(minutes=5)
-            for x in before
+            earlier.ran
+            and (earlier.to_channel, earlier.from_channel) == (new.from_channel, new.to_channel)
+            and new.at - earlier.at < timedelta(minutes=5)
+            for earlier in before
         )
-        assert depth([x for x in links[: place + 1] if x.ran], one.to_channel) <= MAX_DEPTH
+        assert depth([earlier for earlier in links[: index + 1] if earlier.ran], new.to_channel) <= MAX_DEPTH

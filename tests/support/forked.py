@@ -59,21 +59,21 @@ class Forked:
             time.sleep(0.01)
         return code
 
-    def communicate(self, told: str = "", *, timeout: float = 60) -> tuple[str, str]:
+    def communicate(self, input_text: str = "", *, timeout: float = 60) -> tuple[str, str]:
         """Tell it `told` and no more; what it says on standard output until it has ended, and on standard error."""
         with contextlib.suppress(BrokenPipeError):  # it may have ended before
-            self.stdin.write(told)
+            self.stdin.write(input_text)
             self.stdin.close()
         deadline = time.monotonic() + timeout
-        out = b""
+        output = b""
         while select.select([self.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
             piece = os.read(self.stdout.fileno(), 65536)
-            out += piece
+            output += piece
             if not piece:
                 self.wait(max(0.0, deadline - time.monotonic()))
                 self._errors.seek(0)
-                return out.decode(errors="replace"), self._errors.read().decode(errors="replace")
-        raise subprocess.TimeoutExpired(f"process {self.pid}", timeout, out)
+                return output.decode(errors="replace"), self._errors.read().decode(errors="replace")
+        raise subprocess.TimeoutExpired(f"process {self.pid}", timeout, output)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -86,9 +86,9 @@ class Forked:
         """End it, if it has not ended yet."""
         self.kill()
         self.wait()
-        for one in (self.stdin, self.stdout, self._errors):
+        for stream in (self.stdin, self.stdout, self._errors):
             with contextlib.suppress(BrokenPipeError):
-                one.close()
+                stream.close()
 
 
 class Nursery:
@@ -144,25 +144,25 @@ def _line(connection: socket.socket) -> bytes:
     return line
 
 
-def _serve(asked: socket.socket) -> None:
+def _serve(requests: socket.socket) -> None:
     """Fork what is asked for until nobody can ask any more; returns in the one who was forked, too."""
     while True:
-        kind, streams, _, _ = socket.recv_fds(asked, 1, 3)
+        kind, streams, _, _ = socket.recv_fds(requests, 1, 3)
         if not kind:
             sys.exit()
-        request = json.loads(_line(asked))
+        request = json.loads(_line(requests))
         if "ended" in request:
             pid, status = os.waitpid(request["ended"], os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if pid else None
         else:
             answer = os.fork()
             if not answer:
-                asked.close()
+                requests.close()
                 _become(request, streams)
                 return
             for stream in streams:
                 os.close(stream)
-        asked.sendall(json.dumps(answer).encode() + b"\n")
+        requests.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> None:

@@ -99,30 +99,30 @@ class Request:
     @property
     def max_tokens(self) -> int | None:
         """The most tokens it asked for, under whichever name."""
-        found = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
-        return None if found is None else int(found)
+        limit = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
+        return None if limit is None else int(limit)
 
     @property
     def system(self) -> str:
         """The system prompt."""
         if self.kind == "anthropic":
             return _plain(self.body.get("system", ""))
-        return "\n".join(_plain(one["content"]) for one in self.body["messages"] if one["role"] in _SYSTEM)
+        return "\n".join(_plain(message["content"]) for message in self.body["messages"] if message["role"] in _SYSTEM)
 
     @property
     def users(self) -> list[str]:
         """What the user said, in order."""
-        found = []
+        texts = []
         for message in self.body["messages"]:
             if message["role"] == "user" and (text := _plain(message["content"])):
-                found.append(text)
-        return found
+                texts.append(text)
+        return texts
 
     @property
     def tool_results(self) -> list[str]:
         """What tools gave, in order."""
         if self.kind == "openai":
-            return [_plain(one["content"]) for one in self.body["messages"] if one["role"] == "tool"]
+            return [_plain(message["content"]) for message in self.body["messages"] if message["role"] == "tool"]
         blocks = [
             block
             for message in self.body["messages"]
@@ -193,8 +193,8 @@ class ModelServer:
     def wait(self, count: int, seconds: float = 10.0) -> Request:
         """Wait until `count` requests came; the last of them. Fails when they do not come."""
         with self._arrived:
-            came = self._arrived.wait_for(lambda: len(self.requests) >= count, seconds)
-            assert came, f"{len(self.requests)} of {count} requests came"
+            arrived = self._arrived.wait_for(lambda: len(self.requests) >= count, seconds)
+            assert arrived, f"{len(self.requests)} of {count} requests came"
             return self.requests[count - 1]
 
     def take(self, request: Request) -> Reply:
@@ -354,8 +354,12 @@ def _call_id(call: Call, number: int) -> str:
 def _openai_usage(reply: Reply) -> Json | None:
     if reply.usage is None:
         return None
-    given, made = reply.usage
-    return {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+    sent, written = reply.usage
+    return {
+        "prompt_tokens": sent,
+        "completion_tokens": written,
+        "total_tokens": sent + written,
+    }
 
 
 def _openai_call(call: Call, number: int) -> Json:
@@ -425,7 +429,7 @@ def _anthropic_blocks(reply: Reply) -> Iterator[tuple[Json, list[Json]]]:
 
 
 def _anthropic_message(reply: Reply, request: Request) -> Json:
-    given, made = reply.usage or (0, 0)
+    input_tokens, output_tokens = reply.usage or (0, 0)
     return {
         "id": "msg_1",
         "type": "message",
@@ -434,7 +438,7 @@ def _anthropic_message(reply: Reply, request: Request) -> Json:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {"input_tokens": given, "output_tokens": made},
+        "usage": {"input_tokens": input_tokens, "output_tokens": output_tokens},
     }
 
 

@@ -63,11 +63,11 @@ class SentJob:
 
     @property
     def together(self) -> Json:
-        said: Json = {"id": self.id, "object": "fine-tune", "status": self.status, "user_id": "me",
+        document: Json = {"id": self.id, "object": "fine-tune", "status": self.status, "user_id": "me",
                       "created_at": "2026-01-05T10:00:00Z", "updated_at": "2026-01-05T10:00:00Z",
                       "training_file": self.asked["training_file"], "model": self.asked.get("model")}  # fmt: skip
-        said |= {"model_output_name": self.model} if self.model else {}
-        return said | ({"total_price": round(self.price * 1e9)} if self.price is not None else {})
+        document |= {"model_output_name": self.model} if self.model else {}
+        return document | ({"total_price": round(self.price * 1e9)} if self.price is not None else {})
 
     @property
     def openai(self) -> Json:
@@ -98,10 +98,10 @@ class TrainingServer:
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def file(self, file_id: str) -> SentFile:
-        return next(one for one in self.files if one.id == file_id)
+        return next(sent for sent in self.files if sent.id == file_id)
 
     def job(self, job_id: str) -> SentJob:
-        return next(one for one in self.jobs if one.id == job_id)
+        return next(sent for sent in self.jobs if sent.id == job_id)
 
     def take(self, name: str) -> SentFile:
         self.files.append(SentFile(f"file-{len(self.files) + 1}", name))
@@ -156,11 +156,11 @@ class _Handler(BaseHTTPRequestHandler):
                 job = server.jobs[-1]
                 self._say(200, job.openai if kind == "fine_tuning" else job.together)
             case "GET", ["fine-tunes"]:
-                self._say(200, {"data": [one.together for one in server.jobs]})
+                self._say(200, {"data": [sent.together for sent in server.jobs]})
             case "GET", ["fine-tunes", job_id]:
                 self._say(200, server.job(job_id).together)
             case "GET", ["fine_tuning", "jobs"]:
-                self._say(200, {"object": "list", "data": [one.openai for one in server.jobs], "has_more": False})
+                self._say(200, {"object": "list", "data": [sent.openai for sent in server.jobs], "has_more": False})
             case "GET", ["fine_tuning", "jobs", job_id]:
                 self._say(200, server.job(job_id).openai)
             case _:
