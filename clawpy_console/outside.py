@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawpy_console import outside
-from clawpy_console.attach.client import PASSED_ON
+from clawpy_console.attach.client import PASSED_VARIABLES
 from engine.model import Layer, PromptSource, Refusal, SourceKind
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def _environment(app: CardConsole) -> Mapping[str, str]:
     """That of the terminal, which may not be that of the engine's process."""
     if app.terminal is None:
         return os.environ
-    return {name: value for name, value in os.environ.items() if name not in PASSED_ON} | dict(app.terminal.environment)
+    return {name: value for name, value in os.environ.items() if name not in PASSED_VARIABLES} | dict(
+        app.terminal.environment
+    )
 
 
 def _tmux(environment: Mapping[str, str], *arguments: str) -> None:

@@ -129,7 +129,7 @@ def _when(mute: Mute) -> str:
 
 def switch_gateway(app: Console, on: bool) -> None:
     """Have the engine open or close it, and say what came of that."""
-    app.ask(lambda engine: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _told(app, *done))
+    app.ask(lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()), lambda done: _told(app, *done))
 
 
 def _told(app: Console, fresh: str, state: Any) -> None:
@@ -142,7 +142,9 @@ def _told(app: Console, fresh: str, state: Any) -> None:
 
 def show_gateway(app: Console) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
-    app.look_up(lambda engine: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
+    app.look_up(
+        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()), lambda known: _show(app, *known)
+    )
 
 
 def _show(app: Console, fresh: str, state: Any) -> None:

@@ -1,4 +1,4 @@
-"""A thread that works whenever it is woken, and waits otherwise."""
+"""A thread that works when it is woken."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import threading
 from collections.abc import Callable
 
 CLOSE_SECONDS = 5.0
-"""So long `close` waits for a step that is being made."""
+"""Seconds that `close` waits for the step in progress."""
 
 
 class Background:
-    """One such thread; it is started when it is first woken. All methods may be called from any thread."""
+    """The thread; it starts when it is first woken. Callable from any thread."""
 
     def __init__(self, name: str, step: Callable[[], float | None], *, interruptible: bool = False) -> None:
-        """`step()` does some work and must not raise. It says after how many seconds there is to be another step, 0 for
-        at once; None when there is nothing left to do before it is woken again.
-        `interruptible`: when it is woken meanwhile there is one at once."""
+        """`step()` does some work and must not raise. It returns the seconds until the next step, 0 for at once, None
+        to wait for `wake`. `interruptible`: `wake` ends such a pause."""
         self._name = name
         self._step = step
         self._interruptible = interruptible
@@ -34,21 +33,21 @@ class Background:
 
     @property
     def closed(self) -> bool:
-        """Whether no further step is made."""
+        """Whether it was closed."""
         return self._closed
 
     @property
     def woken(self) -> bool:
-        """Whether there is to be another step."""
+        """Whether another step will follow."""
         return self._woken
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being done, and nothing to be done."""
+        """Whether no step is in progress and none will follow."""
         return not self._woken and not self._busy
 
     def wake(self) -> None:
-        """There is something to do. Returns at once; after `close` nothing happens."""
+        """Run a step soon. Returns at once; does nothing after `close`."""
         with self._condition:
             if self._closed:
                 return
@@ -59,12 +58,12 @@ class Background:
             self._condition.notify_all()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until it is true, looked at after each step; False after `timeout` seconds."""
+        """Wait until `condition` is true, checked after each step; False after `timeout` seconds."""
         with self._condition:
             return self._condition.wait_for(condition, timeout)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Stop after the step that is being made, for which it waits so long. Safe to call twice."""
+        """Stop after the step in progress, and wait for that. Safe to call twice."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

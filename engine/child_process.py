@@ -1,4 +1,4 @@
-"""A process of our own that serves the engine: started with nothing but what it needs, ended with all it started."""
+"""Starts helper processes of the engine with a minimal environment, and kills them with their children."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
-"""Variables that reaching a provider needs."""
+"""Variables that are needed to reach a provider."""
 
 _ROOT = Path(__file__).parents[1]
 """Where `engine` is imported from."""
@@ -22,10 +22,9 @@ _ROOT = Path(__file__).parents[1]
 def start(
     command: Sequence[str], *, passed: Iterable[str] = (), also: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start it in a process group of its own, with pipes for what it is told and what it says.
+    """Start `command` in its own process group, with pipes for standard input and output.
 
-    Of our environment it has the least, and what is `passed` by name: no key of the operator's, whatever it is called.
-    Raises `OSError`.
+    It inherits only basic variables and those `passed` by name, so no key of the operator. Raises `OSError`.
     """
     environment = {name: os.environ[name] for name in (*_PASSED, *passed) if name in os.environ}
     return subprocess.Popen(
@@ -40,7 +39,7 @@ def start(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End it at once, with all it may have started. Until it is reaped nobody else can carry its number."""
+    """Kill the process group. The process id cannot be reused before it is reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

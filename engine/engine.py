@@ -1,7 +1,7 @@
-"""Composition root: builds every service, hands each what it needs, starts and stops them. A table of contents.
+"""Composition root: builds the services, starts and stops them. Nothing is decided here.
 
-Nothing is decided here. The order of `open_engine` is the order in which a home comes to life: the lock, settings,
-the database, services from the bottom up, what a crash left, then the outside.
+The order of `open_engine` is the order in which a home opens: the lock, settings, the database, services from the
+bottom up, recovery after a crash, then listening.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 LEARN_SECONDS = 1.0
-"""A verb's engine begins to take in what a session did for so long."""
+"""Seconds in which the engine of a verb may begin to learn from what a session did."""
 
 
 class Engine(ApiServices):
@@ -74,7 +74,7 @@ class Engine(ApiServices):
         people.build_knowledge(self, overrides)
         learning.build_adaptation(self)
         retention.build(self)
-        acting.build(self, launcher, follow_gateway=lambda: self.gateway.follow())
+        acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _gateway_app, announce=lock.announce_gateway)
         self.notify = Notifications(self, pass_for=self.gateway.pass_for)
         waiting = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
@@ -82,9 +82,9 @@ class Engine(ApiServices):
         self.complication = Complication(self)
 
     def recover(self, *, resume: bool = True) -> list[str]:
-        """Bring to a good end what the last engine of this home left. Says what was interrupted, in words.
+        """Recover what the last engine left unfinished; returns what was interrupted, as sentences.
 
-        Without `resume` approved work that never began goes on waiting.
+        Without `resume` approved work that never started goes on waiting.
         """
         self.calls.recover()
         swept = sum(remove_temporaries(folder) for folder in (self.home.config, self.home.data))
@@ -101,10 +101,12 @@ class Engine(ApiServices):
         return words
 
     def learn(self) -> None:
-        """Take in what sessions did, for an engine without a schedule: captures, the graph, summaries, learnings, what
-        became of cards and guidance, records. Nothing is begun after `LEARN_SECONDS`; what is left then comes with the
-        next verb. Only the model that the operator named for summaries may take longer. Raises nothing: the verb itself
-        is done."""
+        """Learn from what sessions did, for an engine without a schedule: captures, the graph, summaries, learnings,
+        outcomes of cards and guidance, records.
+
+        Starts nothing after `LEARN_SECONDS`; the rest is done with the next verb. Only a model for summaries may take
+        longer. Raises nothing, because the verb itself is done.
+        """
         until = time.monotonic() + LEARN_SECONDS
         rounds: tuple[Callable[[], object], ...] = (
             lambda: self.knowledge.catch_up(until),
@@ -126,7 +128,7 @@ class Engine(ApiServices):
                 self.report("learning", f"recent events will be processed with the next verb: {error}")
 
     def start(self, *, schedule: bool) -> None:
-        """Listen for verbs and a stop from outside; with `schedule`, make cards by itself."""
+        """Listen for verbs and stops; with `schedule` also make cards by itself."""
         if not self._deaf:
             self._listen()
             self.complication.start()
@@ -148,8 +150,8 @@ class Engine(ApiServices):
         self._lock.announce(self._control.address)
 
     def wind_down(self, *, finish: bool, hurry: Callable[[], bool] = lambda: False) -> list[Card]:
-        """Before closing: begin nothing more; what runs is finished, as long as `hurry()` is False, or handed back.
-        Returns the cards that are pending again instead of what was cut short (SPEC 7.5)."""
+        """Before closing: start nothing more, and finish what runs unless `hurry()`, which hands it back. Returns the
+        cards that are pending again (SPEC 7.5)."""
         self.autonomy.close()
         self.sessions.hold_back()
         while finish and not hurry() and (running := self.sessions.running()):
@@ -164,7 +166,7 @@ class Engine(ApiServices):
         return returned
 
     def close(self) -> None:
-        """End what runs, write what is left to write, give the home back. Safe to call twice."""
+        """Stop everything, write what is pending, release the home. Safe to call twice."""
         self.gateway.end()
         if self._control is not None:
             self._lock.announce("")
@@ -209,13 +211,12 @@ def open_engine(
     attach: Attach | None = None,
     overrides: Overrides | None = None,
 ) -> Engine:
-    """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories;
-    `kind` says what the engine is for (`Holder`), and `attach` takes what connects to its control socket for a console.
+    """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories; `kind`
+    says what the engine is for (`Holder`); `attach` receives connections of consoles. With `resume=False` approved work
+    that never started goes on waiting, for an engine that is closed again soon.
 
-    Who closes the engine again at once says so by `resume=False`: approved work that never began then goes on waiting.
-
-    Raises `Refusal`: `home_held` (another engine has it), `unwritable_home`, `newer_home`, `damaged_home`,
-    `disk_full`, `bad_config`, and what `repository_root` says of a folder.
+    Raises `Refusal`: `home_held` (another engine has it), `unwritable_home`, `newer_home`, `damaged_home`, `disk_full`,
+    `bad_config`, and what `repository_root` says of a folder.
     """
     clock = clock or SystemClock()
     lock = HomeLock(home, clock=clock, version=engine.__version__, kind=kind)

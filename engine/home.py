@@ -1,4 +1,4 @@
-"""Where one installation keeps its things (SPEC 7.6). Light: imported before the first frame."""
+"""The folders and files of one installation (SPEC 7.6). Light: imported before the first frame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.frozen import frozen
 
 @frozen
 class Home:
-    """The four folders of a home, all absolute. `root` is what was named with --home, None for the platform's own."""
+    """The four folders of a home, all absolute. `root` is the folder of --home, None for the platform's own folders."""
 
     config: Path
     data: Path
@@ -23,7 +23,7 @@ class Home:
 
     @classmethod
     def locate(cls, named: str | Path | None = None) -> Home:
-        """The home named by `named`, else by CLAWPY_HOME, else the platform's own folders. Creates nothing."""
+        """The home in `named`, else in CLAWPY_HOME, else the platform's own folders. Creates nothing."""
         name = named or os.environ.get("CLAWPY_HOME")
         if name:
             root = Path(name).expanduser().absolute()
@@ -52,7 +52,7 @@ class Home:
         return self.cache / "worktrees"
 
     def holds_worktree(self, folder: str) -> bool:
-        """Whether a folder is one that a session works in."""
+        """Whether a folder is the worktree of a session."""
         return Path(folder).resolve().is_relative_to(self.worktrees.resolve())
 
     @property
@@ -68,10 +68,10 @@ class Home:
         return self.data / "engine.lock"
 
     def configured_workspaces(self) -> list[str]:
-        """The workspaces that the settings file names and that are there, but for those that are off.
+        """The workspaces in the settings file that exist and are not off.
 
-        Light, without validation, for whoever needs them before the settings are loaded. A file that cannot be read
-        names none; opening the engine will say what is wrong with it.
+        Light and without validation, for use before the settings are loaded. An unreadable file has none; opening the
+        engine will say what is wrong with it.
         """
         import tomllib
 
@@ -90,7 +90,7 @@ class Home:
         return folders
 
     def paths(self) -> dict[str, str]:
-        """Every path by name, as `doctor --json` prints it under `paths`."""
+        """All paths by name, as in `paths` of `doctor --json`."""
         return {
             "config": str(self.config_file),
             "data": str(self.data),

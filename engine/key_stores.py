@@ -1,6 +1,6 @@
-"""Where keys are kept: the system's keyring, and a file of one's own that nobody else can read (SPEC 11.1).
+"""The stores of keys: the system's keyring, and a private file (SPEC 11.1).
 
-Both hold values by name and know nothing of the environment or of what a key is for. No error repeats a value.
+Both store values by name, and know nothing of the environment or of what a key is for. No error repeats a value.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SERVICE = "clawpy-console"
-"""Under this name keys lie in the keyring."""
+"""The service name of keys in the keyring."""
 
 KEYRING_SECONDS = 3.0
-"""A locked keyring may ask its owner and never return; it is given so long."""
+"""Seconds that a keyring may take: a locked one may ask its owner and never return."""
 
 LOCK_SECONDS = 5.0
 LARGEST_FILE = 64 * 1024
 
 
 class NoKeyring(Exception):
-    """The keyring cannot be used now; says why, in words."""
+    """The keyring cannot be used now, and why."""
 
 
 def system_keyring() -> KeyringBackend:
-    """The keyring of this machine. Raises `NoKeyring` when there is none that keeps secrets.
+    """The keyring of this machine. Raises `NoKeyring`.
 
-    Those of `keyrings.alt` are passed over: they write plain files, or ask on the terminal that the console has.
+    Those of `keyrings.alt` are skipped: they write plain files, or ask on the terminal of the console.
     """
     if "keyring" not in sys.modules and not _may_have_keyring():
         raise NoKeyring("this machine has no usable keyring")
@@ -57,8 +57,8 @@ def system_keyring() -> KeyringBackend:
 
 
 def _may_have_keyring() -> bool:
-    """False on Linux without a session bus, where no keyring service can be reached, unless a keyring of another sort
-    was installed or chosen. To import `keyring` there would take 8 MB and find nothing."""
+    """False on Linux without a session bus, unless another sort of keyring is installed or configured. Importing
+    `keyring` there would take 8 MB and find nothing."""
     if sys.platform != "linux":
         return True
     if os.environ.get("DBUS_SESSION_BUS_ADDRESS") or os.environ.get("PYTHON_KEYRING_BACKEND"):
@@ -72,10 +72,8 @@ def _may_have_keyring() -> bool:
 
 
 class Keyring:
-    """The keyring, asked in a thread of its own with a limit: what hangs there never hangs us.
-
-    `backend` finds it each time, so that one that is started or unlocked later is used.
-    """
+    """The keyring, called in a thread with a timeout. `backend` is called each time, so that a keyring that is started
+    or unlocked later is used."""
 
     def __init__(
         self, backend: Callable[[], KeyringBackend] = system_keyring, *, seconds: float = KEYRING_SECONDS
@@ -86,15 +84,15 @@ class Keyring:
         self._asking: threading.Thread | None = None
 
     def name(self) -> str:
-        """What kind of keyring it is, for instance `SecretService Keyring`. Raises `NoKeyring`."""
+        """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
         return self._ask(lambda backend: str(backend.name))
 
     def get(self, name: str) -> str | None:
-        """The value of `name`, None when it has none. Raises `NoKeyring`."""
+        """The value of `name`, None when there is none. Raises `NoKeyring`."""
         return self._ask(lambda backend: backend.get_password(SERVICE, name))
 
     def set(self, name: str, value: str) -> None:
-        """Keep a value, and see that it was kept: some keyrings drop what they are given. Raises `NoKeyring`."""
+        """Store a value, and check that it was stored: some keyrings drop values. Raises `NoKeyring`."""
 
         def work(backend: KeyringBackend) -> bool:
             backend.set_password(SERVICE, name, value)
@@ -104,7 +102,7 @@ class Keyring:
             raise NoKeyring("the keyring accepted the key but did not store it")
 
     def delete(self, name: str) -> bool:
-        """Take a value out; False when there was none. Raises `NoKeyring`."""
+        """Delete a value; False when there was none. Raises `NoKeyring`."""
 
         def work(backend: KeyringBackend) -> bool:
             if backend.get_password(SERVICE, name) is None:
@@ -142,14 +140,14 @@ class Keyring:
 
 
 class KeyFile:
-    """Keys in a file that only its owner can read. Whole or not there; two who write at once lose nothing."""
+    """Keys in a file that only its owner can read. Written atomically, under a lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[tuple[int, int, int, int] | None, tuple[str, ...]] = (None, ())
 
     def names(self) -> tuple[str, ...]:
-        """Whose keys it holds. Raises `Refusal` as `get`."""
+        """The names in the file. Raises `Refusal` as `get`."""
         return tuple(self._read())
 
     def get(self, name: str) -> str | None:
@@ -157,8 +155,8 @@ class KeyFile:
         return self._read().get(name)
 
     def values(self) -> tuple[str, ...]:
-        """All values it holds, to be cut out of what is kept: also of a file that others may read, whose keys are used
-        for nothing else. Read anew only when the file is another one or its mode is; none of a damaged one."""
+        """All values in the file, so that they can be removed from texts, even when others may read it. Read again when
+        the file changes; empty for a damaged one."""
         try:
             status = self.path.stat()
         except OSError:
@@ -172,12 +170,12 @@ class KeyFile:
         return self._seen[1]
 
     def set(self, name: str, value: str) -> None:
-        """Keep a value. Raises `Refusal` as `get`, and `unwritable_keys`."""
+        """Store a value. Raises `Refusal` as `get`, and `unwritable_keys`."""
         with self._writing():
             self._write(self._read() | {name: value})
 
     def delete(self, name: str) -> bool:
-        """Take a value out; False when there was none. The last one takes the file with it."""
+        """Delete a value; False when there was none. The file goes with the last one."""
         if not self.path.exists():
             return False
         with self._writing():

@@ -1,8 +1,8 @@
-"""Keys of providers (SPEC 11.1): the environment, then the system's keyring, then, with consent, a file of one's own.
+"""The keys of providers (SPEC 11.1): from the environment, the system's keyring, or with consent a private file.
 
-A value leaves here only as `Key.value`, for the one who calls the provider: it is in no repr, no log, no error and no
-document. Whoever sets a key does so in his own process: it crosses no socket, and the keyring that may ask for its
-password asks the person who is there. A running engine finds the new key within seconds.
+A value is available as `Key.value` for the call to the provider only, and in no repr, log, error or document. A key is
+stored by the process of the person who enters it, so that it crosses no socket and the keyring can ask that person for
+its password. A running engine finds it within seconds.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ VARIABLE = re.compile(r"CLAWPY_([A-Z][A-Z0-9_]{0,39})_API_KEY")
 
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|TOKEN|PASSWORD|PASSWD|PASS)$")
 _LIKE_A_SECRET = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
-"""Whose value is taken for a secret: no path, no word (`TOKEN=disabled`)."""
+"""The value of such a variable is a secret unless it looks like a path or a word (`TOKEN=disabled`)."""
 
-REMEMBERED = 10.0
-"""Seconds that an answer of the keyring is believed: it is asked before every card, and may be another process."""
+CACHE_S = 10.0
+"""Seconds that an answer of the keyring is cached: it is needed before every card, and may be another process."""
 
-UNABLE = 60.0
-"""Seconds that a keyring which failed or hung is not asked again."""
+RETRY_AFTER_S = 60.0
+"""Seconds until a keyring that failed or hung is asked again."""
 
 
 class Key:
-    """A key and where it comes from. Shown, it is a name; only `value` tells it."""
+    """A key and where it comes from. Its repr has the name only."""
 
     __slots__ = ("_value", "name", "source")
 
@@ -51,7 +51,7 @@ class Key:
 
     @property
     def value(self) -> str:
-        """The key itself: for the call to the provider and nothing else."""
+        """The key itself, for the call to the provider and nothing else."""
         return self._value
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Key:
 
 @frozen
 class _Answer:
-    """What the keyring said, and until when (monotonic seconds) that is believed."""
+    """An answer of the keyring, cached until `until` (monotonic seconds)."""
 
     value: str | None
     fault: str
@@ -74,7 +74,8 @@ class _Answer:
 
 
 class Keys:
-    """Finds, keeps and forgets keys by the provider's name. Safe from any thread; a first look may take 3 s."""
+    """Finds, stores and deletes keys by the name of the provider. Callable from any thread; the first read may take 3
+    s."""
 
     def __init__(
         self,
@@ -113,19 +114,19 @@ class Keys:
         return "" if key is None else key.source
 
     def keyring_fault(self, name: str) -> str:
-        """Why the keyring does not say whether it has the key of `name`; "" when it does say."""
+        """Why the keyring cannot say whether it has the key of `name`; "" when it can."""
         return self._ask(name).fault
 
     def names(self) -> tuple[str, ...]:
-        """Whose keys are in the environment or in the file. A keyring does not say what it holds: ask it by name."""
+        """The names of keys in the environment and the file. A keyring does not list what it holds."""
         names = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]
         return tuple(dict.fromkeys((*sorted(names), *self._file.names())))
 
     def set(self, name: str, value: str, *, consent_file: bool = False) -> str:
-        """Keep a key in the keyring, or with `consent_file` in the file; returns "keyring" or "file".
+        """Store a key in the keyring, or with `consent_file` in the file; returns "keyring" or "file".
 
-        It lies in one place only: what the other one held is taken out. Raises `Refusal`: `bad_name`, `bad_key`,
-        `no_keyring` (it says what can be done instead), and what the file raises.
+        It is stored in one place: the other one is cleared. Raises `Refusal`: `bad_name`, `bad_key`, `no_keyring` (with
+        the alternatives), and what the file raises.
         """
         check_name(name)
         value = value.strip()
@@ -149,7 +150,7 @@ class Keys:
             return KEYRING
 
     def delete(self, name: str) -> tuple[str, ...]:
-        """Take a key out of the keyring and the file; returns where it was.
+        """Delete a key from the keyring and the file; returns where it was.
 
         Raises `Refusal`: `bad_name`, `no_key`, and `in_environment` when only a variable has it.
         """
@@ -173,16 +174,16 @@ class Keys:
         raise Refusal("no_key", f"{message} in the file; {fault}" if fault else message, "see `clawpy key list`")
 
     def forget(self) -> None:
-        """Ask the keyring anew from now on: something may have changed."""
+        """Clear the cache of the keyring."""
         with self._lock:
             self._answers.clear()
 
     def backend(self) -> str:
-        """What keyring there is, for instance `SecretService Keyring`; raises `NoKeyring` with the reason."""
+        """The kind of keyring, such as `SecretService Keyring`; raises `NoKeyring` with the reason."""
         return self._keyring.name()
 
     def badge(self) -> str:
-        """As long as keys lie in a file: the words that say so wherever the state of things is shown; else ""."""
+        """A warning while keys are in a file, else ""."""
         try:
             names = self._file.names()
         except Refusal as refusal:
@@ -190,9 +191,9 @@ class Keys:
         return f"keys in a plain file: {', '.join(names)} ({self._file.path})" if names else ""
 
     def secrets(self) -> tuple[str, ...]:
-        """Every value that must stand in nothing that is kept: what this process has told anyone, what lies in the
-        file, and what the environment holds, also under others' names (`GITHUB_TOKEN`): a session does not inherit it
-        (SPEC 3.8), but may find the same in a `.env`. A keyring is not asked, which may need a person."""
+        """Every value that must not be stored anywhere: those that were read in this process, those in the file, and
+        those in the environment, also of other programs (`GITHUB_TOKEN`): a session does not inherit them (SPEC 3.8),
+        but may find them in a `.env`. The keyring is not asked, because that may need a person."""
         with self._telling:
             disclosed = [key.value for key in self._told]
         return tuple(dict.fromkeys((*disclosed, *self._file.values(), *self._inherited())))
@@ -219,14 +220,14 @@ class Keys:
             if unable is not None:
                 return unable
             try:
-                answer = _Answer(self._keyring.get(name), "", now + REMEMBERED)
+                answer = _Answer(self._keyring.get(name), "", now + CACHE_S)
             except NoKeyring as error:
-                answer = _Answer(None, str(error), self._clock.monotonic() + UNABLE)
+                answer = _Answer(None, str(error), self._clock.monotonic() + RETRY_AFTER_S)
             self._answers[name] = answer
             return answer
 
     def _take_from_keyring(self, name: str) -> None:
-        """After a key was put into the file: one of the same name in the keyring would come first for ever."""
+        """Delete a key that was put into the file from the keyring, which would otherwise come first."""
         try:
             self._keyring.delete(name)
         except NoKeyring:
@@ -236,12 +237,12 @@ class Keys:
 
 
 def variable(name: str) -> str:
-    """The variable of the environment that holds the key of `name`."""
+    """The environment variable of the key of `name`."""
     return f"CLAWPY_{name.upper().replace('-', '_')}_API_KEY"
 
 
 def without_keyring(name: str) -> str:
-    """What to do on a machine without a keyring, in words."""
+    """What to do on a machine without a keyring."""
     return (
         f"either export {variable(name)}=… where clawpy is started, "
         f"or store it in a file that only you can read: clawpy key set {name} --store file"
@@ -249,7 +250,7 @@ def without_keyring(name: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise `Refusal` `bad_name` for what is no provider's name, without repeating it."""
+    """Raise `Refusal` `bad_name` for an invalid name, without repeating it."""
     if not NAME.fullmatch(name) or redact(name) != name:
         # Not repeated: people paste the key itself here.
         raise Refusal("bad_name", "that is not a valid provider name", "for example: clawpy key set openai")

@@ -1,7 +1,8 @@
-"""One engine a home (SPEC 7.5): a lock that the operating system frees when its process dies, and a note who holds it.
+"""One engine for each home (SPEC 7.5): a lock that the system releases when its process dies, and a note about the
+holder.
 
-The note is `data/engine.json`: process id, since when, version, and the control socket's address once there is one.
-The note is only words; the lock alone decides.
+The note is `data/engine.json`: process id, start, version, and the address of the control socket. It only informs; the
+lock decides.
 """
 
 from __future__ import annotations
@@ -29,15 +30,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-LET_GO_WITHIN = 2.0
-"""Seconds within which programs that a dead engine was just starting have let go of its lock."""
+RELEASE_TIMEOUT_S = 2.0
+"""Seconds in which programs that a dead engine was starting release its lock."""
 
 
 @frozen
 class Holder:
-    """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""; `kind` says
-    what the engine is for: "console", "headless" (consoles attach to both), or "" for a verb; `gateway` is where its
-    gateway listens, or ""."""
+    """The holder of a home. `since` is an ISO instant in UTC; `address` is the path of the control socket or ""; `kind`
+    is "console", "headless" (consoles attach to both), or "" for a verb; `gateway` is the URL of its gateway, or ""."""
 
     pid: int
     since: str
@@ -48,12 +48,12 @@ class Holder:
 
 
 def note_file(home: Home) -> Path:
-    """Where the note of a home is."""
+    """The path of the note."""
     return home.data / "engine.json"
 
 
 def read_holder(home: Home) -> Holder | None:
-    """What the note says, None when there is none or it cannot be understood. It may be a dead engine's."""
+    """The holder in the note, None when there is none or it is invalid. It may be a dead engine's."""
     try:
         note = json.loads(note_file(home).read_bytes()[:4096])
         if not isinstance(note, dict):
@@ -65,7 +65,7 @@ def read_holder(home: Home) -> Holder | None:
 
 
 class HomeLock:
-    """The lock on one home. Acquire it before SQLite is opened, release it after SQLite is closed."""
+    """The lock of one home. Acquire it before SQLite is opened, release it after SQLite is closed."""
 
     def __init__(self, home: Home, *, clock: Clock, version: str = "", kind: str = "") -> None:
         self._home = home
@@ -78,8 +78,10 @@ class HomeLock:
         self._lock = _lock_of(home)
 
     def acquire(self) -> None:
-        """Take the home, creating its folders. Raises `Refusal`: `home_held` (by whom, since when),
-        `unwritable_home`. Waits for nobody who lives."""
+        """Take the home, creating its folders. Never waits for a living engine.
+
+        Raises `Refusal`: `home_held` (by whom, since when), `unwritable_home`.
+        """
         try:
             for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +89,7 @@ class HomeLock:
         except OSError as error:
             raise _unwritable(Path(error.filename or self._home.data), error) from error
         if not taken:
-            raise held(self._home)
+            raise held_refusal(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")
             self._note(Holder(os.getpid(), since, self._version, kind=self._kind))
@@ -102,15 +104,15 @@ class HomeLock:
         if holder is None or _alive(holder.pid):
             return False
         # It died while it was starting a program, which lets go of what it inherited a moment later.
-        return _acquired(self._lock, within=LET_GO_WITHIN)
+        return _acquired(self._lock, within=RELEASE_TIMEOUT_S)
 
     def announce(self, address: str) -> None:
-        """Add the control socket's address to the note; "" takes it out, and never fails: an engine must be able to end
-        on a full disk, and whoever asks at an address where nobody listens finds out."""
+        """Write the address of the control socket into the note. "" removes it and never fails, because an engine must
+        be able to end on a full disk."""
         self._tell(address=address)
 
     def announce_gateway(self, url: str) -> None:
-        """The same for where the gateway listens."""
+        """Write the URL of the gateway into the note, in the same way."""
         self._tell(gateway=url)
 
     def _tell(self, **changes: Any) -> None:
@@ -124,7 +126,7 @@ class HomeLock:
             log.exception("the lock file still has an address at which nobody listens")
 
     def release(self) -> None:
-        """Give the home back. Harmless when it is not held."""
+        """Release the home. Harmless when it is not held."""
         if self._lock.is_locked:
             note_file(self._home).unlink(missing_ok=True)
             self._lock.release()
@@ -159,7 +161,7 @@ def _unwritable(path: Path, error: OSError) -> Refusal:
 
 
 def is_free(home: Home) -> bool:
-    """Whether no engine holds `home` at this moment."""
+    """Whether no engine holds `home` now."""
     lock = _lock_of(home)
     if not _acquired(lock):
         return False
@@ -174,7 +176,7 @@ def _lock_of(home: Home) -> BaseFileLock:
 
 
 def _acquired(lock: BaseFileLock, *, within: float = 0.0) -> bool:
-    """Whether it could be taken, at once or `within` so many seconds. Raises OSError when the file cannot be made."""
+    """Whether the lock could be taken `within` so many seconds. Raises OSError when the file cannot be made."""
     from filelock import Timeout
 
     try:
@@ -184,7 +186,7 @@ def _acquired(lock: BaseFileLock, *, within: float = 0.0) -> bool:
     return True
 
 
-def held(home: Home) -> Refusal:
+def held_refusal(home: Home) -> Refusal:
     """The refusal that says who holds `home`."""
     holder = read_holder(home)
     if holder is None:

@@ -1,4 +1,4 @@
-"""The log of the engine and its libraries: a file that never grows for ever, and never the terminal."""
+"""The log file of the engine and its libraries, which rotates and never goes to the terminal."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from engine.home import Home
 
 LOG_BYTES = 2_000_000
 LOG_FILES = 3
-"""How long the log may become before it is put aside, and how many of those are kept."""
+"""The size at which the log rotates, and how many old files are kept."""
 
 
 class _Log(RotatingFileHandler):
-    """The log on a disk that may be full: what it cannot take is lost, and never spoils the terminal."""
+    """A log handler for a disk that may be full: what it cannot write is lost, and never reaches the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
         pass
 
 
 def keep_log(home: Home) -> None:
-    """Write the log of the engine and its libraries to `logs/clawpy.log`, never to the terminal."""
+    """Write the log of the engine and its libraries to `logs/clawpy.log`."""
     file = home.logs / "clawpy.log"
     for name in ("engine", "apscheduler", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)

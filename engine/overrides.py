@@ -1,7 +1,7 @@
-"""What may stand in for the outside world: in a simulation, and in tests of the whole engine.
+"""Replacements of the outside world, for simulations and for tests of the whole engine.
 
-Everything here has one real implementation, which `open_engine` uses where None is given. There is nothing else to
-replace: rails, permits, cards, the Twin, states, schedule, quiet hours and costs are always the real ones.
+Each has one real implementation, which `open_engine` uses for None. Nothing else can be replaced: rails, permits,
+cards, the Twin, states, schedule, quiet hours and costs are always real.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.prediction.twin import Calibrator
 
 
 class Contexts(Protocol):
-    """Who looks at workspaces; really `engine.prediction.context_reader.ContextReader`."""
+    """Reads workspaces. The real one is `engine.prediction.context_reader.ContextReader`."""
 
     def read_all(
         self,
@@ -43,12 +43,9 @@ class Contexts(Protocol):
 
 @frozen
 class Overrides:
-    """Stand-ins; None is the real thing.
-
-    `throw_away`: the home is deleted afterwards, so no commit waits for the disk (SQLite's `synchronous=OFF`).
-    `model_host` is lent: it outlives the engine, for a host takes seconds to start.
-    `deaf`: no control socket and no watcher of the stop file; only who holds the engine can ask it anything.
-    """
+    """Replacements; None means the real thing. `throw_away`: the home is temporary, so commits do not wait for the disk
+    (SQLite's `synchronous=OFF`). `model_host` outlives the engine, because it takes seconds to start. `deaf`: no
+    control socket, and no watcher of the stop file."""
 
     runners: Sequence[Runner] | None = None
     contexts: Contexts | None = None

@@ -1,4 +1,4 @@
-"""Reading and removing files that somebody else may have put there."""
+"""Reads and removes files that somebody else may have created."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False) -> bytes:
-    """What is in a plain file of at most `most` bytes; a pipe in its place is not waited for.
+    """The content of a regular file of at most `most` bytes; never waits for a pipe.
 
-    With `follow` False a link at `path` itself is refused; with `cut` the first `most` bytes of a larger file are
-    enough. Raises OSError, and ValueError when it is larger or no plain file.
+    Without `follow` a symbolic link at `path` is refused; with `cut` a larger file is read up to `most` bytes. Raises
+    OSError, and ValueError for a larger file or one that is not regular.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
@@ -30,7 +30,7 @@ def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all it holds, folders that were made read-only included; links are never followed."""
+    """Remove a folder with its content, read-only folders included; never follows links."""
     try:
         mode = folder.lstat().st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Finding the operator's programs, never those that a repository brings along."""
+"""Finds programs of the operator, never those of a repository."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def search_path(*without: Path) -> str:
-    """The PATH as absolute folders, without any that lies in one of the folders `without`: a `.` on the PATH, or the
-    active environment of a project, would let a repository choose which program `git` is."""
+    """The PATH without relative folders and without those inside the folders `without`: a `.` on the PATH, or the
+    active environment of a project, would let a repository choose which `git` runs."""
     return _search_path(os.environ.get("PATH", os.defpath), without)
 
 
@@ -26,5 +26,5 @@ def _search_path(path: str, without: tuple[Path, ...]) -> str:
 
 
 def find(program: str, *without: Path) -> str | None:
-    """The absolute path of the operator's `program`; None when there is none outside of `without`."""
+    """The absolute path of `program`; None when there is none outside of `without`."""
     return shutil.which(program, path=search_path(*without))

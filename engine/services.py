@@ -1,6 +1,6 @@
-"""The services of one engine, by name, and the reads that need several of them.
+"""The services of one engine by name, and reads that need several of them.
 
-`engine.engine.Engine` fills this class; what is built on the services (the API, the composition root) names it.
+`engine.engine.Engine` fills this class; the API and the wiring, which stand on the services, are typed with it.
 """
 
 from __future__ import annotations
@@ -158,12 +158,12 @@ class Services:
 
     _named_workspaces: list[str]
     _queues: Sequence[Callable[[], Sequence[Waiting]]]
-    """What puts entries into the queue of what waits for you, besides changes, sessions and permissions."""
+    """Further sources of what waits for you, besides changes, sessions and permissions."""
 
     @property
     def workspaces(self) -> list[str]:
-        """Top folders of the repositories that are looked after: those named at the start, then the settings' that
-        are not off. One that is no repository any more is left out and named by `doctor`."""
+        """The repositories that are watched: those named at the start, then those of the settings that are not off. A
+        folder that is no repository any more is left out; `doctor` names it."""
         roots = dict.fromkeys(self._named_workspaces)
         for path, section in self.settings.current.workspaces.items():
             if section.autonomy is WorkspaceAutonomy.OFF:
@@ -178,10 +178,9 @@ class Services:
         return list(roots)
 
     def look_after(self, folder: str) -> None:
-        """Look after the repository of `folder` too, as if it had been named at the start. Nothing happens when it is
-        looked after already.
+        """Watch the repository of `folder` too. Nothing happens when it is watched already.
 
-        Raises `Refusal`: `workspace_off` where the settings switch it off, and what `repository_root` says.
+        Raises `Refusal`: `workspace_off` when the settings switch it off, and what `repository_root` says.
         """
         root = str(repository_root(Path(folder)))
         if root in self.workspaces:
@@ -194,7 +193,7 @@ class Services:
         self.autonomy.poke()  # what was never checked is checked at once
 
     def queue(self) -> list[Waiting]:
-        """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""
+        """What waits for you (SPEC 9.3): what blocks an agent first, then the oldest first."""
         acknowledged = views.acknowledged(self.database)
         changes, sessions = self.changes.list(state=ChangeState.WAITING, limit=100), self.sessions.list(limit=20)
         queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), acknowledged)
@@ -202,33 +201,33 @@ class Services:
         return views.in_order(queue)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
-        """For each line of a prompt what the content filter has against it, "" for nothing. Our own words and what a
-        model answered are not looked at. Takes up to a second for a long prompt."""
+        """The content filter's objection to each line of a prompt, "" for none. Our own text and answers of models are
+        not checked. Takes up to a second for a long prompt."""
         return [views.objections(part, self.safety.check_prompt) for part in parts]
 
     def acknowledge(self, session_id: str) -> None:
-        """The operator knows that this session was interrupted: it leaves the queue."""
+        """Remove an interrupted session from the queue."""
         views.acknowledge(self.database, session_id)
 
     def layers(self) -> list[LayerState]:
-        """How the seven layers of memory stand (SPEC 9.5)."""
+        """The state of the seven layers of memory (SPEC 9.5)."""
         return [self.files.layer_state(), self.ledger.layer(), *self.memory.layers()]
 
     def since(self, instant: datetime | None = None) -> views.Since:
-        """What ran, was blocked, decided and spent since `instant`, else since the operator's present or last absence
-        began, else since midnight; and what waits for him."""
+        """What ran, was blocked, decided and spent since `instant`, by default since you were last away, else since
+        midnight; and what waits for you."""
         if instant is None:
             instant = self.autonomy.presence.away_since()
         if instant is None:
             instant = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
         return views.since(
             instant,
-            sessions=self.sessions.list(limit=views.MOST),
-            blocked=self.safety.log(limit=views.MOST, blocked_only=True),
-            decided=self.ledger.latest(views.MOST, kinds=views.DECIDED),
+            sessions=self.sessions.list(limit=views.MAX_ROWS),
+            blocked=self.safety.log(limit=views.MAX_ROWS, blocked_only=True),
+            decided=self.ledger.latest(views.MAX_ROWS, kinds=views.DECIDED),
             spent=self.safety.costs.settled_since(instant),
             waits=self.queue(),
-            learnings=self.ledger.latest(views.MOST, kinds=views.LEARNT),
+            learnings=self.ledger.latest(views.MAX_ROWS, kinds=views.LEARNT),
         )
 
     def place(self, workspace: str) -> str:
@@ -236,5 +235,5 @@ class Services:
         return views.place(workspace)
 
     def report(self, where: str, message: str) -> None:
-        """Tell of a fault that work can go on without."""
+        """Record a fault that work can go on without."""
         self.database.write(lambda tx: tx.record(FaultReported(where=where, message=message)))

@@ -1,7 +1,7 @@
-"""The settings of a home while the engine runs: `config.toml` read, watched and edited (SPEC 7.4, 7.6).
+"""The settings of a home: `config.toml` read, watched and edited (SPEC 7.4, 7.6).
 
-A file that is broken when the engine starts refuses the start. One that breaks later changes nothing: the last good
-settings stay in force and the fault is told once. Edits made here keep the operator's comments and order.
+A file that is invalid at the start refuses the start. One that becomes invalid later changes nothing: the last valid
+settings stay, and the fault is reported once. Edits keep comments and order.
 """
 
 from __future__ import annotations
@@ -36,16 +36,14 @@ from engine.storage.files import write_atomic
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
-"""The file is looked at no more often than this."""
+"""Seconds between two checks of the file at least."""
 
 Stamp = tuple[int, int, int] | None
 
 
 class SettingsStore:
-    """What services are handed as `SettingsSource`. Safe from any thread.
-
-    Raises `Refusal` (`bad_config`, with every problem) when the file cannot be used at the start.
-    """
+    """The `SettingsSource` of all services. Callable from any thread. Raises `Refusal` `bad_config` with every problem
+    when the file is invalid at the start."""
 
     def __init__(self, file: Path, *, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
         self.file = file
@@ -61,15 +59,13 @@ class SettingsStore:
         self.fault: str = ""
 
     def attach(self, database: Database) -> None:
-        """From now on changes and faults become events in `database`."""
+        """Record changes and faults as events in `database` from now on."""
         self._database = database
 
     @property
     def current(self) -> Settings:
-        """The settings as they are now; rereads the file when it changed, at most once a second.
-
-        A file that is gone or empty is believed at the second look.
-        """
+        """The settings now; the file is read again when it changed, at most once a second. A missing or empty file
+        counts at the second check only."""
         if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
             with self._lock:
                 if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
@@ -78,11 +74,11 @@ class SettingsStore:
         return self._settings
 
     def document(self) -> dict[str, Any]:
-        """Every setting, named as in the file, JSON-able."""
+        """Every setting as JSON, with the names of the file."""
         return self.current.model_dump(mode="json", by_alias=True)
 
     def get(self, key: str) -> Any:
-        """The value at a dotted key, JSON-able. Raises `Refusal` `unknown_key`."""
+        """The value at a dotted key as JSON. Raises `Refusal` `unknown_key`."""
         path = parse_key(key)
         if path[0] == "workspaces" and len(path) > 1:
             path = (path[0], workspace_path(path[1]) or path[1], *path[2:])
@@ -109,14 +105,14 @@ class SettingsStore:
         return str(self.file) if self._written(path) else "default"
 
     def accepted(self, key: str) -> str:
-        """What may stand at `key`, in words."""
+        """What is accepted at `key`, in words."""
         return accepted(parse_key(key))
 
     def set(self, key: str, value: Any) -> Any:
-        """Set a dotted key in the file and return its new value; a `str` is read as the setting's type.
+        """Set a dotted key in the file and return its new value; a `str` is parsed as the setting's type.
 
-        Validated as a whole before it is written atomically. Raises `Refusal`: `unknown_key`, `bad_config`,
-        `overridden` when a variable of the environment would win anyway.
+        The whole is validated, then written atomically. Raises `Refusal`: `unknown_key`, `bad_config`, and `overridden`
+        when an environment variable comes first.
         """
         import tomlkit
 
@@ -138,8 +134,8 @@ class SettingsStore:
         return self.get(key)
 
     def for_this_run(self, values: Mapping[str, Any]) -> Settings:
-        """Let settings, named as attributes, have other values until this engine ends; the file stays as it is. All or
-        none. Raises `Refusal` `bad_config`, and what recording it does."""
+        """Change settings, named as attributes, until this engine ends; all or none, and not in the file. Raises
+        `Refusal` `bad_config`, and what recording raises."""
         try:
             Settings.model_validate(self.current.model_dump() | self._this_run | dict(values))
         except ValueError as error:
@@ -152,7 +148,7 @@ class SettingsStore:
         return self._settings
 
     def unset(self, key: str) -> Any:
-        """Take a key out of the file, so that its default holds again; returns that, None where there is none."""
+        """Remove a key from the file; returns its default, None when it has none."""
         import tomlkit
 
         path = parse_key(key)
@@ -179,7 +175,7 @@ class SettingsStore:
             raise Refusal("overridden", f"{name} in the environment sets {dotted(path)} and would win", f"unset {name}")
 
     def _good_text(self) -> str:
-        """The file's text, refused when it is broken now: an edit must not build on what cannot be read."""
+        """The text of the file. Raises when it is invalid, because an edit must not build on that."""
         text = self._read()
         self._parse(text)
         return text
@@ -278,7 +274,7 @@ class SettingsStore:
             self._database.write(work)
 
     def _record_later(self, event: Event) -> None:
-        """Settings are also read inside transactions, where waiting for the writer would wait for oneself."""
+        """Record an event in a thread: settings are also read inside transactions, which hold the writer."""
         if self._database is not None:
             try:
                 self._database.submit(lambda tx: tx.record(event))
@@ -288,7 +284,7 @@ class SettingsStore:
 
 
 def _as_written(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
-    """The key in the spelling of the file, where a workspace's folder may be named by another path to it."""
+    """The key as the file spells it: a workspace may be named by another path to its folder."""
     written = document.get("workspaces")
     if path[0] != "workspaces" or len(path) < 2 or not isinstance(written, Mapping) or path[1] in written:
         return path
@@ -297,7 +293,7 @@ def _as_written(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
 
 
 def _stamp(file: Path) -> Stamp:
-    """What changes whenever the file does; None when it is not there or cannot be looked at."""
+    """Changes whenever the file does; None when the file cannot be read."""
     try:
         status = file.stat()
     except OSError:

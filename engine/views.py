@@ -1,4 +1,4 @@
-"""Cross-cutting reads for screens and verbs: what waits for the operator, and where we are."""
+"""Reads across services for screens and verbs: what waits for you, and what happened since you were away."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 
-MOST = 1000
-"""A look back reads at most so many rows of each kind, the newest."""
+MAX_ROWS = 1000
+"""Rows of each kind that are read at most, the newest."""
 
 ACKNOWLEDGED = "views.acknowledged"
 INTERRUPTED_FOR = timedelta(hours=24)
-"""So long an interruption is among what waits; the list of sessions has it for ever."""
+"""How long an interrupted session is in the queue."""
 
 
 @frozen
 class Blocked:
-    """Something that a rail held back: which rail, by its verdict, and why."""
+    """Work that a rail blocked: which rail, its verdict, and why."""
 
     at: datetime
     prediction_id: str
@@ -51,16 +51,16 @@ class Blocked:
 
 
 DECIDED = ("PredictionConfirmed", "PredictionRejected", "PredictionReopened")
-"""Facts that tell of a decision, or that one was taken back."""
+"""Facts about decisions, and their reversal."""
 
 LEARNT = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidatePromoted")
-"""Facts that tell of something learnt."""
+"""Facts about something learned."""
 
 
 @frozen
 class Learnt:
-    """How much was learnt: `learnings` that went up to a project or to all, `facts` that are kept, candidates that were
-    `proposed` to the operator, and those that came into force `by_itself` (SPEC 5.6)."""
+    """What was learned: `learnings` promoted to a project or to all, `facts`, candidates `proposed` to you, and
+    candidates activated `by_itself` (SPEC 5.6)."""
 
     learnings: int = 0
     facts: int = 0
@@ -74,7 +74,7 @@ class Learnt:
 
 
 def learnt(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
-    """What these facts, of the kinds `LEARNT`, say was learnt since `instant`. Pure."""
+    """What these facts of the kinds `LEARNT` say was learned since `instant`. Pure."""
     later = [fact for fact in facts if fact.at > instant]
     return Learnt(
         learnings=sum(fact.kind == "LearningPromoted" for fact in later),
@@ -88,8 +88,8 @@ def learnt(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
 
 @frozen
 class Since:
-    """What happened since an instant: the morning look. `spent` in micro-dollars; `approved_by_itself` is part of
-    `approved`; `waits` is what the operator has to decide now, whenever it came."""
+    """What happened since an instant. `spent` in micro-dollars; `approved_by_itself` is part of `approved`; `waits` is
+    what waits for you now."""
 
     instant: datetime
     ran: tuple[SessionView, ...]
@@ -117,9 +117,9 @@ def since(
     waits: Sequence[Waiting],
     learnings: Iterable[LedgerEntry] = (),
 ) -> Since:
-    """Put together what is later than `instant`. Pure; `Engine.since` fetches. Sessions come oldest end first.
+    """What is later than `instant`. Pure; `Services.since` reads. Sessions are sorted by their end.
 
-    `decided`: the facts of the kinds `DECIDED`, newest first; a decision that was taken back counts for nothing.
+    `decided`: facts of the kinds `DECIDED`, newest first; a decision that was reversed does not count.
     """
     standing: dict[str, LedgerEntry] = {}
     for fact in decided:
@@ -141,7 +141,7 @@ def since(
 
 
 def _blocked(entry: LogEntry) -> Blocked:
-    """The first rail that did not allow is the one that blocked (SPEC 3.1)."""
+    """The work with the first rail that did not allow it (SPEC 3.1)."""
     first = next(verdict for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW)
     return Blocked(
         entry.at, entry.prediction_id, entry.prompt, first.rail, first.verdict, first.reason, entry.decided_by
@@ -155,8 +155,8 @@ def waiting(
     now: datetime,
     acknowledged: Collection[str] = (),
 ) -> list[Waiting]:
-    """The operator's one queue (SPEC 9.3): change sets to decide, interruptions to know of until they are
-    `acknowledged`, and before them permissions, for which an agent stands still. Sessions come newest first."""
+    """The queue (SPEC 9.3): permissions, which block an agent, then change sets, and interrupted sessions that are not
+    `acknowledged`. Sessions come newest first."""
     queue = [
         Waiting(
             "permission", request.id, f"{request.agent} asks: {request.title}", request.asked_at, request.session_id
@@ -184,13 +184,13 @@ def waiting(
 
 
 def checked(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
-    """An entry whose words the content filter objects to says so first."""
+    """An entry, marked when the content filter objects to its text."""
     reason = objection(entry.text, check)
     return replace(entry, hostile=reason, title=f"▲ hostile: {reason}. {entry.title}") if reason else entry
 
 
 def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
-    """What the content filter has against words that would guide agents, "" for nothing."""
+    """The objection of the content filter to text that would guide agents, "" for none."""
     verdict = check(text) if text.strip() else None
     if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
         return ""  # a `*` in quoted code is nothing that could not be resolved: words are read, not run
@@ -198,14 +198,14 @@ def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
 
 
 def objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
-    """For each line of a part what the content filter has against it, "" for nothing."""
+    """The objection of the content filter to each line of a part, "" for none."""
     if part.role == "assistant":
         return [""] * len(part.lines)
     return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
 
 
 def in_order(queue: Iterable[Waiting]) -> list[Waiting]:
-    """What blocks an agent first, then what waits longest."""
+    """What blocks an agent first, then the oldest first."""
     return sorted(queue, key=lambda entry: (entry.kind != "permission", entry.since))
 
 
@@ -216,7 +216,7 @@ def acknowledged(database: Database) -> frozenset[str]:
 
 
 def acknowledge(database: Database, session_id: str) -> None:
-    """The operator knows of the interruption of this session: it waits no longer."""
+    """Remove an interrupted session from the queue."""
 
     def work(tx: Transaction) -> None:
         since = tx.now - INTERRUPTED_FOR  # what is older waits no longer anyway
@@ -228,7 +228,7 @@ def acknowledge(database: Database, session_id: str) -> None:
 
 
 def place(workspace: str) -> str:
-    """Name and branch of a workspace as the status line says them, `shop main*`; a star for uncommitted changes."""
+    """Name and branch of a workspace for the status line, such as `shop main*`, with a star for uncommitted changes."""
     folder = Path(workspace)
     git = Git(folder, timeout=5)
     try:

@@ -11,7 +11,7 @@ import pytest
 from engine.api import keys
 from engine.api.doctor import examine
 from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import deliver, known
+from engine.api.notify.delivery import deliver, is_known_service
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import Note
 from engine.api.notify.surfaces import keep_address
@@ -59,7 +59,7 @@ def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
 @pytest.mark.usefixtures("bare")
 def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-of-the-test-alone")
-    listed = keys.listed(home)
+    listed = keys.list_keys(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
     assert not openai["usable"]
     assert extras.command("models") in openai["message"]
@@ -74,7 +74,7 @@ def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("bare")
 def test_this_desktop_needs_none_and_what_cannot_be_sent_says_why() -> None:
-    assert known("desktop://")
+    assert is_known_service("desktop://")
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
     assert failed is not None

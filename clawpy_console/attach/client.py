@@ -1,7 +1,7 @@
-"""The client: holds one terminal for a console that runs in the engine's process, and the messages they exchange.
+"""The client of one terminal, and the messages between it and the console in the engine's process.
 
-It puts the terminal into raw mode, forwards keys and sizes, writes what the console draws, and gives the terminal back
-whatever happens to the engine. Light: `clawpy` imports this and nothing heavier when an engine runs already.
+It sets the terminal to raw mode, forwards keys and sizes, writes what the console draws, and restores the terminal
+whatever happens to the engine. `clawpy` imports nothing heavier than this when an engine runs already.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 # To the client
 ENTER = b"E"
-"""Take the terminal (raw mode), and write this."""
+"""Set the terminal to raw mode, and write this."""
 OUTPUT = b"O"
-"""Write this; not while the terminal is given back."""
+"""Write this, unless the terminal is given to a program."""
 LEAVE = b"L"
-"""Give the terminal back."""
+"""Restore the terminal."""
 RUN = b"R"
 """Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
 EXIT = b"X"
-"""End: JSON with `code` and `text`, or with `again`: another engine has the home, attach to that one."""
+"""End: JSON with `code` and `text`, or with `again` to attach to the engine that holds the home now."""
 
 # From the client
 INPUT = b"I"
-"""What was typed."""
+"""Typed bytes."""
 SIZE = b"S"
 """The terminal's size: JSON, columns and rows."""
 BACK = b"B"
-"""The terminal is free again after `RUN` or a stop (SIGTSTP): JSON, columns and rows."""
+"""The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
 
 
 def message(kind: bytes, content: bytes = b"") -> bytes:
-    """One message as it is sent."""
+    """One message, encoded."""
     return HEAD.pack(kind, len(content)) + content
 
 
 class Messages:
-    """Cuts what was received into messages."""
+    """Splits received bytes into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -78,34 +78,37 @@ class Messages:
         return messages
 
 
-PASSED_ON = (
+PASSED_VARIABLES = (
     "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
 )  # fmt: skip
-"""Environment variables of the terminal that its console must know."""
+"""Environment variables that the console needs from the terminal."""
 
 RESTORE = (
     b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""Ends everything that a console may have switched on: synchronized output, paste, no wrap, mouse, Kitty's keys,
-the alternate screen, the hidden cursor, focus."""
+"""Ends every mode that a console may have set: synchronized output, bracketed paste, no wrap, mouse, Kitty's keys, the
+alternate screen, the hidden cursor, focus reports."""
 
 TIMEOUT_S = 10.0
 """Seconds to wait for an engine that starts or ends."""
 
 SHUTDOWN_S = 5
-"""Seconds that the engine may take to end after a signal to its last client."""
+"""Seconds that the engine has to end after a signal to its last client."""
 
 CHUNK_BYTES = 1024
-"""Bytes written to the terminal at a time: so many fit when it says that it takes some."""
+"""Bytes that are written at a time: a terminal that is ready accepts so many."""
 
 MAX_PENDING_BYTES = 65536
-"""Bytes that wait for the terminal before nothing more is read from the console."""
+"""Bytes that wait for the terminal before the client stops reading from the console."""
 
 
 def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.socket], int]) -> int:
-    """Attach this terminal to the engine of `home`, or to one that `serve` opens in a process of its own; the exit
-    code. `home` is None for a throw-away one. `serve` gets the connection to this terminal, and returns the exit code
-    of its process. `workspaces` are what the operator named, to be told what is not looked after."""
+    """Attach this terminal to the engine of `home`, or to one that `serve` opens in a forked process; returns the exit
+    code.
+
+    `home` is None for a temporary one. `serve` receives the connection to this terminal and returns the exit code of
+    its process. `workspaces` are those of the command line.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -124,28 +127,30 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
         with connection:
             outcome = Client(connection).run()
         if outcome.get("again") and home and time.monotonic() < deadline:
-            while _holds_unheard(home) and time.monotonic() < deadline:
+            while _is_engine_starting(home) and time.monotonic() < deadline:
                 time.sleep(0.05)
             continue
         if outcome.get("again"):
-            outcome = {"code": 1, "text": _silent(home)}
+            outcome = {"code": 1, "text": _not_answering_text(home)}
         elif "code" not in outcome:
-            outcome = {"code": 1, "text": _died(home, child)}
+            outcome = {"code": 1, "text": _ended_text(home, child)}
         if outcome["text"]:
             print(outcome["text"], file=sys.stderr)
         return int(outcome["code"])
 
 
 class Refused(Exception):
-    """The engine that holds the home refuses this terminal: its words."""
+    """The engine that holds the home refuses this terminal, and says why."""
 
 
 def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
-    """A connection to a console of the engine that holds `home`, None where no engine offers one. Raises `Refused`."""
-    note = _note(home)
+    """A connection to a console of the engine that holds `home`, None when there is none. Raises `Refused`."""
+    note = _engine_note(home)
     if not (address := note.get("address")):
         return None
-    hello = here() | {"workspaces": [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]}
+    hello = describe_terminal() | {
+        "workspaces": [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
+    }
     request = {"verb": "attach", "arguments": hello}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -164,7 +169,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
             connection.settimeout(None)
             return connection
     except TimeoutError:
-        raise Refused(_silent(home)) from None
+        raise Refused(_not_answering_text(home)) from None
     except (OSError, ValueError):
         pass  # a dead engine's note, or an engine that ends; who opens one finds out
     connection.close()
@@ -172,7 +177,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
 
 
 def size() -> tuple[int, int]:
-    """Columns and rows of this terminal."""
+    """The columns and rows of this terminal."""
     with suppress(OSError):
         columns, rows = os.get_terminal_size(1)
         if columns and rows:
@@ -180,9 +185,9 @@ def size() -> tuple[int, int]:
     return 80, 24
 
 
-def here() -> dict[str, Any]:
-    """What a console must know of this terminal before it can draw."""
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+def describe_terminal() -> dict[str, Any]:
+    """What a console must know of this terminal before it draws."""
+    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     try:
         folder = str(Path.cwd())
     except FileNotFoundError:  # it was removed meanwhile
@@ -191,42 +196,42 @@ def here() -> dict[str, Any]:
 
 
 class Client:
-    """One terminal, until its console ends. Standard input and output are the terminal."""
+    """Serves one terminal, which is standard input and output."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._messages = Messages()
-        self._before: list[Any] | None = None
+        self._saved_mode: list[Any] | None = None
         self._pending = bytearray()
-        self._told: dict[str, Any] | None = None
+        self._outcome: dict[str, Any] | None = None
         self._connected = True
 
     def run(self) -> dict[str, Any]:
-        """Serve the terminal until the console says how to end; what it said, empty when it died without a word."""
+        """Serve the terminal until the console ends it; returns the content of `EXIT`, empty when the console died."""
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         waking = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
         with handled(dict.fromkeys(waking, lambda *_: None)):
             try:
-                while self._told is None and self._connected:
+                while self._outcome is None and self._connected:
                     self._once(woken)
             finally:
                 self._restore()
                 signal.set_wakeup_fd(former)
                 os.close(woken)
                 os.close(wake)
-        return self._told or {}
+        return self._outcome or {}
 
     def _once(self, woken: int) -> None:
-        reads = [woken, *([0] if self._before else [])]
+        reads = [woken, *([0] if self._saved_mode else [])]
         if len(self._pending) < MAX_PENDING_BYTES:
             reads.append(self._connection.fileno())
         readable, writable, _ = select.select(reads, [1] if self._pending else [], [])
         if woken in readable:
             for number in os.read(woken, 64):
                 self._signalled(number)
-        if 0 in readable and self._before:
+        if 0 in readable and self._saved_mode:
             self._typed()
         if writable:
             self._write(CHUNK_BYTES)
@@ -253,7 +258,7 @@ class Client:
             return
         for kind, content in self._messages.feed(data):
             if kind == OUTPUT:
-                if self._before:
+                if self._saved_mode:
                     self._pending += content
                 continue
             self._write()
@@ -264,8 +269,8 @@ class Client:
                 self._restore()
             elif kind == RUN:
                 self._run(json.loads(content))
-            elif kind == EXIT and self._told is None:
-                self._told = json.loads(content)
+            elif kind == EXIT and self._outcome is None:
+                self._outcome = json.loads(content)
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGWINCH:
@@ -279,7 +284,7 @@ class Client:
             self._send(BACK, json.dumps(size()).encode())
 
     def _end_after(self, number: int) -> None:
-        """End in order: the console hears of it, and an engine that ends with it has some seconds for that."""
+        """End after a signal: tell the console, and wait for it for some seconds."""
         self._restore()
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
@@ -289,7 +294,7 @@ class Client:
             while self._connection.recv(65536):
                 pass
         signal.alarm(0)
-        self._told = {"code": 128 + number, "text": ""}
+        self._outcome = {"code": 128 + number, "text": ""}
 
     def _send(self, kind: bytes, content: bytes) -> None:
         try:
@@ -298,7 +303,7 @@ class Client:
             self._connected = False
 
     def _write(self, most: int | None = None) -> None:
-        """Write what waits for the terminal: all of it, or `most` bytes."""
+        """Write all pending output, or `most` bytes of it."""
         while self._pending:
             try:
                 written = os.write(1, self._pending[: most or CHUNK_BYTES])
@@ -310,10 +315,10 @@ class Client:
                 return
 
     def _enter(self) -> None:
-        if self._before is not None:
+        if self._saved_mode is not None:
             return
         with suppress(termios.error):
-            self._before = termios.tcgetattr(0)
+            self._saved_mode = termios.tcgetattr(0)
             raw = termios.tcgetattr(0)
             raw[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
             raw[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
@@ -321,9 +326,9 @@ class Client:
             termios.tcsetattr(0, termios.TCSANOW, raw)
 
     def _restore(self) -> None:
-        if self._before is None:
+        if self._saved_mode is None:
             return
-        before, self._before = self._before, None
+        before, self._saved_mode = self._saved_mode, None
         with suppress(termios.error):
             termios.tcflush(0, termios.TCIFLUSH)
             termios.tcsetattr(0, termios.TCSANOW, before)
@@ -331,7 +336,7 @@ class Client:
         self._write()
 
     def _run(self, program: dict[str, Any]) -> None:
-        """Give the terminal to a program. Ctrl+C there is not for us, Ctrl+Z stops us together with it."""
+        """Run a program on the terminal. Ctrl+C goes to it alone; Ctrl+Z stops both."""
         import subprocess
 
         self._restore()
@@ -354,8 +359,8 @@ class Client:
         self._send(BACK, json.dumps(size()).encode())
 
 
-def _note(home: Home) -> dict[str, Any]:
-    """What the engine that holds `home`, or held it, wrote down of itself."""
+def _engine_note(home: Home) -> dict[str, Any]:
+    """The note of the engine that holds `home`, or held it."""
     try:
         note = json.loads((home.data / "engine.json").read_bytes()[:4096])
     except (OSError, ValueError):
@@ -363,31 +368,31 @@ def _note(home: Home) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _holds_unheard(home: Home) -> bool:
-    """Whether an engine holds `home` that does not listen yet, or not any more."""
+def _is_engine_starting(home: Home) -> bool:
+    """Whether an engine holds `home` but does not listen yet, or no longer does."""
     try:
         with (home.data / "engine.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return not _note(home).get("address")
+        return not _engine_note(home).get("address")
     except OSError:
         pass
     return False
 
 
-def _silent(home: Home | None) -> str:
-    """What to say of an engine that holds the home and does not answer."""
-    pid = _note(home).get("pid", "unknown") if home else "unknown"
+def _not_answering_text(home: Home | None) -> str:
+    """The message for an engine that does not answer."""
+    pid = _engine_note(home).get("pid", "unknown") if home else "unknown"
     return f"The engine (process {pid}) does not answer. `clawpy stop` stops its work; kill {pid} ends it."
 
 
-def _died(home: Home | None, child: int) -> str:
-    """What to say when the engine's process ended without a word."""
+def _ended_text(home: Home | None, child: int) -> str:
+    """The message for an engine whose process ended unexpectedly."""
     process = ""
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         process = f" (process {child}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
     elif home:
-        process = f" (process {_note(home).get('pid', 'unknown')})"
+        process = f" (process {_engine_note(home).get('pid', 'unknown')})"
     log = f" Log: {home.logs}" if home else ""
     return f"The engine ended unexpectedly{process}. Start it again with `clawpy`.{log}"

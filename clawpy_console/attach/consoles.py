@@ -1,4 +1,4 @@
-"""The consoles over one engine: one app for each attached terminal, all on one event loop in a thread of their own."""
+"""The consoles of one engine: an app for each attached terminal, all on one event loop in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console.attach.client import here
+from clawpy_console.attach.client import describe_terminal
 from clawpy_console.attach.host import Host
 from engine import Home, Refusal
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 STOPPED = "The engine stopped. Start it again with `clawpy`."
 
 SHUTDOWN_S = 5.0
-"""Seconds that an engine whose last terminal is gone may take to end."""
+"""Seconds that an engine has to end when its last terminal is gone."""
 
 MAX_LOG_BYTES = 1024 * 1024
-"""Bytes of `logs/console.log` with which it begins anew."""
+"""Size at which `logs/console.log` starts again."""
 
 
 def serve(
@@ -39,10 +39,10 @@ def serve(
     *,
     demo: bool,
 ) -> int:
-    """Open the engine of `home` with a console for the client at `terminal`, and for each that attaches, until the last
-    one is closed; the exit code of this process, which says nothing on its terminal from now on."""
-    hello = here() | {"known": workspaces}
-    _speak_to_log(home)
+    """Open the engine of `home`, with a console for the client at `terminal` and for each that attaches later, until
+    the last one is closed; returns the exit code. This process no longer writes to its own terminal."""
+    hello = describe_terminal() | {"known": workspaces}
+    _redirect_output_to_log(home)
     opened: list[Engine] = []
     opening = threading.Lock()
 
@@ -60,7 +60,7 @@ def serve(
         consoles.close()
         if opened:
             opened[0].close()
-        consoles.farewell()
+        consoles.release_clients()
     return 0
 
 
@@ -88,7 +88,8 @@ class Consoles(Host):
         self._thread.start()
 
     def attach(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
-        """Open a console for the client at `connection`, whose `hello` is what `client.here` says. From any thread."""
+        """Open a console for the client at `connection`; `hello` is from `client.describe_terminal`. From any
+        thread."""
         self._loop.call_soon_threadsafe(self._begin, connection, hello)
 
     def wait(self) -> None:
@@ -96,11 +97,11 @@ class Consoles(Host):
         self._left.get()
 
     def close(self) -> None:
-        """Close every console, and wait for what they still do. Their clients wait for `farewell`."""
+        """Close every console and wait for its work. The clients wait for `release_clients`."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
 
-    def farewell(self) -> None:
-        """Let the last clients go: the engine is closed."""
+    def release_clients(self) -> None:
+        """Let the last clients exit: the engine is closed."""
         asyncio.run_coroutine_threadsafe(self._farewell(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -156,14 +157,14 @@ class Consoles(Host):
         await self._leave(terminal, how)
 
     async def _leave(self, terminal: Terminal, how: dict[str, Any]) -> None:
-        """The console of `terminal` is closed, `how` says how its client ends."""
+        """End the client of a closed console as `how` says."""
         if self._ending:
             self._last.append((terminal, how if how.get("code") else {"code": 1, "text": STOPPED}))
         elif self.own and not self.apps and not self.kept:
             self._ending = True
             self._last.append((terminal, how))
             if not terminal.connected:
-                end_within(SHUTDOWN_S, 1)
+                exit_after(SHUTDOWN_S, 1)
             self._left.put(None)
         else:
             on = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
@@ -174,7 +175,7 @@ class Consoles(Host):
             self.pauses.let_go()
 
     def _repositories(self, hello: Mapping[str, Any]) -> list[str]:
-        """The repositories of the folders that were named, else the one of the client's own; the demo has its own."""
+        """The repositories of the folders that were named, else that of the client's folder; none in the demo."""
         from engine.git import repository_root
 
         repositories = []
@@ -186,7 +187,7 @@ class Consoles(Host):
         return repositories
 
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
-        """The engine, which looks after `repositories` from now on; `app` hears of one that it may not."""
+        """The engine, which watches `repositories` from now on; `app` learns which one it may not watch."""
         engine = self._open_engine()
         for repository in repositories:
             try:
@@ -207,15 +208,15 @@ class Consoles(Host):
         await asyncio.gather(*(terminal.end(**how) for terminal, how in self._last))
 
 
-def end_within(seconds: float, code: int) -> None:
-    """Leave with `code` after `seconds`, however much is still to do: for who has nobody to wait for it any more."""
+def exit_after(seconds: float, code: int) -> None:
+    """Exit with `code` after `seconds`, whatever is still in progress: nobody waits for it any more."""
     last = threading.Timer(seconds, os._exit, (code,))
     last.daemon = True
     last.start()
 
 
-def _speak_to_log(home: Home) -> None:
-    """What this process and its libraries print from now on goes to a file: the terminal is its client's."""
+def _redirect_output_to_log(home: Home) -> None:
+    """Send the output of this process to a file: the terminal belongs to the client."""
     file = home.logs / "console.log"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

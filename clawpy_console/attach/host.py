@@ -1,4 +1,4 @@
-"""What the consoles of one process share. Light: nothing of a screen is imported."""
+"""What the consoles of one process share. Imports nothing of a screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clawpy_console.pauses import Pauses
 
 
 class Host:
-    """The apps of all attached terminals. `own`: the engine ends with the last of them, unless it is `kept`."""
+    """The apps of all attached terminals. `own`: the engine ends with the last of them unless it is `kept`."""
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
@@ -17,5 +17,5 @@ class Host:
         self.apps: dict[Any, Any] = {}
 
     def goes_on(self) -> bool:
-        """Whether the engine stays when a console is closed now, without being asked to. On the loop."""
+        """Whether the engine would stay if a console were closed now. Call on the loop."""
         return not self.own or len(self.apps) > 1

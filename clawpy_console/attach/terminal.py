@@ -1,4 +1,4 @@
-"""A terminal that a client holds: the connection to it, and Textual's driver over that connection."""
+"""The connection to the client of a terminal, and Textual's driver on that connection."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 512 * 1024
-"""Bytes that wait for a client at most. What is drawn then is dropped, and the screen is drawn anew when the client has
-read what waited."""
+"""Bytes that wait for a client. Beyond it output is dropped, and the screen is drawn again when the client has caught
+up."""
 
 
 MAX_SIZE = (2000, 1000)
-"""Columns and rows that are drawn at most: a terminal may say any size, and each cell costs memory."""
+"""Columns and rows that are drawn at most: a terminal may claim any size, and each cell takes memory."""
 
 
 def bounded(size: Sequence[int]) -> tuple[int, int]:
-    """A terminal's size as it is drawn. Raises ValueError or TypeError for what is no size."""
+    """The size of a terminal within bounds. Raises ValueError or TypeError for an invalid one."""
     columns, rows = size
     return max(1, min(int(columns), MAX_SIZE[0])), max(1, min(int(rows), MAX_SIZE[1]))
 
@@ -43,7 +43,7 @@ class Terminal(asyncio.Protocol):
     """The connection to the client of one terminal. Everything here runs on the consoles' event loop.
 
     Args:
-        environment: variables of the terminal, see `client.PASSED_ON`.
+        environment: variables of the terminal, see `client.PASSED_VARIABLES`.
         size: columns and rows.
     """
 
@@ -52,9 +52,9 @@ class Terminal(asyncio.Protocol):
         self.size = bounded(size)
         self.driver: TerminalDriver | None = None
         self.hung_up: Callable[[], None] = lambda: None
-        """Called when the client went away."""
+        """Called when the client is gone."""
         self.stop_pressed: Callable[[], None] = lambda: None
-        """Called for F12, which waits for no other key."""
+        """Called for F12, ahead of all other keys."""
         self.connected = True
         self._messages = client.Messages()
         self._transport: asyncio.Transport | None = None
@@ -62,7 +62,7 @@ class Terminal(asyncio.Protocol):
         self._closed = asyncio.Event()
 
     def dress(self, app: App[Any]) -> None:
-        """Have `app` use the colours of this terminal, not those of the engine's process."""
+        """Have `app` use the colours of this terminal instead of those of the engine's process."""
         app.console = Console(
             color_system=constants.COLOR_SYSTEM,  # type: ignore[arg-type]
             file=app.console.file,
@@ -78,7 +78,7 @@ class Terminal(asyncio.Protocol):
             app._filters.append(Monochrome())
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        """Send a message; nothing happens when the client is gone."""
+        """Send a message; ignored when the client is gone."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(client.message(kind, content))
 
@@ -90,11 +90,11 @@ class Terminal(asyncio.Protocol):
             self.send(client.OUTPUT, text.encode(errors="replace"))
 
     def run(self, command: Sequence[str], folder: str, banner: str) -> None:
-        """Give the terminal to a program until it ends; then the screen is drawn anew."""
+        """Give the terminal to a program until it ends; then draw the screen again."""
         self.send(client.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
 
     async def end(self, **how: Any) -> None:
-        """Tell the client to end (see `client.EXIT`), and wait until it has heard that or is gone."""
+        """Tell the client to end (see `client.EXIT`), and wait until it has read that or is gone."""
         self.send(client.EXIT, json.dumps(how).encode())
         if self._transport is not None:
             self._transport.close()
@@ -149,7 +149,7 @@ class Terminal(asyncio.Protocol):
 
 
 class TerminalDriver(Driver):
-    """Draws an app on a `Terminal` and hears its keys; a lone Escape waits `ESCAPE_DELAY` for a longer sequence."""
+    """Draws an app on a `Terminal` and passes its keys on; a lone Escape waits `ESCAPE_DELAY` for a longer sequence."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: Any = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
@@ -167,7 +167,7 @@ class TerminalDriver(Driver):
         self.resized()
 
     def enter(self) -> None:
-        """Switch on what a console needs of a terminal; `client.RESTORE` switches it off."""
+        """Set the modes that a console needs; `client.RESTORE` ends them."""
         mouse = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h" if self._mouse else ""
         # Disambiguated keys, all of them as escape codes, with their text (Kitty's keyboard protocol).
         keys = "" if constants.DISABLE_KITTY_KEY else "\x1b[>25u"
@@ -177,7 +177,7 @@ class TerminalDriver(Driver):
         self._terminal.send(client.ENTER, words.encode())
 
     def typed(self, data: bytes) -> None:
-        """Hand on what was typed."""
+        """Pass on what was typed."""
         text = self._decode(data)
         self._hand_on(self._parser.feed(text) if text else ())
         if text.endswith("\x1b"):
@@ -194,13 +194,13 @@ class TerminalDriver(Driver):
         self._app.post_message(message)
 
     def resized(self) -> None:
-        """Take over the terminal's size."""
+        """Take on the size of the terminal."""
         self._size = self._terminal.size
         size = Size(*self._size)
         self._app.post_message(events.Resize(size, size))
 
     def draw_anew(self) -> None:
-        """Draw the whole screen once more."""
+        """Draw the whole screen again."""
         self._app.refresh(layout=True)
 
     def disable_input(self) -> None:

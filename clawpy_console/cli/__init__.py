@@ -1,1 +1,1 @@
-"""The verbs: `clawpy` without a screen (SPEC 9.8). Imports the engine's face, never a screen."""
+"""The verbs: `clawpy` without a screen (SPEC 9.8). Imports the public face of the engine, never a screen."""

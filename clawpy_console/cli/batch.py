@@ -15,17 +15,18 @@ import engine
 from clawpy_console.cli.options import CommonOptions, WrongUse
 
 MAX_PIECE_BYTES = 1024 * 1024
-"""A piece is at most so large, written as JSON: answers come out as they are made."""
+"""Bytes of JSON in one request, so that answers come out while a long file is read."""
 
 
 def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: int) -> bool:
     """Print one line of JSON for each line of the file `name`, in order, `-` for standard input; blank lines are
-    passed over. `ask` answers up to `most` lines at once. True when every line could be answered.
+    skipped. `ask` answers up to `most` lines at once. True when every line could be answered.
 
-    What had to be left out is told on standard error, once. Raises `Refusal`: `no_file`, and what the engine refuses.
+    What was left out of an answer is printed once on standard error. Raises `Refusal`: `no_file`, and those of the
+    engine.
     """
     all_answered, reported = True, set[str]()
-    for piece in pieces(((number, line) for number, line in numbered(name) if line.strip()), most):
+    for piece in pieces(((number, line) for number, line in numbered_lines(name) if line.strip()), most):
         for number, result in zip(piece, ask(list(piece.values()))["results"], strict=True):
             if "error" in result:
                 result["error"]["message"] = f"line {number}: {result['error']['message']}"
@@ -39,8 +40,8 @@ def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: in
 
 
 def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, str]]:
-    """Lines by their numbers, in pieces of at most so many, and of `MAX_PIECE_BYTES` but for one line that alone is
-    larger."""
+    """Lines by number, in pieces of at most `most` lines and `MAX_PIECE_BYTES`; a single larger line is a piece of its
+    own."""
     piece, size = dict[int, str](), 0
     for number, line in lines:
         length = len(json.dumps(line))
@@ -54,14 +55,14 @@ def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, st
 
 
 def parsed(line: str) -> Any:
-    """A line of JSON, None when it is none."""
+    """The value of a line of JSON, None when it is invalid."""
     try:
         return json.loads(line)
     except ValueError:
         return None
 
 
-def numbered(name: str) -> Iterator[tuple[int, str]]:
+def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
     """The lines of a file, `-` for standard input, with their numbers from 1. Raises `Refusal` `no_file`."""
     try:
         with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
@@ -74,17 +75,19 @@ def numbered(name: str) -> Iterator[tuple[int, str]]:
 MAX_PIECE_LINES = 200
 
 MAX_LINE_BYTES = 3 * 1024 * 1024
-"""Bytes, written as JSON once more: what the engine takes in one piece."""
+"""The engine accepts no longer line, encoded as JSON."""
 
 MAX_BAD_LINES = 1_000
-"""So many bad lines are named in the document; all are counted."""
+"""Bad lines that the document names; all are counted."""
 
 SETTLE_S = 2.0
 
 
 def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
-    """Have the engine remember the file `name`, `-` for standard input; the document of the verb. Raises `Refusal`:
-    `no_file`, and what the engine refuses. What was acknowledged before that stays remembered."""
+    """Store the lines of the file `name` in memory, `-` for standard input; returns the document of the verb.
+
+    Raises `Refusal`: `no_file`, and those of the engine. Lines that were acknowledged before that stay stored.
+    """
     from rich.console import Console
 
     started = time.monotonic()
@@ -101,8 +104,9 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
             print(f"line {item['line']}: {item['message']}", file=sys.stderr)
 
     def lines() -> Iterator[tuple[int, str]]:
-        """Those that fit into a piece. A longer one leaves an empty one in its place: the engine counts them too."""
-        for number, line in numbered(name):
+        """Lines that fit into a request. A longer one is replaced by an empty line, because the engine counts lines
+        too."""
+        for number, line in numbered_lines(name):
             fits = len(json.dumps(line)) <= MAX_LINE_BYTES
             if not fits:
                 tally([{"line": number, "message": f"{len(line):,} characters is too long", "kept": False}])
@@ -133,11 +137,11 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
 
 
 SECRET_BYTES = 8192
-"""No key is longer."""
+"""The length of a key at most."""
 
 
 def key(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
-    """Ask for a key and keep it; the document that says so. Raises `WrongUse` when it was given as an argument."""
+    """Ask for a key and store it; returns the document. Raises `WrongUse` when the key was given as an argument."""
     if options.never:
         raise WrongUse(
             "do not give a key as an argument: other programs can read it there, and the shell keeps it. "
@@ -146,12 +150,12 @@ def key(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
         )
     from engine import keep_key
 
-    return keep_key(common.home, options.name, _typed("Key (not shown): "), in_file=options.store == "file")
+    return keep_key(common.home, options.name, _read_secret("Key (not shown): "), in_file=options.store == "file")
 
 
 def address(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
-    """Ask for the address of a surface of notifications, which may hold a secret, and keep it. Raises `WrongUse` when
-    it was given as an argument."""
+    """Ask for the address of a notification surface, which may contain a secret, and store it. Raises `WrongUse` when
+    the address was given as an argument."""
     if options.never:
         raise WrongUse(
             "do not give an address as an argument: it may contain a token, and the shell keeps it. "
@@ -162,12 +166,12 @@ def address(options: argparse.Namespace, common: CommonOptions, *, opener: Calla
     def write(setting: str, value: str) -> None:
         call(common.home, "config", {"action": "set", "key": setting, "value": value}, opener=opener)
 
-    address_text = _typed("Address (not shown): ")
+    address_text = _read_secret("Address (not shown): ")
     return keep_address(common.home, options.surface, address_text, in_file=options.store == "file", write=write)
 
 
-def _typed(question: str) -> str:
-    """What is typed unseen, or read from what is piped in."""
+def _read_secret(question: str) -> str:
+    """A secret, typed without echo or read from a pipe."""
     if not sys.stdin.isatty():
         return sys.stdin.read(SECRET_BYTES).strip()
     import getpass

@@ -1,7 +1,7 @@
-"""Completions of the shell: which values an argument can have, and the script that asks for them (SPEC 9.8).
+"""Completions of the shell: the values of each argument, and the script that asks for them (SPEC 9.8).
 
-`argcomplete` speaks with bash, zsh and fish; zsh and fish show the titles. The shell runs `clawpy` with `_ARGCOMPLETE`
-set, and waits for it: nothing heavy is imported here.
+`argcomplete` speaks with bash, zsh and fish. The shell runs `clawpy` with `_ARGCOMPLETE` set and waits for it, so
+nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ HOW = {
 
 
 def script(shell: str) -> str:
-    """The script of a shell, and how to install it."""
+    """The completion script of a shell, with how to install it."""
     return SCRIPT.format(code=shellcode(["clawpy"], use_defaults=False, shell=shell).strip(), how=HOW[shell])
 
 
 def answer() -> None:
-    """Answer the shell that asks for completions, and exit."""
+    """Answer the shell, and exit."""
     root = parser(os.environ.get("COMP_LINE", "").split())
     _complete(root)
     autocomplete(root, always_complete_options=False, default_completer=SuppressCompleter())
@@ -53,7 +53,7 @@ def _complete(root: argparse.ArgumentParser) -> None:
 
 
 def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
-    """The values of a kind."""
+    """The values of a kind that begin with `prefix`."""
     home = Home.locate(getattr(parsed_args, "home", None))
     match kind:
         case "":
@@ -70,14 +70,14 @@ def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -
 
 
 def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
-    """The names that begin with `prefix`; of an id the word before the underscore may be left out."""
+    """The names that begin with `prefix`; the prefix of an id before its underscore may be left out."""
     if any(name.startswith(prefix) for name in titles_by_name):
         return titles_by_name
     return {name.partition("_")[2]: title for name, title in titles_by_name.items()}
 
 
 def _flow_or_parameter(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
-    """A flow, or behind its name the parameters that it takes."""
+    """The flows, or behind the name of a flow its parameters."""
     if not words:
         return {name: flow["title"] for name, flow in flows.items()}
     flow = flows.get(words[0], {"parameters": {}})

@@ -1,4 +1,4 @@
-"""`clawpy --demo`: a throw-away home, a made-up project with a history, and an organisation that worked in it."""
+"""`clawpy --demo`: a temporary home, a made-up project with a history, and an organisation that worked on it."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ HISTORY: tuple[tuple[float, str, Mapping[str, str]], ...] = (
     (0.02, DECIDED[0], {"shop/stock.py": STOCK.replace("the shelves", "the shelves, by name")}),
     (0.01, DECIDED[1], {"README.md": "# Shop\n\nA little shop. Prices are whole cents.\n\n    make test\n"}),
 )
-"""Days ago, message, files. The one before the decisions breaks a test."""
+"""Days ago, message, files. The commit before the decisions breaks a test."""
 
 
 @contextmanager
 def throw_away() -> Iterator[tuple[Path, Path]]:
-    """A home and a project in a folder of their own, both removed at the end; gives their paths. What is made up
-    here is shared with no other machine."""
+    """Yield the paths of a temporary home and project, which are removed at the end. Nothing of them is shared with
+    other machines."""
     os.environ.pop("CLAWPY_SHARED_DATABASE_URL", None)
     folder = Path(tempfile.mkdtemp(prefix="clawpy-demo-")).resolve()
     try:
@@ -158,7 +158,7 @@ def throw_away() -> Iterator[tuple[Path, Path]]:
 
 
 def make_project(folder: Path, now: datetime) -> Path:
-    """Create the made-up repository in `folder`, its history ending just before `now`; returns `folder`."""
+    """Create the repository in `folder`, with a history that ends just before `now`; returns `folder`."""
     folder.mkdir(parents=True)
     git = create(folder)
     config = str(folder / ".git" / "config")
@@ -245,7 +245,7 @@ FOUND = (
 
 
 def tell(engine: Engine) -> None:
-    """Have the organisation of a fresh home know something. Raises `Refusal` when a port refuses."""
+    """Give the organisation of a fresh home patterns, agents and findings. Raises `Refusal`."""
     for leader, key, text in PATTERNS:
         engine.wisdom.edit_profile(leader, "patterns", key=key, value=text)
     engine.hierarchy.add(
@@ -264,15 +264,15 @@ log = logging.getLogger(__name__)
 
 TASK = "Summarise the day"
 SESSIONS = 3
-"""What recurs in so many goes up to the project."""
+"""What recurs in so many sessions is promoted to the project."""
 
 TIMEOUT_S = 20.0
-"""Seconds for one of them."""
+"""Seconds for one session."""
 
 
 def begin(engine: Engine, workspace: str) -> None:
-    """Have a fresh home something to show for itself: at once what ran, in a moment what came of it. A demo goes on
-    without what a port refuses."""
+    """Run sessions in a fresh home, and learn from them in a thread. Where that is refused, the demo goes on
+    without."""
     try:
         work(engine, workspace)
     except Refusal as refusal:
@@ -293,19 +293,19 @@ def _learn(engine: Engine, workspace: str) -> None:
 
 
 def work(engine: Engine, workspace: str) -> None:
-    """Sum up the day, as often as it takes to recur. Raises `Refusal` when a port refuses."""
+    """Run the session that sums up the day as often as a learning must recur. Raises `Refusal`."""
     for _ in range(SESSIONS):
         _run(engine, TASK, workspace)
 
 
 def check(engine: Engine, workspace: str) -> None:
-    """Run the tests of HEAD, one of which fails: what broke it is the first card from then on."""
+    """Run the tests of HEAD, one of which fails: what broke it is then the first card."""
     _run(engine, "check_clean_head", workspace)
     engine.predictions.run_cycle()
 
 
 def learn(engine: Engine) -> None:
-    """What the engine does with the hours, now: capture, carry up, work through the day, keep its drafts, digest."""
+    """Do at once what the engine would do in the next hours: capture, promote, the nightly work, facts, candidates."""
     engine.knowledge.catch_up()
     engine.learnings.catch_up()
     engine.knowledge.nightly.run(engine.clock.local().date())

@@ -1,6 +1,6 @@
-"""`clawpy run`: the engine without a screen, saying what it does, one line an event (SPEC 7.5).
+"""`clawpy run`: the engine without a screen, which prints one line for each event (SPEC 7.5).
 
-It ends at Ctrl-C, SIGTERM, a closed terminal (but for nohup), or the end of `--for`. Consoles may attach to it.
+It ends at Ctrl-C, SIGTERM, a closed terminal (not under nohup), or after `--for`. Consoles may attach to it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from engine import Engine
 
 POLL_S = 60.0
-"""Seconds after which it looks for news without being woken."""
+"""Seconds between two reads of the ledger when no event wakes it."""
 
 
 @dataclass
 class _Ending:
-    """Why the engine is to end, told from signal handlers and from other threads, and the wake-ups of its events.
+    """Why the engine is to end, set by signal handlers and threads. Wakes the main loop.
 
-    A SimpleQueue may be put into from a signal handler; a lock or an Event may not.
+    It uses a SimpleQueue, because a signal handler may put into that, but must not take a lock.
     """
 
     wake: queue.SimpleQueue[None] = field(default_factory=queue.SimpleQueue)
@@ -46,7 +46,7 @@ class _Ending:
     hurry: bool = False
 
     def end(self, reason: str, *, finish: bool = False) -> None:
-        """End; said twice, without waiting for anything."""
+        """Ask for the end; the second call asks not to wait for running work."""
         self.hurry = self.hurry or bool(self.reason)
         self.finish = finish and not self.hurry
         self.reason = self.reason or reason
@@ -64,30 +64,30 @@ def run(
     as_json: bool,
     gateway: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run until told to end, with the gateway open where `gateway` says how. Raises `Refusal` as `open_engine` and
-    `Gateway.open` do."""
+    """Run until asked to end, with the gateway open when `gateway` has its options. Raises `Refusal` as `open_engine`
+    and `Gateway.open` do."""
     ending = _Ending()
-    with handled(dict.fromkeys(_ends_by(), ending.on_signal)):
+    with handled(dict.fromkeys(_ending_signals(), ending.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, own=False)
         try:
             engine = open_engine(home, workspaces=list(workspaces), kind="headless", attach=consoles.attach)
         except BaseException:
-            consoles.farewell()
+            consoles.release_clients()
             raise
         opened.set_result(engine)
         feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
-        say = _Sayer(as_json, engine)
+        printer = EventPrinter(as_json, engine)
         try:
             watched = ", ".join(map(words.name, engine.workspaces)) or "no workspace"
-            say.note(f"watching {watched}; {engine.autonomy.state().state.value}")
+            printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
-                show_once(engine.gateway.open(**gateway), engine.gateway.state().token)
+                show_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)
             until = None if seconds is None else time.monotonic() + seconds
             while not ending.reason:
                 feed.drain()  # only its waking counts: what happened is read from the ledger
-                say.news()
-                show_once(engine.gateway.reveal(), engine.gateway.state().token)
+                printer.print_new_facts()
+                show_new_token(engine.gateway.take_new_token(), engine.gateway.state().token)
                 timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
                 if timeout <= 0:
                     ending.end("the time set by --for is over", finish=True)
@@ -97,20 +97,20 @@ def run(
             running = len(engine.sessions.running())
             how = f"; {running} running; they finish first" if running and ending.finish else ""
             api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway stops too"
-            say.note(f"stopping: {ending.reason}{how}{api}")
+            printer.note(f"stopping: {ending.reason}{how}{api}")
             for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
-                say.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
-            say.news()
+                printer.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
+            printer.print_new_facts()
         finally:
             consoles.close()
             engine.close()
-            consoles.farewell()
-        say.note("ended")
+            consoles.release_clients()
+        printer.note("ended")
 
 
-def show_once(token: str, source: str) -> None:
-    """Show a token that was made now, on a terminal and nowhere else: what goes to a file stays there. `source` is
-    where it is kept: "keyring", "file", "environment", or "this run", which is nowhere."""
+def show_new_token(token: str, source: str) -> None:
+    """Show a token that was made now, on a terminal only, never in a file. `source` is where it is stored: "keyring",
+    "file", "environment", or "this run" for nowhere."""
     if not token:
         return
     lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
@@ -131,35 +131,35 @@ def show_once(token: str, source: str) -> None:
     print(text, file=screen or sys.stderr, flush=True)
 
 
-def _ends_by() -> list[signal.Signals]:
-    """Ctrl-C, SIGTERM and a closed terminal end us; what nohup ignores stays ignored."""
+def _ending_signals() -> list[signal.Signals]:
+    """Ctrl-C, SIGTERM and a closed terminal; what nohup ignores stays ignored."""
     hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
-class _Sayer:
-    """Writes lines, each at once, from the ledger on from the engine's start: nothing is missed, nothing told twice.
-    A reader who went away does not end the engine."""
+class EventPrinter:
+    """Prints a line for each fact in the ledger since the engine's start. A reader that went away does not end the
+    engine."""
 
     def __init__(self, as_json: bool, engine: Engine) -> None:
         self._out = sys.stdout
         self._as_json = as_json
         self._ledger = engine.ledger
         [started] = self._ledger.latest(1, kinds=("EngineStarted",))
-        self._told = started.id - 1
+        self._last_fact = started.id - 1
 
     def note(self, text: str, subject: str = "") -> None:
-        """A line of our own."""
+        """Print a line of the verb itself."""
         self._write({"event": "note", "text": text, "subject": subject}, text)
 
-    def news(self) -> None:
-        """A line for each fact since the last time."""
-        while facts := self._ledger.since(self._told):
+    def print_new_facts(self) -> None:
+        """Print a line for each fact since the last call."""
+        while facts := self._ledger.since(self._last_fact):
             for fact in facts:
                 about = {"subject": fact.subject, "workspace": fact.workspace}
                 if sentence := Event.kinds[fact.kind](**about, **fact.payload).sentence():
                     self._write({"event": fact.kind} | about | fact.payload, sentence)
-            self._told = facts[-1].id
+            self._last_fact = facts[-1].id
 
     def _write(self, document: dict[str, Any], text: str) -> None:
         now = datetime.now().astimezone()

@@ -1,7 +1,7 @@
-"""`clawpy`: the console, and the same things as verbs without a screen (SPEC 9.8).
+"""`clawpy`: opens the console, or carries out a verb without a screen (SPEC 9.8).
 
-Light on purpose: before the console's first frame only what it needs is imported, so whatever is heavy is imported
-where it is used. What a verb does is the engine's; here arguments become a request and its document becomes text.
+Before the first frame of the console only what it needs is imported, so heavy modules are imported where they are used.
+The engine carries a verb out; this module turns arguments into a request, and the document into text.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
-"""Nobody read the answer to its end; what a shell says of a program that a closed pipe ended."""
+"""The exit code when the reader closed the pipe, as a shell reports it."""
 
 GC_THRESHOLD = (50_000, 20, 50)
-"""When garbage is looked for (`gc.set_threshold`). Python's own 700 is for small programs: of a screen, which is made
-of tens of thousands of objects, the looking took two fifths of the time."""
+"""Thresholds of `gc.set_threshold`. With Python's default of 700 garbage collection took two fifths of the time,
+because a screen consists of tens of thousands of objects."""
 
 
 def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = None) -> int:
-    """Run `clawpy` with `argv` (the process's own by default) and return its exit code. `terminal` is the client that a
-    console is for (`clawpy_console.attach`)."""
+    """Run `clawpy` with `argv` (by default the process's own) and return the exit code. `terminal` is the client for
+    which a console is opened (`clawpy_console.attach`)."""
     gc.set_threshold(*GC_THRESHOLD)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
         print(file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        _drop(sys.stdout)
+        _discard_output(sys.stdout)
         return PIPE_CLOSED
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -63,13 +63,13 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
-            _drop(stream)
+            _discard_output(stream)
             code = code or PIPE_CLOSED
     return code
 
 
-def _drop(stream: TextIO) -> None:
-    """Whoever read this has seen enough, or the terminal is gone; Python would complain once more at exit."""
+def _discard_output(stream: TextIO) -> None:
+    """The reader or the terminal is gone: write nowhere, or Python would report an error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -89,7 +89,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
         print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
         return WRONG_USE
     except engine.Refusal as error:
-        _tell(error, common)
+        _print_refusal(error, common)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
     except BrokenPipeError:
         raise
@@ -99,7 +99,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
         # Whoever reads the document must hear of it too; the whole story is for the person behind.
         traceback.print_exc()
         message = f"{type(error).__name__}: {error}"
-        _tell(engine.Refusal("internal", message, "this is a bug; standard error has the details"), common)
+        _print_refusal(engine.Refusal("internal", message, "this is a bug; standard error has the details"), common)
         return REFUSED
 
 
@@ -111,23 +111,23 @@ def _home_of(common: CommonOptions) -> Iterator[None]:
         return
     from clawpy_console.cli.demo import throw_away
 
-    with _ending_in_order(), throw_away() as (home, workspace):
+    with _exit_on_signals(), throw_away() as (home, workspace):
         common.home_name, common.workspace_names = str(home), [str(workspace)]
         common.locate()
         print(f"demo: a made-up project and organisation in {home.parent}, deleted when you leave", file=sys.stderr)
         yield
 
 
-def _ending_in_order() -> AbstractContextManager[None]:
-    """A closed terminal and SIGTERM, too, end what runs here as leaving does: the engine is closed."""
-    return handled({signal.SIGTERM: _end, signal.SIGHUP: _end})
+def _exit_on_signals() -> AbstractContextManager[None]:
+    """SIGTERM and a closed terminal end the program in order, so that the engine is closed."""
+    return handled({signal.SIGTERM: _exit_on_signal, signal.SIGHUP: _exit_on_signal})
 
 
-def _end(number: int, _frame: object) -> None:
-    """Leave in order; where that does not come to an end, leave anyway."""
-    from clawpy_console.attach.consoles import SHUTDOWN_S, end_within
+def _exit_on_signal(number: int, _frame: object) -> None:
+    """Exit in order, and within `SHUTDOWN_S` in any case."""
+    from clawpy_console.attach.consoles import SHUTDOWN_S, exit_after
 
-    end_within(SHUTDOWN_S, 128 + number)
+    exit_after(SHUTDOWN_S, 128 + number)
     sys.exit(128 + number)
 
 
@@ -139,7 +139,7 @@ def _console(common: CommonOptions, terminal: socket.socket | None) -> int:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.attach.consoles import serve
 
-    with _ending_in_order():
+    with _exit_on_signals():
         return serve(common.home, workspaces, _open_demo if common.demo else open_engine, terminal, demo=common.demo)
 
 
@@ -149,7 +149,7 @@ def open_engine(home: Home, **options: Any) -> Engine:
 
 
 def _open_demo(home: Home, **options: Any) -> Engine:
-    """An engine over the demo's fresh home, whose organisation knows something and worked a little."""
+    """An engine on the fresh home of the demo, filled with an organisation and some work."""
     from clawpy_console.cli.demo import begin, tell
 
     opened = open_engine(home, **options)
@@ -158,7 +158,7 @@ def _open_demo(home: Home, **options: Any) -> Engine:
     return opened
 
 
-def _tell(error: Refusal, common: CommonOptions) -> None:
+def _print_refusal(error: Refusal, common: CommonOptions) -> None:
     if common.as_json:
         print(
             json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
@@ -174,7 +174,7 @@ def _tell(error: Refusal, common: CommonOptions) -> None:
 
 
 def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
-    """Do a verb and print its document."""
+    """Carry out a verb and print its document."""
     document = _do(options, common)
     if isinstance(document, int):
         return document
@@ -193,7 +193,7 @@ def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
 
 
 def _failed(verb: str, document: Mapping[str, Any]) -> bool:
-    """Whether the document says that what was asked for was not done."""
+    """Whether the document says that the request was not fulfilled."""
     match verb:
         case "doctor":
             return not document["ok"]
@@ -209,7 +209,7 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
 
 
 def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
-    """What a verb comes to: most ask the engine, some need more than one question, or none."""
+    """The document of a verb, or an exit code when it printed everything itself."""
     match options.verb:
         case "run":
             return _run(options, common)
@@ -251,9 +251,9 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
 
             check_value(options.key, options.value, common.home.config)
         case "status" if options.format != "full" and not common.as_json:
-            from clawpy_console.cli.status_bar import of_status
+            from clawpy_console.cli.status_bar import line_of_status
 
-            print(of_status(_ask(options, common), options.format))
+            print(line_of_status(_ask(options, common), options.format))
             return DONE
         case "help":
             from clawpy_console.cli.pages import show
@@ -268,19 +268,19 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
     return _ask(options, common)
 
 
-def _call(verb: str, arguments: Mapping[str, Any], common: CommonOptions, workspaces: Sequence[str]) -> Any:
-    """The document of an engine's verb. Raises `Refusal`."""
+def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions, workspaces: Sequence[str]) -> Any:
+    """The document of a verb of the engine. Raises `Refusal`."""
     return engine.call(common.home, verb, arguments, workspaces=workspaces, opener=open_engine)
 
 
 def _ask(options: argparse.Namespace, common: CommonOptions) -> Any:
     from clawpy_console.cli.verbs import request
 
-    return _call(options.verb, request(options, common), common, common.all())
+    return _call_engine(options.verb, request(options, common), common, common.all())
 
 
 def _run(options: argparse.Namespace, common: CommonOptions, gateway: Mapping[str, Any] | None = None) -> int:
-    """The engine without a screen."""
+    """Run the engine without a screen."""
     from clawpy_console.cli.headless import run
 
     run(common.home, common.all(needed=True), seconds=options.seconds, as_json=common.as_json, gateway=gateway)
@@ -288,7 +288,7 @@ def _run(options: argparse.Namespace, common: CommonOptions, gateway: Mapping[st
 
 
 def _serve(options: argparse.Namespace, common: CommonOptions) -> int:
-    """The engine without a screen, with the gateway."""
+    """Run the engine without a screen, with the gateway."""
     names = ("host", "port", "certificate", "certificate_key", "tunnel")
     options_given = {name: value for name in names if (value := getattr(options, name)) is not None}
     try:
@@ -308,7 +308,7 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
         workspaces = common.all()
     except engine.Refusal:
         workspaces = common.workspace_names  # what is wrong with them is one of its findings
-    document = _call("doctor", {"online": options.online}, common, workspaces)
+    document = _call_engine("doctor", {"online": options.online}, common, workspaces)
     if document["settings"] is not None:
         from clawpy_console.themes import problems
 
@@ -328,13 +328,13 @@ def _check(options: argparse.Namespace, common: CommonOptions) -> Any:
         from clawpy_console.cli.batch import answer, parsed
 
         def ask(lines: list[str]) -> Any:
-            return _call("check", folder | {"lines": [parsed(line) for line in lines]}, common, ())
+            return _call_engine("check", folder | {"lines": [parsed(line) for line in lines]}, common, ())
 
         return DONE if answer(options.batch, ask, most=5000) else REFUSED
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
     arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
-    return _call("check", arguments, common, ())
+    return _call_engine("check", arguments, common, ())
 
 
 def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
@@ -349,4 +349,4 @@ def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
         with engine.talk(common.home, workspaces=common.all(), opener=open_engine) as ask:
             good = answer(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), most=50)
         return DONE if good else REFUSED
-    return _call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())
+    return _call_engine("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())

@@ -1,6 +1,6 @@
-"""The options that stand before or after any verb, and what follows from them: home, workspaces, form of the answer.
+"""The options before or after any verb, and the home and workspaces that follow from them.
 
-Light: a status bar asks for nothing more (`status_bar.py`), and a console wants its first frame.
+Light: used by the status bar, and before the console's first frame.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class WrongUse(Exception):
-    """The command line makes no sense; exit code 2."""
+    """The command line is invalid; exit code 2."""
 
 
 class CommonOptions:
-    """The options that stand before or after any verb, and what follows from them."""
+    """The options before or after any verb."""
 
     home: Home
 
@@ -36,9 +36,9 @@ class CommonOptions:
         self.home = Home.locate(self.home_name)
 
     def scope(self, *, needed: bool = False) -> list[str]:
-        """The workspaces named, else the repository of the current folder, else none.
+        """The workspaces given as options, else the repository of the current folder, else none.
 
-        Raises `Refusal` when a named one is no repository, or, when it is `needed`, the current folder is none.
+        Raises `Refusal` when one that was given is no repository, or, with `needed`, the current folder is none.
         """
         from pathlib import Path
 
@@ -60,13 +60,13 @@ class CommonOptions:
         return []
 
     def all(self, *, needed: bool = False) -> list[str]:
-        """The scope and the workspaces that the settings name; raises as `scope` does when one is `needed`."""
+        """The scope and the workspaces of the settings; raises as `scope` when there is none and one is `needed`."""
         workspaces = list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
         return self.scope(needed=True) if needed and not workspaces else workspaces
 
 
 def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
-    """Take `--home`, `--workspace`, `--json` and `--demo` out, wherever they stand before `--`."""
+    """Split `--home`, `--workspace`, `--json` and `--demo` from the rest, wherever they stand before `--`."""
     common, rest = CommonOptions(), []
     items = iter(argv)
     for item in items:

@@ -1,4 +1,4 @@
-"""`clawpy help TOPIC`: the pages of the documentation in the terminal, paged there and plain when piped (SPEC 9.8)."""
+"""`clawpy help TOPIC`: pages of the documentation, paged in a terminal and plain in a pipe (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import engine
 from engine import Home
 
 KEYS = "keys"
-"""The page that is made from the table of keys."""
+"""The page that is generated from the table of keys."""
 
 
 def folder() -> Path:
-    """The folder of the pages: inside the wheel, or beside an editable install."""
+    """The folder of the pages: in the wheel, or beside an editable install."""
     inside = Path(__file__).parent.parent / "docs"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "docs"
 
@@ -26,7 +26,7 @@ def topics() -> list[str]:
 
 
 def show(topic: str | None, home: Home) -> None:
-    """Show a page, or the list of pages; the keys are those of `home`. Raises `Refusal` `unknown_topic`."""
+    """Show a page, or the list of pages; keys are those of `home`. Raises `Refusal` `unknown_topic`."""
     text = _list() if topic is None else _page(topic.lower(), home)
     if not sys.stdout.isatty():
         print(text)
@@ -67,7 +67,7 @@ def _read(topic: str) -> str:
 
 
 def _keys(home: Home) -> str:
-    """The table of keys as a page, with the keys that the settings change."""
+    """The table of keys as a page, with the changes of the settings."""
     from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_keys
     from clawpy_console.themes import keys_in
 

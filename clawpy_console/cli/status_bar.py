@@ -1,6 +1,6 @@
-"""`clawpy status --format short|long` (SPEC 10.3), answered from a file: a status bar asks every few seconds.
+"""`clawpy status --format short|long` (SPEC 10.3), answered from a file, because a status bar asks every few seconds.
 
-Imports next to nothing: no engine, no parser of the other verbs, no dataclasses; each costs more than the answer.
+Imports as little as possible: the engine, argparse or dataclasses would take longer than the answer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMS = ("short", "long")
-KILLED = "○ no engine"
-"""What is said for one that was killed: its last figures may not be true, and nobody keeps them any more."""
+NO_ENGINE = "○ no engine"
+"""Shown when the engine was killed: its figures are out of date."""
 
 
 def answer(home: str | None, words: Sequence[str]) -> str | None:
-    """The line for a status bar in the home that is named; None when `words` ask for something else, or when no engine
-    has kept the file yet."""
+    """The line for a status bar; None when `words` ask for something else, or when no engine has written the file
+    yet."""
     _, *options = " ".join(words).replace("=", " ").split()
     if len(options) != 2 or options[0] != "--format" or options[1] not in FORMS:
         return None
@@ -33,31 +33,34 @@ def answer(home: str | None, words: Sequence[str]) -> str | None:
         return None  # there is no such file, or it is none of ours
     if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
         return "⏸ stop"
-    return KILLED if text[0] != "⏸" and _killed(data) else text
+    return NO_ENGINE if text[0] != "⏸" and _killed(data) else text
 
 
 def line(document: Any, form: str, now: datetime) -> str:
-    """What the file says at `now`. Raises what reading any other document raises."""
+    """The line that the file gives at `now`. Raises KeyError, TypeError, ValueError and the like for a foreign
+    document."""
     if document["version"] != 1:
         raise ValueError(document["version"])
-    hold = next((hold for hold in document["holds"] if _after(hold["until"], now) is not False), None)
+    hold = next((hold for hold in document["holds"] if _is_future(hold["until"], now) is not False), None)
     cards = [
-        card for card in document["cards"] if _after(card["expiresAt"], now) and not _after(card["snoozedUntil"], now)
+        card
+        for card in document["cards"]
+        if _is_future(card["expiresAt"], now) and not _is_future(card["snoozedUntil"], now)
     ]
-    return shown(form, hold, len(cards), cards[0] if cards else None, now)
+    return format_line(form, hold, len(cards), cards[0] if cards else None, now)
 
 
-def of_status(document: Any, form: str) -> str:
-    """The line for a status bar from the document of `clawpy status`."""
+def line_of_status(document: Any, form: str) -> str:
+    """The line from the document of `clawpy status`."""
     hold, top = next(iter(document["holds"]), None), document["top"]
     if top is not None:
         how_sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
         top = top | {"prompt": " ".join(top["prompt"].split()), "howSure": how_sure}
-    return shown(form, hold, document["pending"], top, datetime.now(UTC))
+    return format_line(form, hold, document["pending"], top, datetime.now(UTC))
 
 
-def shown(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
-    """What a status bar shows: the hold that is in force, else how many cards are pending, or the first of them."""
+def format_line(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
+    """The line: the active hold, else the number of pending cards, or the first card."""
     if hold is not None:
         return f"⏸ {hold['word']}"
     if form == "short" or top is None:
@@ -68,7 +71,7 @@ def shown(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
 
 
 def folders(home: str | None) -> tuple[str, str]:
-    """Cache and data, as `Home.locate` has them."""
+    """The cache and data folders, as `Home.locate` has them."""
     if root_name := home or os.environ.get("CLAWPY_HOME"):
         root = os.path.abspath(os.path.expanduser(root_name))  # noqa: PTH100, PTH111
         return os.path.join(root, "cache"), os.path.join(root, "data")  # noqa: PTH118
@@ -78,13 +81,13 @@ def folders(home: str | None) -> tuple[str, str]:
     return str(location.cache), str(location.data)
 
 
-def _after(instant: str | None, now: datetime) -> bool | None:
-    """Whether it is still to come; None for one that is not set."""
+def _is_future(instant: str | None, now: datetime) -> bool | None:
+    """Whether an instant is still to come; None for none."""
     return None if instant is None else datetime.fromisoformat(instant) > now
 
 
 def _killed(data: str) -> bool:
-    """Whether the engine that kept the file died without ending: its note is there, and nobody holds its lock."""
+    """Whether the engine that wrote the file died: its note exists, and nobody holds its lock."""
     folder = os.path.join(data, "engine.")  # noqa: PTH118
     if not os.path.exists(folder + "json"):  # noqa: PTH110
         return False

@@ -1,6 +1,6 @@
-"""Every verb of `clawpy`: the table `verbs.toml`, the parser made from it, and the request to an engine (SPEC 9.8).
+"""The verbs of `clawpy`: the table `verbs.toml`, the parser made from it, and the request to the engine (SPEC 9.8).
 
-Help and shell completions read the same table. Nothing of the engine is imported here, so that they answer at once.
+Help and completions read the same table. Imports nothing of the engine, so that they answer at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Table = Mapping[str, Any]
 
 
 class Argument(NamedTuple):
-    """One argument or option: what `argparse.add_argument` takes, and which values a shell completes it with."""
+    """An argument or option: the settings of `argparse.add_argument`, and the kind of `values` that a shell
+    completes."""
 
     name: str
     settings: Table
@@ -33,7 +34,7 @@ class Argument(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb, or one of its actions. Its own words are its example where none is given."""
+    """A verb or one of its actions. Without an `example` its own words are one."""
 
     name: str
     group: str
@@ -47,7 +48,7 @@ UNITS = (86400, 3600, 60, 1)
 
 
 def span(text: str) -> int:
-    """`90s`, `30m`, `2h`, `1h30m`, `1d` in seconds."""
+    """The seconds of `90s`, `30m`, `2h`, `1h30m` or `1d`."""
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip().lower())
     seconds = 0 if parts is None else sum(int(n or 0) * unit for n, unit in zip(parts.groups(), UNITS, strict=True))
     if not 0 < seconds <= 30 * 86400:
@@ -55,17 +56,19 @@ def span(text: str) -> int:
     return seconds
 
 
-MEANT: Table = {
+PLACEHOLDERS: Table = {
     "number": int,
     "span": span,
     "path": lambda path: str(Path(path).resolve()),
     "hidden": argparse.SUPPRESS,
 }
-"""What a `type` and the `help` of an argument that is not shown stand for in the table."""
+"""The objects behind a `type` or a hidden `help` in the table."""
 
 
 def _argument(table: Table) -> Argument:
-    settings = {name: MEANT.get(value, value) if name in ("type", "help") else value for name, value in table.items()}
+    settings = {
+        name: PLACEHOLDERS.get(value, value) if name in ("type", "help") else value for name, value in table.items()
+    }
     return Argument(settings.pop("name"), settings, settings.pop("values", ""))
 
 
@@ -87,7 +90,7 @@ def _verbs(table: Table, key: str) -> dict[str, Verb]:
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SHARED = {name: _argument(table) for name, table in _TABLE["shared"].items()}
 COMMON = _arguments(_TABLE["common"]["arguments"])
-"""Options that stand before or after any verb."""
+"""Options before or after any verb."""
 
 VERBS = _verbs(_TABLE, "verbs")
 
@@ -104,7 +107,7 @@ EXAMPLES = "examples:\n  clawpy\n  clawpy predict\n  clawpy approve 7k2m --wait\
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without what could be a key or an escape sequence, and exits with 2."""
+    """Reports an error in one line without secrets and escape sequences, and exits with 2."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
@@ -115,7 +118,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            self.error(_unknown(action.dest, value, action.choices))
+            self.error(_unknown_word(action.dest, value, action.choices))
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -126,7 +129,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line. Prints help or what is wrong, and raises SystemExit."""
+    """The options of a command line. Prints help or an error, and raises SystemExit."""
     top = parser(words)
     options, unknown = top.parse_known_args(words)
     if unknown and hasattr(options, "never"):  # it may hold a secret: `batch.key` refuses it without printing it
@@ -138,7 +141,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def parser(words: Sequence[str]) -> Parser:
-    """The parser of a command line: it knows the names of all verbs, and the options of those that `words` name."""
+    """The parser of a command line. It knows the names of all verbs, and the options of those that `words` name."""
     groups = groupby(VERBS.values(), key=lambda verb: verb.group)
     listed = "\n\n".join(
         "\n".join([f"{group}:", *(f"  {verb.name:12} {verb.summary}" for verb in verbs)]) for group, verbs in groups
@@ -182,15 +185,15 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
 
 
 def add(to: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
-    """Add an argument, with the values that a shell offers for it."""
+    """Add an argument, with the kind of its values."""
     subparser = to.add_argument(argument.name, **settings, **argument.settings)
     if not subparser.option_strings and not subparser.choices:
         subparser.metavar = subparser.metavar or subparser.dest.upper()
     subparser.values = argument.values  # type: ignore[attr-defined]
 
 
-def _unknown(kind: str, word: str, words: Collection[str]) -> str:
-    """What is wrong with a word that is no verb or action, and what may have been meant."""
+def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
+    """The error for an unknown verb or action, with the words that may have been meant."""
     if kind == "verb" and (os.sep in word or Path(word).is_dir()):
         return f"{word} is not a verb; to name a repository: clawpy --workspace {shlex.quote(word)}"
     close = difflib.get_close_matches(word, words, 3)
@@ -202,8 +205,8 @@ def _unknown(kind: str, word: str, words: Collection[str]) -> str:
 
 
 def request(options: argparse.Namespace, common: CommonOptions) -> Request:
-    """What the engine's verb is sent: the options that were given, and what else it must know. Raises `WrongUse`, and
-    `Refusal` where a workspace is missing."""
+    """The arguments of a verb for the engine: the options, and what follows from the workspace or other files. Raises
+    `WrongUse`, and `Refusal` when a workspace is missing."""
     verb = VERBS[options.verb]
     arguments: Request = {}
     if verb.actions:

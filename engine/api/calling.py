@@ -1,4 +1,4 @@
-"""Finds the engine to ask: the one that holds the home, or one opened for the verb's own time (SPEC 7.5, 9.8)."""
+"""Sends a verb to the engine that holds the home, or to one that is opened for the time of the verb (SPEC 7.5, 9.8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.api.control import Unreachable, ask
 from engine.home import Home
-from engine.lock import held, is_free, read_holder
+from engine.lock import held_refusal, is_free, read_holder
 from engine.model import Refusal, Result, Status
 from engine.model.text import count
 from engine.safety.stop_file import request_stop
@@ -18,16 +18,16 @@ from engine.safety.stop_file import request_stop
 if TYPE_CHECKING:
     from engine.api.documents import Document
 
-PATIENCE = 10.0
-"""Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
+TIMEOUT_S = 10.0
+"""Seconds to wait for an engine that holds the home but does not listen yet, or no longer does."""
 
-SLOW = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0, "notify": 120.0}
-"""Verbs that may take longer than a minute to answer, and how long."""
+TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0, "notify": 120.0}
+"""Seconds that slow verbs may take; all others have a minute."""
 
-QUESTIONS = frozenset({"cards", "work", "status", "predict", "recall"})
-"""Verbs that may be asked again when the answer was lost; the others may not be done twice (SPEC 11.3)."""
+REPEATABLE = frozenset({"cards", "work", "status", "predict", "recall"})
+"""Verbs that may be sent again when the answer was lost; no other verb may be carried out twice (SPEC 11.3)."""
 
-ENGINE_MAY_TAKE = 1.0
+STOP_TIMEOUT_S = 1.0
 """Seconds in which the engine answers a stop; after that its sessions are ended without it."""
 
 Opener = Callable[..., Any]
@@ -42,44 +42,42 @@ def call(
     workspaces: Sequence[str] = (),
     opener: Opener,
 ) -> Document:
-    """Do a verb in `home` and return its document. Raises `Refusal`.
+    """Carry out a verb in `home` and return its document. Raises `Refusal`.
 
-    An engine of one's own is closed again afterwards, so `approve` then waits for the session's end. `opener` opens it:
-    `engine.open_engine`, or what imports that only when it is needed.
+    An engine that is opened for this is closed again afterwards, so `approve` then waits for the end of the session.
+    `opener` opens it: `engine.open_engine`, or a function that imports it only when it is needed.
     """
     if verb in ("check", "doctor", "key"):
         return _without_engine(home, verb, arguments, workspaces)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         holder = read_holder(home)
         if holder is not None and holder.address:
-            timeout = None if arguments.get("wait") else SLOW.get(verb, 60.0)
+            timeout = None if arguments.get("wait") else TIMEOUTS_S.get(verb, 60.0)
             try:
                 return ask(holder.address, verb, dict(arguments), timeout=timeout)
             except Unreachable as error:
                 # Else the note is a dead engine's, or this one is just closing.
-                if error.sent and verb not in QUESTIONS:
+                if error.sent and verb not in REPEATABLE:
                     raise Refusal(
                         "no_answer",
                         "the engine stopped before it answered; the verb may have been carried out",
                         "see `clawpy cards --all` and `clawpy work` before you repeat it",
                     ) from error
         try:
-            return _alone(home, verb, arguments, workspaces, opener)
+            return _with_own_engine(home, verb, arguments, workspaces, opener)
         except Refusal as error:
             if error.code != "home_held":
                 raise
         if time.monotonic() > deadline:
-            raise held(home)
+            raise held_refusal(home)
         time.sleep(0.05)
 
 
 @contextmanager
 def talk(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> Iterator[Ask]:
-    """Ask several things in a row: of the engine that holds `home`, or of one that is opened for all of them.
-
-    What is yielded is `ask(verb, arguments)`; it raises `Refusal`.
-    """
+    """Yield `ask(verb, arguments)`, which asks one engine several times: the one that holds `home`, or one that is
+    opened for all questions. `ask` raises `Refusal`."""
     holder = read_holder(home)
     if holder is None or not holder.address or is_free(home):
         try:
@@ -120,12 +118,12 @@ def stop(home: Home, reason: str) -> Document:
     refusals: list[Refusal] = []
 
     def ask_engine() -> None:
-        """It ends sessions more gently, and writes down what came of them."""
+        """The engine ends sessions more gently, and records what came of them."""
         holder = read_holder(home)
         if holder is None or not holder.address or is_stopped(holder.pid):
             return
         try:
-            answers.append(ask(holder.address, "stop", {"reason": reason} if reason else {}, timeout=ENGINE_MAY_TAKE))
+            answers.append(ask(holder.address, "stop", {"reason": reason} if reason else {}, timeout=STOP_TIMEOUT_S))
         except Unreachable:
             pass
         except Refusal as error:
@@ -154,7 +152,9 @@ def stop(home: Home, reason: str) -> Document:
     }
 
 
-def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener) -> Document:
+def _with_own_engine(
+    home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener
+) -> Document:
     from engine.api.operations import dispatch
 
     own = dict(arguments)
@@ -172,7 +172,7 @@ def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequ
 
 
 def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str]) -> Document:
-    """Verbs that only look: they work while the home is held, broken or hanging."""
+    """Verbs that only read, and so work while the home is held, broken or hanging."""
     from engine.api.operations import dispatch
     from engine.safety.content import check_command, check_prompt
 
@@ -185,8 +185,8 @@ def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspa
 
 
 def exit_status(document: Mapping[str, Any]) -> int:
-    """The exit status of `approve` (SPEC 9.8): 3 when something that the session needed was missing, 1 when it ended
-    badly or left tests red, or when the card waits again because nothing was done; else 0."""
+    """The exit status of `approve` (SPEC 9.8): 3 when the session lacked something, 1 when it failed, left failing
+    tests, or did nothing so that the card is pending again; else 0."""
     session, card = document.get("session") or {}, document.get("prediction") or {}
     result = session.get("result")
     if result == Result.CANNOT_RUN:

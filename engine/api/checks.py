@@ -1,4 +1,4 @@
-"""What `doctor` says of one thing, and how it reads a database that no engine may be able to open."""
+"""One result of `doctor`, and a way to read a database that no engine may be able to open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 @frozen
 class Check:
-    """One thing looked at. `state` is ok, warn (something works less well) or fail (something does not work)."""
+    """The result of one check. `state` is "ok", "warn" (something works less well) or "fail" (something does not
+    work)."""
 
     name: str
     state: str
@@ -23,6 +24,7 @@ class Check:
 
 
 def rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
-    """What a database file answers, read only; waits so long for who writes. Raises `sqlite3.Error`."""
+    """The rows of a query on a database file, opened read-only. Waits `seconds` for a writer. Raises
+    `sqlite3.Error`."""
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
         return connection.execute(query).fetchall()

@@ -1,7 +1,7 @@
-"""What a status bar shows (SPEC 10.3), kept in `cache/complication.json` when it changes.
+"""Keeps `cache/complication.json`, from which a status bar is answered (SPEC 10.3).
 
-A status bar asks every few seconds, so it is answered from this file: no engine is asked, and none is opened. The file
-says for each card until when it counts, so that it stays true with nobody to write it.
+A status bar asks every few seconds, so it opens no engine and asks none. The file has the expiry of each card and hold,
+so that it stays true when nobody writes it any more.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ log = logging.getLogger(__name__)
 VERSION = 1
 
 MAX_CARDS = 200
-"""So many cards are kept; more do not fit the bar's number anyway."""
+"""Cards in the file at most."""
 
-LONGEST = 120
-"""Characters of a prompt."""
+MAX_PROMPT_CHARS = 120
+"""Characters of a prompt in the file."""
 
-EVERY = 1.0
-"""Seconds between two looks at what happened: facts may come by the thousand, and a bar asks every few seconds."""
+MIN_INTERVAL_S = 1.0
+"""Seconds between two writes at least: facts may come by the thousand, and a bar asks every few seconds."""
 
-CONCERNS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
-"""How the kinds of facts begin after which it is written anew."""
+RELEVANT_KINDS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
+"""Prefixes of the kinds of facts after which the file is written again."""
 
 
 class Complication:
-    """Keeps the file. From any thread."""
+    """Writes the file whenever cards, holds or the state change. Callable from any thread."""
 
     def __init__(self, engine: Services) -> None:
         self.file = engine.home.complication
@@ -50,12 +50,12 @@ class Complication:
         self._dropped = 0
 
     def start(self) -> None:
-        """Begin to keep it."""
+        """Start to follow events."""
         self._subscription = self._engine.bus.subscribe(self._background.wake, capacity=500)
         self._background.wake()
 
     def close(self) -> None:
-        """Write it a last time. Safe to call twice."""
+        """Write the file a last time. Safe to call twice."""
         if self._subscription is None:
             return
         self._subscription.close()
@@ -64,13 +64,13 @@ class Complication:
         self._write()
 
     def document(self) -> dict[str, Any]:
-        """What the file says."""
+        """The content of the file."""
         return {
             "version": VERSION,
             "holds": [{"word": hold.word, "until": instant(hold.until)} for hold in self._engine.safety.holds()],
             "cards": [
                 {
-                    "prompt": " ".join(sanitise(card.assignment.prompt).split())[:LONGEST],
+                    "prompt": " ".join(sanitise(card.assignment.prompt).split())[:MAX_PROMPT_CHARS],
                     "targetChannel": card.assignment.channel,
                     "confidence": round(card.confidence, 4),
                     "howSure": card.how_sure,
@@ -83,7 +83,7 @@ class Complication:
         }
 
     def _stack(self) -> list[Card]:
-        """The stack from the top, with what is snoozed now: the status bar knows by itself when that wakes."""
+        """Pending cards in order, snoozed ones included: the status bar itself knows when a card wakes up."""
         cards, now = self._engine.cards, self._engine.clock.now()
         waiting = {card.id for card in cards.pending()}
         return [
@@ -93,15 +93,16 @@ class Complication:
         ]
 
     def _step(self) -> float | None:
-        """One look, and when the next one is due: whatever comes until then is looked at together."""
+        """Write the file if an event concerns it. Returns the seconds until the next look, None to wait for an
+        event."""
         subscription = self._subscription
         if subscription is None:
             return None
         events = subscription.drain()
         missed, self._dropped = subscription.dropped > self._dropped, subscription.dropped
-        if self._written is None or missed or any(event.kind.startswith(CONCERNS) for event in events):
+        if self._written is None or missed or any(event.kind.startswith(RELEVANT_KINDS) for event in events):
             self._write()
-        return EVERY if events else None
+        return MIN_INTERVAL_S if events else None
 
     def _write(self) -> None:
         try:

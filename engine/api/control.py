@@ -1,9 +1,8 @@
-"""The private socket by which verbs reach the engine that holds the home (SPEC 7.5).
+"""The private socket on which verbs reach the engine that holds the home (SPEC 7.5).
 
-One line of JSON asks, one line answers: `{"verb", "arguments"}` → `{"ok": document}` or `{"error": {...}}`. A
-connection may ask again. The socket is 0600 in a folder of its own, 0700; whoever connects must be the same user.
-
-The verb `attach` makes the connection a terminal's: after the answer it belongs to whoever opens consoles.
+A request is one line of JSON, and so is its answer: `{"verb", "arguments"}` → `{"ok": document}` or `{"error": {...}}`.
+A connection may send several. The socket has mode 0600 in a folder of mode 0700, and the peer must be the same user.
+After the verb `attach` the connection belongs to a console.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from engine.model import Refusal
 
 log = logging.getLogger(__name__)
 
-LONGEST_PATH = 100
-"""Bytes; the operating systems' limits are 104 and 108."""
+MAX_PATH_BYTES = 100
+"""The limits of the operating systems are 104 and 108 bytes."""
 
-LARGEST_REQUEST = 4 * 1024 * 1024
-LARGEST_ANSWER = 64 * 1024 * 1024
-CLIENTS = 64
-"""At a time; when one more comes, the one that has been silent longest is hung up on."""
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_CLIENTS = 64
+"""When one more connects, the client that has been idle longest is disconnected."""
 BACKLOG = 1024
-"""So many may wait to be taken at a moment: one more is told at once to try again, whoever it is."""
+"""Connections that may wait to be accepted; one more is refused by the system at once."""
 
-IDLE_SECONDS = 60.0
-"""So long a client may say nothing, or not read what it asked for; how long its verb takes does not matter."""
+IDLE_TIMEOUT_S = 60.0
+"""Seconds that a client may send nothing, or not read its answer. The time that a verb takes does not count."""
 
-PAUSE = 0.2
-"""Seconds after which it is tried again to take a client when the machine had nothing left for one."""
+ACCEPT_RETRY_S = 0.2
+"""Seconds until the next attempt to accept a client after the machine had no resources for one."""
 
 NAME = "control.sock"
 
@@ -51,7 +50,7 @@ Attach = Callable[[socket.socket, Mapping[str, Any]], None]
 
 
 class Unreachable(Exception):
-    """Nobody answers at the address. `sent`: the request had gone out, so it may have been carried out all the same."""
+    """Nobody answers at the address. `sent`: the request was sent, so it may have been carried out all the same."""
 
     def __init__(self, reason: str, *, sent: bool = False) -> None:
         super().__init__(reason)
@@ -59,10 +58,10 @@ class Unreachable(Exception):
 
 
 class ControlServer:
-    """Answers on the socket of one home, each client in a thread of its own.
+    """Serves the socket of one home, each client in a thread.
 
-    `dispatch(verb, arguments)` does the work and may raise `Refusal`; it is called from many threads at once.
-    `attach(connection, hello)` takes the connection of a terminal over; None where there are no consoles.
+    `dispatch(verb, arguments)` carries a verb out and may raise `Refusal`; it is called from many threads at once.
+    `attach(connection, hello)` takes over the connection of a terminal; None where there are no consoles.
     """
 
     def __init__(self, home: Home, dispatch: Dispatch, attach: Attach | None = None) -> None:
@@ -82,11 +81,11 @@ class ControlServer:
         return str(self._path)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to accept clients."""
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more; what is being done goes on to its end, unheard. Safe to call twice."""
+        """Stop serving. Verbs in progress run to their end, but nobody hears their answer. Safe to call twice."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -115,11 +114,11 @@ class ControlServer:
                 if not self._closed.is_set() and not failed:
                     log.exception("the control socket could not take a client, it goes on trying")
                 failed = True
-                self._closed.wait(PAUSE)
+                self._closed.wait(ACCEPT_RETRY_S)
                 continue
-            self._take(client)
+            self._admit(client)
 
-    def _take(self, client: socket.socket) -> None:
+    def _admit(self, client: socket.socket) -> None:
         with self._lock:
             welcome = not self._closed.is_set() and _is_ours(client) and self._has_room()
             if welcome:
@@ -136,8 +135,8 @@ class ControlServer:
             client.close()
 
     def _has_room(self) -> bool:
-        """Make room for one more client; False when all are being answered. Asked under the lock."""
-        if len(self._clients) < CLIENTS:
+        """Make room for one more client; False when all are waiting for answers. Call with the lock held."""
+        if len(self._clients) < MAX_CLIENTS:
             return True
         silent = next((client for client, answered in self._clients.items() if not answered), None)
         if silent is None:
@@ -148,7 +147,7 @@ class ControlServer:
         return True
 
     def _mark(self, client: socket.socket, *, answered: bool) -> None:
-        """Whether this client is being answered; who was, is the last to be hung up on."""
+        """Record whether a client waits for its answer, and that it was active just now."""
         with self._lock:
             if self._clients.pop(client, None) is not None:
                 self._clients[client] = answered
@@ -156,8 +155,8 @@ class ControlServer:
     def _serve(self, client: socket.socket) -> None:
         try:
             with client, client.makefile("rb") as reader:
-                client.settimeout(IDLE_SECONDS)
-                while line := reader.readline(LARGEST_REQUEST + 1):
+                client.settimeout(IDLE_TIMEOUT_S)
+                while line := reader.readline(MAX_REQUEST_BYTES + 1):
                     self._mark(client, answered=True)
                     hello: dict[str, Any] = {}
                     answer = self._answer(line, hello)
@@ -176,10 +175,10 @@ class ControlServer:
                 self._clients.pop(client, None)
 
     def _answer(self, line: bytes, hello: dict[str, Any]) -> bytes:
-        """The answer to the request in `line`; `hello` is filled by one for a console."""
+        """The answer to the request in `line`. Fills `hello` when the request is a console's."""
         try:
-            if len(line) > LARGEST_REQUEST:
-                raise Refusal("too_large", f"a request may have at most {LARGEST_REQUEST} bytes", "send less at once")
+            if len(line) > MAX_REQUEST_BYTES:
+                raise Refusal("too_large", f"a request may have at most {MAX_REQUEST_BYTES} bytes", "send less at once")
             try:
                 request = json.loads(line)
                 verb, arguments = request["verb"], request.get("arguments", {})
@@ -203,9 +202,9 @@ class ControlServer:
 
 
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
-    """Ask the engine at `address`; wait `timeout` seconds for its answer, None for as long as it takes.
+    """Send a verb to the engine at `address`, and wait `timeout` seconds for its answer; None waits without limit.
 
-    Raises `Unreachable` when nobody is there, `Refusal` with the engine's own refusal, or `no_answer`.
+    Raises `Unreachable` when nobody is there, the `Refusal` of the engine, or `Refusal` `no_answer`.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(2.0)
@@ -217,7 +216,7 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
         try:
             client.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
             with client.makefile("rb") as reader:
-                line = reader.readline(LARGEST_ANSWER)
+                line = reader.readline(MAX_ANSWER_BYTES)
         except TimeoutError as error:
             raise Refusal(
                 "no_answer",
@@ -235,7 +234,8 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
 
 
 def _hello(arguments: Any) -> dict[str, Any]:
-    """What a client says of its terminal. Raises `Refusal` when that is not what a console needs."""
+    """What a client says of its terminal. Raises `Refusal` `bad_request` when something that a console needs is
+    missing."""
     try:
         environment = {str(name): str(value) for name, value in arguments["environment"].items()}
         columns, rows = map(int, arguments["size"])
@@ -259,7 +259,7 @@ def _is_ours(client: socket.socket) -> bool:
 
 
 def peer_user(client: socket.socket) -> int | None:
-    """The user id at the other end; None where the platform does not tell, and the folder alone guards."""
+    """The user id of the peer; None on a platform that does not tell, where the mode of the folder alone protects."""
     platform: str = sys.platform
     if platform == "linux":
         return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
@@ -270,13 +270,11 @@ def peer_user(client: socket.socket) -> int | None:
 
 
 def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
-    """A bound socket in a folder that is ours alone, and whether that folder goes with the engine.
-
-    Beside the home where that works: its path may be too long, or its file system may know no sockets.
-    """
+    """A bound socket in a private folder, and whether that folder is removed with the engine. It is beside the home
+    unless that path is too long or its file system has no sockets."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     beside = home.data / "run" / NAME
-    if len(os.fsencode(beside)) <= LONGEST_PATH:
+    if len(os.fsencode(beside)) <= MAX_PATH_BYTES:
         try:
             beside.parent.mkdir(mode=0o700, exist_ok=True)
             beside.parent.chmod(0o700)
@@ -290,7 +288,7 @@ def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
         if (
             not base
             or not Path(base).is_dir()
-            or len(os.fsencode(base)) > LONGEST_PATH - len(f"/clawpy-12345678/{NAME}")
+            or len(os.fsencode(base)) > MAX_PATH_BYTES - len(f"/clawpy-12345678/{NAME}")
         ):
             continue
         folder = Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))  # 0700 by itself

@@ -1,4 +1,4 @@
-"""How cross-pollination stands, as `crossPollStatus` says it everywhere (SPEC 9.8, 10.1)."""
+"""The document `crossPollStatus`, the same in every answer that has it (SPEC 9.8, 10.1)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-def counts(engine: Services) -> Document:
-    """Triggers, loops and cost against caps. `enabled` is the settings' word and this run's."""
+def figures(engine: Services) -> Document:
+    """Triggers, loops and costs against caps. `enabled` says what the settings and this run say."""
     triggers, last_trigger = engine.safety.triggers()
     return {
         "enabled": all(not level.thrown for level in engine.safety.levels() if level.name in ("config", "api")),
@@ -23,9 +23,9 @@ def counts(engine: Services) -> Document:
 
 
 def status(engine: Services) -> Document:
-    """The same with the state, the holds, each lifted by its own word, and how many cards wait."""
+    """The figures with the state, the holds, and the number of pending cards."""
     state = engine.autonomy.state()
-    return counts(engine) | {
+    return figures(engine) | {
         "state": str(state.state),
         "cause": state.cause,
         "holds": document(engine.safety.holds()),

@@ -1,4 +1,4 @@
-"""What is configured, found, missing, and how to mend it (SPEC 9.8). Works when no engine will open."""
+"""`clawpy doctor`: what is configured, found and missing, and how to fix it (SPEC 9.8). Works when no engine opens."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from engine.storage.consumers import REPORTED
 from engine.storage.files import recovery_hint
 
 FAULTS_SHOWN = 3
-"""So many pages that cannot be read are named."""
+"""Unreadable files of learnings that are named at most."""
 
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
-    """Look at everything. Nothing is changed; nothing leaves the machine, but with `online` a question to each
-    provider that has a key."""
+    """Run every check. Changes nothing. Nothing leaves the machine, unless `online`: then providers and servers are
+    asked."""
     settings, config = _config(home)
     keys = Keys(home)
     checks = [
@@ -109,7 +109,7 @@ def _home(home: Home) -> Check:
 
 
 def _extras() -> Check:
-    """The parts that are installed only when they are asked for."""
+    """Optional parts that are not installed."""
     absent = extras.missing()
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
@@ -133,7 +133,7 @@ def _engine(home: Home) -> Check:
 
 
 def _gateway(home: Home, settings: Settings) -> Check:
-    """Where the API listens, and whether the settings would let it."""
+    """Where the gateway listens, and whether its settings allow that."""
     from engine.api.gateway.addresses import listen_address
 
     holder = read_holder(home)
@@ -158,8 +158,8 @@ def _config(home: Home) -> tuple[Settings, Check]:
 
 
 def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
-    """Workspaces that the settings name and that are not there, a slip of the pen or a folder that was moved; and those
-    whose settings let work run without a sandbox, or packages be installed, without asking each time."""
+    """Workspaces in the settings whose folder is missing, and those that may run without a sandbox or install
+    packages."""
     checks = []
     for path, workspace in settings.workspaces.items():
         name, unconfined = dotted(("workspaces", path)), dotted(("workspaces", path, "withoutSandbox"))
@@ -176,7 +176,7 @@ def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
 
 
 def _variables(environment: Any) -> list[Check]:
-    """Variables that look like settings and are none: a slip of the pen would otherwise go unnoticed."""
+    """Environment variables that look like settings and are none, such as misspelt ones."""
     other = re.compile(r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)")
     unknown = sorted(
         name
@@ -206,7 +206,7 @@ def _database(path: Path) -> Check:
 
 
 def _readers(path: Path) -> list[Check]:
-    """Readers of the ledger that do not come on, as the engine told of them."""
+    """Stalled readers of the ledger, as the engine reported them."""
     if not path.exists():
         return []
     try:
@@ -218,7 +218,7 @@ def _readers(path: Path) -> list[Check]:
 
 
 def _index(home: Home, *, here: bool) -> Check:
-    """What is remembered, and the index over it: SQLite holds all of it, so that a lost index is no loss."""
+    """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
     version = _version("chromadb")
     if version is None:
         return Check("index", WARN, "chromadb is not installed", "reinstall clawpy-console with its dependencies")
@@ -238,7 +238,7 @@ def _index(home: Home, *, here: bool) -> Check:
 
 
 def _embedder(settings: Settings) -> Check:
-    """What finds memories by their meaning."""
+    """What makes vectors, by which memories are found by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
     from engine.memory.minilm import WHEEL, fault
@@ -249,7 +249,7 @@ def _embedder(settings: Settings) -> Check:
 
 
 def _memory_model(settings: Settings, models: ModelRouter) -> list[Check]:
-    """The model that sums sessions up and evaluates days, where one is named."""
+    """The model for summaries and the nightly work, where one is set."""
     model = settings.memory.model
     if not model:
         return []
@@ -281,7 +281,7 @@ def _gh() -> Check:
 
 
 def _keys(keys: Keys) -> Check:
-    """Where keys are kept; a plain file is told as long as it is there (SPEC 11.1)."""
+    """Where keys are stored; a plain file is a warning (SPEC 11.1)."""
     badge = keys.badge()
     try:
         keyring = keys.backend()
@@ -296,7 +296,7 @@ def _keys(keys: Keys) -> Check:
 
 
 def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
-    """Providers that can be used, and those that the settings name and that cannot."""
+    """Providers that can be used, and those in the settings that cannot."""
     checks = []
     for state in router.providers():
         if not state.usable:
@@ -320,7 +320,7 @@ def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
 
 
 def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
-    """What would carry prose out now, and how to have it carried out."""
+    """Which model or agent would run text prompts now, and how to set one up."""
     served, unserved = prospects(home, FixedSettings(settings), keys)
     answers = [f"{', '.join(channels)} on {model}" for model, channels in served.items()]
     answers += [f"{name}: {why}" for name, why in unserved.items() if why.startswith("its runner is acp:")]
@@ -333,7 +333,8 @@ def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
 
 
 def _rungs() -> list[dict[str, Any]]:
-    """Each rung of the sandbox ladder, and what it holds here: "held", "not held", "n.a." where it does not work."""
+    """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
+    does not work."""
     from engine.execution.sandbox import ladder_reports
     from engine.execution.sandbox.escape_trials import TRIALS, UNKNOWN, measure
 
@@ -405,7 +406,7 @@ def _learnings(home: Home) -> Check:
 
 
 def _coding_agents(home: Home, settings: Settings) -> list[Check]:
-    """The operator's own coding agents: those in the settings, and those that could be (SPEC 9.8)."""
+    """Coding agents in the settings, and those that are installed and could serve a channel (SPEC 9.8)."""
     from engine.execution.runners.acp.agents import describe_agent, discover
 
     checks = []

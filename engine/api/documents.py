@@ -1,7 +1,7 @@
 """Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1).
 
-A field of a class stands under its name in camelCase; `_SHAPES` says what else is particular about a class. Money is in
-dollars, instants are in ISO 8601 and UTC.
+A field has its name in camelCase; `_RULES` has the exceptions of a class. Money is in dollars, instants are in ISO 8601
+and UTC.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from engine.views import Learnt as LearntSince
 
 Document = dict[str, Any]
 
-_EVERYWHERE = {"agent": "targetAgent", "agent_id": "targetAgent", "channel": "targetChannel", "session_id": "session"}
-"""What fields of these names are called in every document that does not say otherwise."""
+_RENAMED = {"agent": "targetAgent", "agent_id": "targetAgent", "channel": "targetChannel", "session_id": "session"}
+"""Names of fields in every document whose class says nothing else."""
 
 _MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 """Fields in micro-dollars."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Shape:
-    """What is particular about the document of a class. `leave`: fields that are not in it; `names`: of fields that are
-    called otherwise; `also`: properties that are in it; `more`: what it has besides; `digits` of its numbers after the
-    point."""
+class _FieldRules:
+    """How the document of a class differs from its fields. `leave`: fields that are left out; `names`: fields with
+    another name; `also`: properties that are included; `more`: values that are computed; `digits`: decimals of its
+    numbers."""
 
     leave: str = ""
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -86,8 +86,8 @@ def instant(at: datetime | None) -> str | None:
 
 
 def document(value: Any) -> Any:
-    """`value` as JSON: one of the model's, a collection of them, or what is JSON already."""
-    if convert := _OWN.get(type(value)):
+    """`value` as JSON: a value of the model, a collection of them, or something that is JSON already."""
+    if convert := _CUSTOM.get(type(value)):
         return convert(value)
     if hasattr(value, "to_json"):
         return value.to_json()
@@ -102,12 +102,12 @@ def document(value: Any) -> Any:
             return [document(each) for each in value]
     if not dataclasses.is_dataclass(value):
         return value
-    shape = _SHAPES.get(type(value), _Shape())
+    shape = _RULES.get(type(value), _FieldRules())
     left_out = shape.leave.split()
     fields: Document = {}
     for name in (*_fields(value.__class__), *shape.also.split()):
         if name not in left_out:
-            key = shape.names.get(name) or _EVERYWHERE.get(name) or to_camel(name)
+            key = shape.names.get(name) or _RENAMED.get(name) or to_camel(name)
             fields[key] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
     for key, of in shape.more.items():
         fields[key] = _number(of(value), shape.digits)
@@ -126,7 +126,7 @@ def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
 
 
 def dollars(amount: float | None) -> float | None:
-    """Micro-dollars as dollars, to the micro-dollar."""
+    """Micro-dollars as dollars with six decimals."""
     return None if amount is None else round(amount / MICRO, 6)
 
 
@@ -135,7 +135,7 @@ def _title(value: Card | Mute | Shift) -> str:
 
 
 def _metrics(read: Insights) -> Document:
-    """All figures but those of the trainings that were made."""
+    """All figures but those of past trainings."""
     return {
         "period": "all_time" if read.days is None else f"last_{read.days}_days",
         **document(read.metrics),
@@ -170,7 +170,7 @@ def _profile(profile: LeaderProfile) -> Document:
 
 
 def _costs(state: CostState) -> Document:
-    """Cost against caps, as part of `crossPollStatus`."""
+    """Costs against caps, as part of `crossPollStatus`."""
     return {
         "costThisHour": dollars(state.hour),
         "costCapPerHour": dollars(state.hour_cap),
@@ -182,7 +182,7 @@ def _costs(state: CostState) -> Document:
 
 
 def _bubble(bubble: Bubble) -> Document:
-    """A finding on its way up, with what the gates said."""
+    """A finding on its way up, with the verdicts of the gates."""
     learning, refused = bubble.learning, bubble.refused_by
     return {
         "id": bubble.id,
@@ -207,7 +207,7 @@ def _bubble(bubble: Bubble) -> Document:
 
 
 def _learning(view: LearningView) -> Document:
-    """A learning with where it came from and went."""
+    """A learning with its sources and what became of it."""
     return {
         **document(view.entry),
         "from": document(view.promoted_from),
@@ -219,7 +219,7 @@ def _learning(view: LearningView) -> Document:
     }
 
 
-_OWN: Mapping[type, Callable[[Any], Document]] = {
+_CUSTOM: Mapping[type, Callable[[Any], Document]] = {
     Insights: _metrics,
     LeaderProfile: _profile,
     CostState: _costs,
@@ -227,10 +227,10 @@ _OWN: Mapping[type, Callable[[Any], Document]] = {
     LearningView: _learning,
     DiffComment: dataclasses.asdict,
 }
-"""Classes whose document has another form than they have."""
+"""Classes whose document is made by a function of their own."""
 
-_SHAPES: Mapping[type, _Shape] = {
-    Card: _Shape(
+_RULES: Mapping[type, _FieldRules] = {
+    Card: _FieldRules(
         "assignment tier shown_at subject fingerprint evidence_at",
         {"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
         "tier_word stated without_sandbox needs_confirmation",
@@ -246,9 +246,9 @@ _SHAPES: Mapping[type, _Shape] = {
         },
         digits=4,
     ),
-    ConfidenceParts: _Shape("stated decided", {"few": "fewDecisions"}, "few", digits=4),
-    Signal: _Shape(also="share", digits=4),
-    Mute: _Shape(
+    ConfidenceParts: _FieldRules("stated decided", {"few": "fewDecisions"}, "few", digits=4),
+    Signal: _FieldRules(also="share", digits=4),
+    Mute: _FieldRules(
         "tier workspace subject",
         {"card": "prediction", "at": "since"},
         "why",
@@ -258,26 +258,26 @@ _SHAPES: Mapping[type, _Shape] = {
             "subject": lambda mute: mute.subject or None,
         },
     ),
-    CheckResult: _Shape("durations", also="green", digits=3),
-    SessionView: _Shape(
+    CheckResult: _FieldRules("durations", also="green", digits=3),
+    SessionView: _FieldRules(
         "next_step not_begun project facts state",
         {"change_set_id": "changeSet"},
         "result",
         {"state": lambda view: "discarded" if view.discarded_at else view.state},
     ),
-    ChangeSet: _Shape(names={"landed": "landedFiles"}),
-    FileDiff: _Shape("cut whole", {"landed": "landedHunks"}),
-    Task: _Shape(names={"channel": "channel"}),
-    AgentView: _Shape("archetype", {"used": "tokensUsed", "spent": "cost"}),
-    Hold: _Shape("by"),
-    Waiting: _Shape("text"),
-    Blocked: _Shape(names={"at": "createdAt"}),
-    Since: _Shape(names={"instant": "at", "waits": "waiting"}),
-    LearntSince: _Shape(names={"by_itself": "inForceByItself"}),
-    Guidance: _Shape("lines", {"block": "guidance"}, "block provenance"),
-    GuidanceItem: _Shape("sources trust"),
-    TeachingState: _Shape("agent"),
-    LearningEntry: _Shape(
+    ChangeSet: _FieldRules(names={"landed": "landedFiles"}),
+    FileDiff: _FieldRules("cut whole", {"landed": "landedHunks"}),
+    Task: _FieldRules(names={"channel": "channel"}),
+    AgentView: _FieldRules("archetype", {"used": "tokensUsed", "spent": "cost"}),
+    Hold: _FieldRules("by"),
+    Waiting: _FieldRules("text"),
+    Blocked: _FieldRules(names={"at": "createdAt"}),
+    Since: _FieldRules(names={"instant": "at", "waits": "waiting"}),
+    LearntSince: _FieldRules(names={"by_itself": "inForceByItself"}),
+    Guidance: _FieldRules("lines", {"block": "guidance"}, "block provenance"),
+    GuidanceItem: _FieldRules("sources trust"),
+    TeachingState: _FieldRules("agent"),
+    LearningEntry: _FieldRules(
         "reinforced_by retired_because merged_into about review_since continues trust",
         {"session_task": "task"},
         more={
@@ -285,15 +285,15 @@ _SHAPES: Mapping[type, _Shape] = {
             "because": lambda entry: entry.retired_because or entry.merged_into,
         },
     ),
-    EntrySource: _Shape(names={"entry": "id"}),
-    Learnt: _Shape(more={"scope": lambda learnt: "leadership"}),
-    ModelCall: _Shape(digits=3),
-    FactDraft: _Shape("trust"),
-    ParaFact: _Shape(
+    EntrySource: _FieldRules(names={"entry": "id"}),
+    Learnt: _FieldRules(more={"scope": lambda learnt: "leadership"}),
+    ModelCall: _FieldRules(digits=3),
+    FactDraft: _FieldRules("trust"),
+    ParaFact: _FieldRules(
         "status created_at access_count last_accessed superseded_by forgotten trust approved_at",
         more={"status": lambda fact: "active" if fact.active else "superseded"},
     ),
-    Recalled: _Shape(
+    Recalled: _FieldRules(
         "id parts at tokens ref trust approved about place",
         more={
             "id": lambda memory: memory.ref or memory.id,
@@ -302,14 +302,14 @@ _SHAPES: Mapping[type, _Shape] = {
         },
         digits=6,
     ),
-    ConfidenceBucket: _Shape(
+    ConfidenceBucket: _FieldRules(
         "low high",
         {"confidence": "avgConfidence", "at_least": "low", "at_most": "high", "name": "bucket"},
         "name",
         digits=4,
     ),
-    Group: _Shape(digits=4),
-    Metrics: _Shape(
+    Group: _FieldRules(digits=4),
+    Metrics: _FieldRules(
         names={
             "total": "totalPredictions",
             "undecided": "waiting",
@@ -323,11 +323,11 @@ _SHAPES: Mapping[type, _Shape] = {
         },
         digits=4,
     ),
-    Slice: _Shape(names={"start": "from", "end": "to"}, also="approval_rate", digits=4),
-    Drift: _Shape(names={"shifts": "kinds"}, also="changed"),
-    Shift: _Shape(names={"before": "approvalRateBefore"}, more={"kindTitle": _title}, digits=4),
-    change.Candidate: _Shape("trust", also="dedupe_key"),
-    change.LearningRecord: _Shape("fact", {"at": "createdAt"}),
-    change.Lift: _Shape("overlay_id"),
-    change.Overlay: _Shape("candidate_id type agent_id run_kind workspace effect trust"),
+    Slice: _FieldRules(names={"start": "from", "end": "to"}, also="approval_rate", digits=4),
+    Drift: _FieldRules(names={"shifts": "kinds"}, also="changed"),
+    Shift: _FieldRules(names={"before": "approvalRateBefore"}, more={"kindTitle": _title}, digits=4),
+    change.Candidate: _FieldRules("trust", also="dedupe_key"),
+    change.LearningRecord: _FieldRules("fact", {"at": "createdAt"}),
+    change.Lift: _FieldRules("overlay_id"),
+    change.Overlay: _FieldRules("candidate_id type agent_id run_kind workspace effect trust"),
 }

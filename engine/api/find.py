@@ -1,7 +1,7 @@
-"""From an id that a person typed to the card, session and change set it belongs to (SPEC 9.8).
+"""Finds the card, session and changes that an id typed by a person belongs to (SPEC 9.8).
 
-A card's id will do everywhere, a session's or a change set's too, and the beginning of any of them when only one
-thing begins so; the word before the underscore may be left out.
+The id of a card, a session or a change set will do, and so will the beginning of one that nothing else begins with; the
+prefix before the underscore may be left out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TAIL = 40
-"""So many lines of a transcript are shown unless asked for another number."""
+TRANSCRIPT_LINES = 40
+"""Lines of a transcript that are shown by default."""
 
 
 @frozen
-class Found:
-    """One lap's pieces, as far as there are any."""
+class Target:
+    """A card, its session and its change set, as far as they exist."""
 
     card: Card | None
     session: SessionView | None
@@ -32,14 +32,14 @@ class Found:
 
     @property
     def card_id(self) -> str:
-        """The card's id, or `Refusal` `no_card`."""
+        """The id of the card. Raises `Refusal` `no_card`."""
         if self.card is None:
             raise Refusal("no_card", "that session belongs to no card", "see `clawpy cards --all`")
         return self.card.id
 
     @property
     def change_set_id(self) -> str:
-        """The change set's id, or `Refusal` `no_change_set`, which says why there is none."""
+        """The id of the change set. Raises `Refusal` `no_change_set`, which says why there is none."""
         if self.change_set is not None:
             return self.change_set.id
         if self.session is None:
@@ -56,11 +56,9 @@ class Found:
         raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
 
 
-def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Found:
-    """What `wanted` names; `see` is the verb that lists what there is.
-
-    Raises `Refusal` `unknown_id`, `ambiguous_id`.
-    """
+def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:
+    """The target of `prefix`; `see` is the verb that lists candidates, for the error. Raises `Refusal` `unknown_id`,
+    `ambiguous_id`."""
     card = _exact(engine.cards.get, prefix, "unknown_card")
     if card is not None:
         return _of_card(engine, card)
@@ -79,7 +77,7 @@ def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Found:
 
 
 def channel_named(engine: Services, name: str | None) -> str | None:
-    """The channel `name`, None for none. Raises `Refusal` `unknown_channel`, which names those that there are."""
+    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
     known = engine.settings.current.channels
     if name and name not in known:
         raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(known)}")
@@ -87,7 +85,7 @@ def channel_named(engine: Services, name: str | None) -> str | None:
 
 
 def match(prefix: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards") -> str:
-    """The only one of `ids` that `wanted` is, or begins. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
+    """The only id that equals `prefix` or begins with it. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
     ids = list(dict.fromkeys(ids))
     if prefix in ids:
         return prefix
@@ -102,30 +100,30 @@ def match(prefix: str, ids: Iterable[str], *, what: str = "card, session or chan
     )
     if len(matches) == 1:
         return matches[0]
-    shown = sanitise(prefix)[:60]
+    shown_prefix = sanitise(prefix)[:60]
     if not matches:
         if prefix.startswith("cand_"):
-            see = f"clawpy candidates show {shown}"
-        raise Refusal("unknown_id", f"there is no {what} with the id {shown}", f"see `{see}`")
+            see = f"clawpy candidates show {shown_prefix}"
+        raise Refusal("unknown_id", f"there is no {what} with the id {shown_prefix}", f"see `{see}`")
     examples = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
-    raise Refusal("ambiguous_id", f"{shown} begins {len(matches)} ids: {examples}", "give more of the id")
+    raise Refusal("ambiguous_id", f"{shown_prefix} begins {len(matches)} ids: {examples}", "give more of the id")
 
 
-def shown(found: Found) -> Document:
+def target_document(target: Target) -> Document:
     """A card with its session and its change set."""
     return {
-        "prediction": document(found.card),
-        "session": document(found.session),
-        "changeSet": document(found.change_set),
+        "prediction": document(target.card),
+        "session": document(target.session),
+        "changeSet": document(target.change_set),
     }
 
 
-def with_transcript(engine: Services, found: Found, lines: int) -> Document:
-    """The same, with the last `lines` of its transcript."""
-    reply = shown(found)
-    if found.session is not None and lines:
-        after = max(0, found.session.lines - lines)
-        reply["transcript"] = document(engine.sessions.transcript(found.session.id, after=after, limit=lines))
+def document_with_transcript(engine: Services, target: Target, lines: int) -> Document:
+    """The same, with the last `lines` of the transcript."""
+    reply = target_document(target)
+    if target.session is not None and lines:
+        after = max(0, target.session.lines - lines)
+        reply["transcript"] = document(engine.sessions.transcript(target.session.id, after=after, limit=lines))
     return reply
 
 
@@ -138,11 +136,11 @@ def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
         return None
 
 
-def _of_card(engine: Services, card: Card) -> Found:
+def _of_card(engine: Services, card: Card) -> Target:
     session = _exact(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
-    return Found(card, session, engine.changes.for_session(session.id) if session else None)
+    return Target(card, session, engine.changes.for_session(session.id) if session else None)
 
 
-def _of_session(engine: Services, session: SessionView) -> Found:
+def _of_session(engine: Services, session: SessionView) -> Target:
     card = _exact(engine.cards.get, session.prediction_id, "unknown_card")
-    return Found(card, session, engine.changes.for_session(session.id))
+    return Target(card, session, engine.changes.for_session(session.id))

@@ -1,7 +1,7 @@
-"""Keys as a verb (SPEC 9.8, 11.1): keep one, see whose there are, take one out, try one.
+"""The verb `key` (SPEC 9.8, 11.1): store, list, delete and test the keys of providers.
 
-All of it happens in the process of the one who asks, whether or not an engine holds the home: a value never crosses a
-socket, and a keyring that wants its password asks the person who is there. An engine sees what changed in 10 seconds.
+All of it runs in the process of the person who asks: a key crosses no socket, and a keyring that wants a password asks
+that person. A running engine finds the change within 10 seconds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from engine.settings_store import SettingsStore
 
 
 def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
-    """Keep the key of a provider in the keyring, or with `in_file` (the operator's consent) in a file of his own, and
-    say what happens now. Raises what `Keys.set` does, and `unknown_provider`."""
+    """Store the key of a provider in the keyring, or with `in_file` (the operator agreed) in a private file. Raises
+    what `Keys.set` does, and `unknown_provider`."""
     settings, keys = _settings(home), Keys(home)
     _check_known(settings, name)
     place = keys.set(name, value, consent_file=in_file)
@@ -43,7 +43,7 @@ def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Doc
 
 
 def delete(home: Home, name: str) -> Document:
-    """Take the key of a provider out of wherever it is kept. Raises what `Keys.delete` does."""
+    """Delete the key of a provider. Raises what `Keys.delete` does."""
     keys = Keys(home)
     check_name(name)
     was = keys.delete(name)
@@ -54,7 +54,7 @@ def delete(home: Home, name: str) -> Document:
 
 
 def test(home: Home, name: str) -> Document:
-    """Ask the provider whether it takes its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
+    """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
     settings, keys = _settings(home), Keys(home)
     _check_known(settings, name)
     state = router(home, settings, keys).provider(name) if name != TWIN else None
@@ -70,7 +70,7 @@ def test(home: Home, name: str) -> Document:
 
 
 def router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
-    """Who would be chosen, asked without an engine."""
+    """The router of models, without an engine."""
     from engine.hierarchy.agents import Agents
 
     agents = Agents(
@@ -89,7 +89,7 @@ def router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
 
 
 def prospects(home: Home, settings: SettingsSource, keys: Keys) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """What prose would run on now: channels by model's id, and why the others have none, by channel."""
+    """Which channels text prompts would run on, by model; and why the other channels have no model."""
     models = router(home, settings, keys)
     served: dict[str, list[str]] = {}
     unserved: dict[str, str] = {}
@@ -104,8 +104,8 @@ def prospects(home: Home, settings: SettingsSource, keys: Keys) -> tuple[dict[st
     return served, unserved
 
 
-def listed(home: Home) -> Document:
-    """Whose keys there are, where each comes from, and which keyring there is."""
+def list_keys(home: Home) -> Document:
+    """All keys by name, where each comes from, and which keyring there is."""
     settings, keys = _settings(home), Keys(home)
     models, known = router(home, settings, keys), settings.current.provider_names()
     entries = [
@@ -132,7 +132,7 @@ def _names(keys: Keys) -> tuple[str, ...]:
 
 
 def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
-    """What happens now, in words."""
+    """What happens now, for the operator."""
     if name == CHROMA:
         return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:

@@ -1,8 +1,7 @@
-"""A Model Context Protocol server over standard input and output (SPEC 10.4), for agents already at work.
+"""A Model Context Protocol server on standard input and output (SPEC 10.4), for agents that work elsewhere.
 
-It has no logic of its own: each tool is a verb, asked of the engine that holds the home, or of one opened for the time
-of the question. So the console can be opened while an agent is connected. An agent can look, remember and suggest; it
-cannot decide. Imports the protocol's SDK: only `clawpy mcp` imports this.
+Each tool is a verb, sent to the engine that holds the home, or to one opened for the time of the call. An agent can
+read, remember and suggest; it cannot decide. Imports the protocol's SDK, so only `clawpy mcp` imports this module.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
-    """Answer on standard input and output until it ends. `workspace` is the repository that cards and memories belong
-    to, "" for none; `agent` the name to go by instead of the client's own. Raises `Refusal` `not_its_name`."""
+    """Serve until standard input ends. `workspace` is the repository of cards and memories, "" for none; `agent` a name
+    to use instead of the client's own. Raises `Refusal` `not_its_name`."""
     if agent:
         from engine.api.operations.memory import agent_name
 
@@ -49,7 +48,7 @@ def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", ve
 
 
 def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MCPServer[Any]:
-    """The server. `ask(verb, arguments)` answers with the verb's document, or raises `Refusal`."""
+    """The server. `ask(verb, arguments)` returns the verb's document, or raises `Refusal`."""
     server: MCPServer[Any] = MCPServer(
         "clawpy", title="Clawpy Console", version=version, instructions=INSTRUCTIONS, log_level="ERROR"
     )
@@ -95,7 +94,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         reason: Annotated[str, Field(description="why, and why now", max_length=500)] = "",
         channel: Annotated[str, Field(description="the line of work, if you know it: koji-core, research, …")] = "",
     ) -> dict[str, Any]:
-        """Put a card before the person you work for. It waits until he decides; nothing runs before that."""
+        """Put a card before the person you work for. It waits for their decision; nothing runs before that."""
         if not workspace:
             raise ToolError("a card belongs to a repository: start `clawpy mcp` in one, or with --workspace DIR")
         document = query_engine(
@@ -128,7 +127,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
 
 
 def _speaker(context: Context[Any], agent: str) -> str:
-    """Who asks: as the operator named it, else as it names itself."""
+    """The agent's name: the operator's choice, else the client's own."""
     if agent:
         return agent
     client = context.session.client_params
@@ -136,7 +135,7 @@ def _speaker(context: Context[Any], agent: str) -> str:
 
 
 def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of recall, without what only programs want."""
+    """A recalled memory without fields that only programs need."""
     result = {
         "text": redact(memory["text"]),
         "source": memory["source"] or memory["layer"],

@@ -1,7 +1,7 @@
-"""The names that a shell offers when you press Tab: ids with their titles, channels, flows, settings (SPEC 9.8).
+"""The names that a shell completes: ids with titles, channels, flows, settings (SPEC 9.8).
 
-A shell waits for the answer, so no engine is asked and none is opened: ids are read from the database file, and what
-only large modules know is kept in `cache/names.json`. A home that is not there, or cannot be read, has no names.
+A shell waits for the answer, so no engine is asked: ids are read from the database file, and names that only large
+modules know are cached in `cache/names.json`. A home that cannot be read has no names.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from engine.api.checks import rows
 from engine.home import Home
 
 MAX_IDS = 100
-"""Ids that are offered, the newest first."""
+"""Ids that are offered, newest first."""
 
 BUSY_SECONDS = 0.1
-"""How long a writer may keep the database to itself before nothing is offered."""
+"""Seconds to wait for a writer of the database before nothing is offered."""
 
 _IDS: Mapping[str, str] = {
     "cards": "SELECT id, prompt FROM predictions WHERE status = 'pending' ORDER BY created_at DESC",
@@ -38,8 +38,7 @@ _IDS: Mapping[str, str] = {
 
 
 def names(home: Home, kind: str) -> Mapping[str, Any]:
-    """Each name of a `kind` with its title; of "flows" a mapping with `title` and `parameters`. Never raises: what
-    cannot be read is not offered."""
+    """Each name of a `kind` with its title; of "flows" a mapping with `title` and `parameters`. Never raises."""
     with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
         if kind in _IDS:
             return _ids(home, _IDS[kind])
@@ -63,7 +62,7 @@ def _ids(home: Home, query: str) -> dict[str, str]:
 
 
 def _sections(home: Home, name: str) -> dict[str, str]:
-    """The tables `[name.…]` of the settings file."""
+    """The names of the tables `[name.…]` in the settings file."""
     if not home.config_file.is_file():
         return {}
     sections = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get(name, {})
@@ -71,7 +70,7 @@ def _sections(home: Home, name: str) -> dict[str, str]:
 
 
 def _program_names(home: Home) -> dict[str, Any]:
-    """What the program itself knows, from the file of this home, which is made when there is none for this version."""
+    """The names that the program itself defines, from the cache, which is written again for a new version."""
     if not home.cache.is_dir():
         raise FileNotFoundError(home.cache)
     file, stamp = home.cache / "names.json", _stamp()
@@ -87,7 +86,7 @@ def _program_names(home: Home) -> dict[str, Any]:
 
 
 def _stamp() -> str:
-    """What changes when the flows or the settings of the program do."""
+    """A text that changes with the program's flows or settings."""
     engine = Path(__file__).parent.parent
     sources = (engine / "execution" / "runners" / "flows", engine / "config" / "__init__.py")
     return " ".join(str(source.stat().st_mtime_ns) for source in sources)

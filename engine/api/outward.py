@@ -1,5 +1,5 @@
-"""What `doctor` looks at beyond this machine: the server of the index, the database that machines share, and where
-notifications go (SPEC 1.9, 4.10, 10.2)."""
+"""Checks of `doctor` beyond this machine: the index server, the shared database, notifications (SPEC 1.9, 4.10,
+10.2)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from engine.storage.shared import SHARED_URL, SharedDatabase
 
 
 def server_of(settings: Settings) -> str:
-    """The address of the Chroma server that holds the index, "" where a folder does."""
+    """The address of the Chroma server, "" where the index is in a folder."""
     return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
 
 
 def index_server(settings: Settings, *, online: bool) -> list[Check]:
-    """The Chroma server that holds the index, where one is named; it is asked only when the operator says so."""
+    """The Chroma server, if one is set; it is asked only when `online`."""
     url = server_of(settings)
     if not url:
         return []
@@ -52,7 +52,7 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
 
 
 def shared_database(*, online: bool) -> list[Check]:
-    """The PostgreSQL that machines share, where one is named; it is asked only when the operator says so."""
+    """The shared PostgreSQL, if one is set; it is asked only when `online`."""
     url = os.environ.get(SHARED_URL, "")
     if not url:
         return []
@@ -71,11 +71,11 @@ def shared_database(*, online: bool) -> list[Check]:
 
 
 def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
-    """Where notifications go, and what did not arrive (SPEC 10.2)."""
+    """Where notifications go, and what was not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
     checks = []
     for surface in Surface:
-        if not addresses.named(surface):
+        if not addresses.is_configured(surface):
             continue
         try:
             address = addresses.of(surface)

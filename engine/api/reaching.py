@@ -1,4 +1,4 @@
-"""Whether a provider answers and takes a key: it leaves the machine, and is asked only when the operator says so."""
+"""Asks a provider whether it answers and accepts a key. That leaves the machine, so it happens only on request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SECONDS = 5.0
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: a key would go along."""
+    """Follows no redirect: the key would be sent along."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def reach(provider: ProviderSettings, key: str | None) -> str:
-    """Ask a provider for its list of models. "" when it answers and takes the key, else in words why not."""
+    """Ask a provider for its list of models. "" when it answers and accepts the key, else the reason."""
     headers = {"user-agent": "clawpy-console"}
     if provider.kind is ProviderKind.ANTHROPIC:
         address = f"{provider.base_url}/v1/models"
@@ -36,13 +36,13 @@ def reach(provider: ProviderSettings, key: str | None) -> str:
 
 
 def answers(address: str) -> str:
-    """Ask an address that takes no key. "" when it answers well, else in words why not."""
+    """Ask an address that needs no key. "" when it answers well, else the reason."""
     _, fault = _request(urllib.request.Request(address))
     return f"it {fault}" if fault else ""
 
 
 def _request(request: urllib.request.Request) -> tuple[int, str]:
-    """The status of the answer, 0 for none; and what is wrong with it, in words."""
+    """The status of the answer, 0 for none, and what is wrong with it."""
     # What is plain http is near, and a proxy is not on the way there.
     handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
     try:

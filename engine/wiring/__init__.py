@@ -1,4 +1,4 @@
-"""How the services of an engine are put together: one module a group; `Engine.__init__` has the order.
+"""Builds the services of an engine, one module for each group; `Engine.__init__` has the order.
 
-Part of the composition root: hands each service what it needs of the others, decides nothing.
+Part of the composition root: gives each service what it needs of the others, and decides nothing.
 """

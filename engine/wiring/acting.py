@@ -1,4 +1,4 @@
-"""Acting by itself: heartbeats, cycles, and the jobs of the schedule."""
+"""Acting without being asked: heartbeats, cycles, and the jobs of the schedule."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 SHARE_EVERY = timedelta(minutes=5)
-"""How often summaries are exchanged with other machines, where they share any."""
+"""Summaries are exchanged with other machines, if they share any."""
 
-NIGHT_LOOK = timedelta(minutes=10)
-"""So often it is looked whether a day is over that memory has not worked through (SPEC 4.8)."""
+NIGHT_CHECK_EVERY = timedelta(minutes=10)
+"""Checks whether the nightly work of memory is due (SPEC 4.8)."""
 
 IMPORT_EVERY = timedelta(hours=1)
-"""So often other agents' transcripts are read on, where that is wished."""
+"""Transcripts of other agents are read, if the settings name some."""
 
-TRAINING_LOOK = timedelta(minutes=5)
-"""So often a training run is brought on by a step, and it is looked whether the next is due (SPEC 8.4)."""
+TRAINING_CHECK_EVERY = timedelta(minutes=5)
+"""Moves a training on, or checks whether the next one is due (SPEC 8.4)."""
 
-EXPORT_LOOK = timedelta(hours=1)
-"""So often it is looked whether a daily batch of preference pairs is due (SPEC 8.3)."""
+EXPORT_CHECK_EVERY = timedelta(hours=1)
+"""Checks whether the daily batch of preference pairs is due (SPEC 8.3)."""
 
 DIGEST_EVERY = timedelta(minutes=10)
-"""So often records are digested, where there are new ones (SPEC 5.3)."""
+"""New records are searched for candidates (SPEC 5.3)."""
 
-KEPT_LOOK = timedelta(hours=1)
-"""So often it is looked which memories were kept long enough (SPEC 4.3)."""
+RETENTION_CHECK_EVERY = timedelta(hours=1)
+"""Deletes memories whose retention has ended (SPEC 4.3)."""
 
-DAYS_LOOK = timedelta(hours=1)
-"""So often rows go that were kept for the days of the settings (SPEC 4.2)."""
+ROW_CHECK_EVERY = timedelta(hours=1)
+"""Deletes rows older than the settings keep (SPEC 4.2)."""
 
 
 def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], None]) -> None:
-    """What happens without being asked."""
+    """Build the heartbeat, the autonomy and its jobs."""
     clock = core.clock
     core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))
-    training = _ByItself(core)
+    training = _AutomaticTraining(core)
 
     def goes_on() -> bool:
         return core.safety.kill_switch.stopped() is None
@@ -88,17 +88,17 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
             Job(
                 "nightly",
-                lambda: NIGHT_LOOK,
+                lambda: NIGHT_CHECK_EVERY,
                 core.knowledge.nightly.run_due,
                 core.knowledge.nightly.has_work,
                 kept=False,
             ),
-            Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
-            Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
-            Job("readers", lambda: DAYS_LOOK, StalledConsumers(core.ledger, clock).check, kept=False),
+            Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, kept=False),
+            Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, kept=False),
+            Job("readers", lambda: ROW_CHECK_EVERY, StalledConsumers(core.ledger, clock).check, kept=False),
             Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
-            Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),
-            Job("export", lambda: EXPORT_LOOK, partial(_export, core), partial(_export_due, core), kept=False),
+            Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, kept=False),
+            Job("export", lambda: EXPORT_CHECK_EVERY, partial(_export, core), partial(_export_due, core), kept=False),
             Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports, core)),
         ),
         last_sign=partial(last_heard, core),
@@ -106,7 +106,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
 
 
 def _cards_of_new_tasks(core: Services) -> Callable[[], None]:
-    """Makes cards where a task was added since it was last called: within half a minute, not with the next cycle."""
+    """A function that makes cards when a task was added since its last call, instead of with the next cycle."""
 
     def newest() -> int:
         return next((fact.id for fact in core.ledger.latest(1, kinds=("TaskAdded",))), 0)
@@ -123,7 +123,7 @@ def _cards_of_new_tasks(core: Services) -> Callable[[], None]:
 
 
 def _look_at_new_workspaces(core: Services) -> None:
-    """Make cards where no cycle has looked yet: within half a minute, not with the next cycle, unless that is due."""
+    """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
     if core.safety.kill_switch.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
     looked = core.predictions.last_checked()
@@ -132,13 +132,14 @@ def _look_at_new_workspaces(core: Services) -> None:
 
 
 def _pulse(core: Services) -> None:
-    """Make tasks of what is due, and cards of them at once."""
+    """Make tasks of the heartbeats that are due, and cards of the tasks."""
     if core.heartbeat.pulse():
         core.predictions.run_cycle()
 
 
 def last_heard(core: Services) -> datetime | None:
-    """When the operator last wrote in a workspace, or talked with another agent where he opted in (SPEC 2.2)."""
+    """When the operator last wrote in a workspace, or talked with another agent whose transcripts are imported (SPEC
+    2.2)."""
     signs = (last_sign(core, core.workspaces), core.talks.grew())
     return max((sign for sign in signs if sign is not None), default=None)
 
@@ -150,19 +151,19 @@ def _heartbeat_pages(core: Services) -> tuple[list[Page], list[str]]:
 
 
 def _imports(core: Services) -> bool:
-    """Whether transcripts of other agents are imported: only where the settings name some."""
+    """Whether transcripts of other agents are imported."""
     return bool(core.settings.current.memory.transcripts)
 
 
-class _ByItself:
-    """Trainings that begin by themselves, and runs that are brought on."""
+class _AutomaticTraining:
+    """Starts trainings that are due, and moves the current one on."""
 
     def __init__(self, core: Services) -> None:
         self._core = core
         self._said = ""
 
     def due(self) -> bool:
-        """Whether a run is under way, or one is to begin by itself."""
+        """Whether a training is in progress, or one may start by itself."""
         core = self._core
         if core.training.active() is not None:
             return True
@@ -173,7 +174,7 @@ class _ByItself:
         )
 
     def step(self) -> None:
-        """Begin one, or bring the one under way on. What stands in the way is told once, however often it is tried."""
+        """Start a training, or move the current one on. A refusal is reported once."""
         core = self._core
         if core.training.active() is None:
             try:
@@ -189,7 +190,7 @@ class _ByItself:
 
 
 def _export_due(core: Services) -> bool:
-    """Whether the daily batch is to be brought out: only where `dpoExportEnabled` says so."""
+    """Whether the daily batch is due: only with `dpoExportEnabled`."""
     return core.settings.current.dpo_export_enabled and core.exporter.due(core.clock.now())
 
 

@@ -1,4 +1,4 @@
-"""Channels, runners and sessions: where approved work is done."""
+"""Model routing, prompts, tools, runners and sessions: where approved work is carried out."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from engine.wiring.prediction import last_sign
 if TYPE_CHECKING:
     from engine.services import Services
 
-RECALL_WITHIN = 2.0
-"""Seconds that a prompt waits for its recall, whose first of an engine loads a model, and for what was learnt."""
+RECALL_TIMEOUT_S = 2.0
+"""Seconds that a prompt waits for recall (the first one loads a model) and for learnings."""
 
 
 def build(core: Services, overrides: Overrides) -> Launcher:
-    """What carries work out; returns what starts it."""
+    """Build what carries work out; returns the launcher that starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.keys = Keys(home, clock=clock)
     core.models = ModelRouter(
@@ -63,7 +63,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         hints=core.overlays.model,
     )
     core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.models.choose)
-    core.calls = ModelCalls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
+    core.calls = ModelCalls(core.database, randomness, secrets=core.keys.secrets, told=partial(_record_prompt, core))
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
     guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
@@ -84,7 +84,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
             core.recalling,
             Task(partial(card, core), partial(_last_check, core)),
         ],
-        deadlines={core.recalling.name: RECALL_WITHIN, core.learnt_part.name: RECALL_WITHIN},
+        deadlines={core.recalling.name: RECALL_TIMEOUT_S, core.learnt_part.name: RECALL_TIMEOUT_S},
         secrets=core.keys.secrets,
     )
     core.changes = ChangeSets(home=home, database=core.database, clock=clock, randomness=randomness)
@@ -154,16 +154,16 @@ def build(core: Services, overrides: Overrides) -> Launcher:
 
 
 def _own_lessons(core: Services, request: PromptRequest) -> frozenset[str]:
-    """What learned guidance and the soul of an agent say."""
+    """The lessons in an agent's learned guidance and soul."""
     learned = core.fragments.lessons(request)
     soul = core.hierarchy.soul_in_prompt(request.agent) if request.agent else ""
     return learned | lessons_in(soul)
 
 
-def _told(
+def _record_prompt(
     core: Services, tx: Transaction, session: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
 ) -> None:
-    """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
+    """Record that a model call was made with a prompt of this provenance (SPEC 1.10)."""
     core.wisdom.applied(
         tx, provenance, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
     )
@@ -176,12 +176,12 @@ def _told(
 
 
 def _last_check(core: Services, workspace: str) -> CheckResult | None:
-    """How the tests of a workspace stood last."""
+    """The result of the last tests in a workspace."""
     return next((run.check for run in core.runs.latest(workspace, 1)), None)
 
 
 def _unattended(core: Services, workspace: str) -> str:
-    """Why nothing may begin by itself in a workspace now, in words (SPEC 7.1, 7.3, 7.4); "" when it may."""
+    """Why nothing may start by itself in a workspace now (SPEC 7.1, 7.3, 7.4); "" when it may."""
     if reason := core.safety.kill_switch.held():
         return reason
     settings = core.settings.current

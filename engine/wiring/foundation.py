@@ -1,4 +1,4 @@
-"""What every other service stands on: settings, database, ledger, rails, and the learned effects that are active."""
+"""What all other services stand on: settings, database, ledger, rails, and learned effects that are active."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def build_storage(core: Services, overrides: Overrides) -> None:
-    """The ground that everything else stands on."""
+    """Build the settings, the database, the ledger and the store of memories."""
     home, clock = core.home, core.clock
     core.bus = EventBus()
     core.settings = SettingsStore(home.config_file, clock=clock)
@@ -53,7 +53,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
 
 
 def _chroma_server(core: Services) -> ChromaServer | None:
-    """The server that holds the index, None where it is in a folder."""
+    """The server of the index, None when the index is in a folder."""
     url = os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or core.settings.current.memory.chroma_url
     if not url or url_fault(url):  # `doctor` tells of it
         return None
@@ -66,7 +66,7 @@ def _chroma_server(core: Services) -> ChromaServer | None:
 
 
 def _endpoint(core: Services, provider: str) -> Endpoint | None:
-    """Where a provider makes embeddings, None when it cannot be used."""
+    """The address at which a provider makes embeddings, None when it cannot be used."""
     if core.settings.current.provider(provider) is None:
         return None
     state = core.models.provider(provider)
@@ -75,7 +75,7 @@ def _endpoint(core: Services, provider: str) -> Endpoint | None:
 
 
 def build_rails(core: Services) -> None:
-    """The pipeline and its holds."""
+    """Build the rails and the kill switch."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.safety = Safety(
         core.database,
@@ -95,14 +95,14 @@ def build_rails(core: Services) -> None:
 
 
 def _stop_all(core: Services, reason: str) -> None:
-    """The kill switch: sessions and all their processes, and the one that speaks to models for them."""
+    """Stop all sessions with their processes, and the process that talks to models."""
     core.sessions.stop_all(reason)
     if not core.host_lent:
         core.host.end()
 
 
 def build_effects(core: Services) -> None:
-    """Before anything that an effect may change."""
+    """Build the store of active candidates, before anything that they may change."""
     core.overlays = Overlays(core.database)
     core.trials = Trials(core.database, core.overlays, core.settings, facts=core.ledger)
     core.fragments = LearnedGuidance(core.overlays, core.trials, core.settings)
@@ -121,7 +121,7 @@ def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
 
 
 def learned_work(core: Services) -> list[LearnedWork]:
-    """Learned flows as prediction offers them."""
+    """Learned flows, as prediction offers them."""
     return [
         LearnedWork(effect.name, f"Run {_flow(overlay, effect).words()}", overlay.since, overlay.workspace)
         for overlay in core.overlays.flows()

@@ -1,4 +1,4 @@
-"""What the learning services read of the rest of the engine: the promotion chain of learnings, and adaptation."""
+"""What the promotion chain and adaptation read of the rest of the engine."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
 
 
 SPEAKERS = {"reply": "operator", "say": "agent"}
-"""Who speaks in lines of a transcript; all others are programs."""
+"""The speaker of a kind of line in a transcript; all other lines are from programs."""
 
-PAGE = 2_000
-MOST_REQUESTS = 200
+PAGE_LINES = 2_000
+MAX_REQUESTS = 200
 
-EVERY = 100_000
-MOST_RUNS = 20
-MOST_CONTINUED = 100
-"""Sessions that go on with each other; each is looked up."""
+ALL_CANDIDATES = 100_000
+MAX_RUNS = 20
+MAX_CONTINUED = 100
+"""The longest chain of sessions that continue each other."""
 
-AFTER = timedelta(seconds=1)
-"""Facts are written within so long after what they tell of."""
+RECORD_DELAY = timedelta(seconds=1)
+"""A fact is recorded within so long after what it is about."""
 
 
 def build_learnings(core: Services) -> None:
-    """The chain, and its part of every prompt. Sessions and memory are asked later, when they are there."""
+    """Build the promotion chain. It asks sessions and memory later, when they exist."""
     core.learnings = Learnings(
         core.home.data,
         core.database,
@@ -79,18 +79,18 @@ def build_learnings(core: Services) -> None:
 
 
 class SessionSource:
-    """The rest of the engine as the chain sees it; see `rules.SessionSource`."""
+    """What the chain reads of the engine; see `rules.SessionSource`."""
 
     def __init__(self, core: Services) -> None:
         self._core = core
 
     def of(self, session_id: str) -> SessionRecord | None:
-        """Everything about a session."""
+        """The record of a session, None for an unknown one."""
         core, start_record = self._core, self.begun(session_id)
         if start_record is None:
             return None
         view = start_record.view
-        until = max(core.clock.now(), view.ended_at or view.created_at) + AFTER
+        until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
         facts = core.ledger.between(view.created_at, until, KINDS)
         statements = [_said(capture, line) for capture, line in core.memory.captures.extract(session_id)]
         return SessionRecord(
@@ -107,14 +107,14 @@ class SessionSource:
         )
 
     def begun(self, session_id: str) -> SessionRecord | None:
-        """What was known when it began."""
+        """What was known when the session started."""
         core = self._core
         try:
             view = core.sessions.get(session_id)
         except Refusal:
             return None
         start = view.started_at or view.created_at
-        before = [run for run in core.runs.latest(view.workspace, MOST_RUNS) if run.ran_at < start]
+        before = [run for run in core.runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
         red = before[0].check.failing if before else ()
         first = self._first(session_id)
         return SessionRecord(
@@ -130,16 +130,16 @@ class SessionSource:
         return _lines(self._core, session_id)
 
     def secrets(self) -> Iterable[str]:
-        """The operator's keys."""
+        """Secrets that must not be stored."""
         return self._core.keys.secrets()
 
     def report(self, where: str, words: str) -> None:
-        """Tells the operator."""
+        """Report a fault to the operator."""
         self._core.report(where, words)
 
     def offer(self, entry: LearningEntry) -> None:
-        """Put it before the gates to the agent's leader. What it concerns are the topics it names and what the channel
-        is for that it came out of."""
+        """Offer a learning to the agent's leader, where the gates check it. Its category comes from its text and from
+        the specialty of its channel."""
         core = self._core
         try:
             channel = core.settings.current.channels.get(core.sessions.get(entry.session_id).channel)
@@ -158,10 +158,10 @@ class SessionSource:
             core.wisdom.approve(offered.id)
 
     def retracted(self, lesson: str, reason: str) -> None:
-        """Leaders lose it, and learned guidance that says it is rolled back, or never comes into force."""
+        """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
         core = self._core
         core.wisdom.retract(lesson)
-        for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=EVERY):
+        for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
             if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
                 continue
             if candidate.status is CandidateStatus.PROMOTED:
@@ -170,8 +170,8 @@ class SessionSource:
                 core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
 
     def _first(self, session_id: str) -> str:
-        """The first of the sessions that this one goes on with; itself when it goes on with none."""
-        for _ in range(MOST_CONTINUED):
+        """The first of the sessions that this one continues; itself when it continues none."""
+        for _ in range(MAX_CONTINUED):
             before = self._core.sessions.continues(session_id)
             if not before:
                 break
@@ -188,12 +188,12 @@ class SessionSource:
         return leaders[0].id if leaders else ""
 
     def _asked(self, session_id: str) -> tuple[PermissionRequest, ...]:
-        requests = self._core.permissions.latest(MOST_REQUESTS, session_id=session_id)
+        requests = self._core.permissions.latest(MAX_REQUESTS, session_id=session_id)
         return tuple(reversed(requests))
 
 
 class _Model:
-    """The model that the operator named for memory; see `values.Asks`."""
+    """The model that the settings name for memory."""
 
     def __init__(self, core: Services) -> None:
         self._core = core
@@ -203,7 +203,7 @@ class _Model:
 
 
 def _own_words(core: Services, view: SessionView) -> bool:
-    """Whether the operator wrote what a session was asked."""
+    """Whether the operator wrote the prompt of a session."""
     made_card = card(core, view.prediction_id)
     return made_card is not None and made_card.source is Source.OPERATOR
 
@@ -216,7 +216,7 @@ def _said(captured: CapturedSentence, line: TranscriptLine) -> Statement:
 
 def _lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
     after = 0
-    while page := core.sessions.transcript(session_id, after=after, limit=PAGE):
+    while page := core.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
         yield from page
         after = page[-1].number
 
@@ -228,23 +228,23 @@ def _vectors(core: Services, texts: Sequence[str]) -> list[bytes] | None:
         return None
 
 
-MOST_LINES = 4_000
-"""Lines of a transcript that are looked through, the last ones."""
+MAX_LINES = 4_000
+"""The last lines of a transcript that are read."""
 
-MOST_LEARNT = 3
-"""So many corrections and decisions of a session are told, the newest."""
+MAX_CORRECTIONS = 3
+"""The latest corrections and decisions of a session that are used."""
 
-OF_LATE = timedelta(days=30)
-"""Calls and sessions that are older say nothing of what an agent uses now."""
+RECENT = timedelta(days=30)
+"""Older calls and sessions do not count as present use of a model."""
 
-MOST_SESSIONS = 100
+MAX_SESSIONS = 100
 
 PROMPT_SHARE = 4
-"""Agents send about four tokens for each that they get."""
+"""Agents send about four tokens for each that they receive."""
 
 
 def build_adaptation(core: Services) -> None:
-    """The port, on top of everything that it learns from."""
+    """Build adaptation on top of everything that it learns from."""
     core.adaptation = Adaptation(
         core.database,
         clock=core.clock,
@@ -311,7 +311,7 @@ class _Sources:
         view = self._session(session_id)
         if view is None:
             return ()
-        return self._core.sessions.transcript(session_id, after=max(0, view.lines - MOST_LINES), limit=MOST_LINES)
+        return self._core.sessions.transcript(session_id, after=max(0, view.lines - MAX_LINES), limit=MAX_LINES)
 
     def changed(self, session_id: str, /) -> Sequence[str]:
         change = self._core.changes.for_session(session_id)
@@ -328,7 +328,7 @@ class _Sources:
         return apply_patch(Path(view.workspace), red[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
-        """ "" when the operator threw its work away, or took it back."""
+        """ "" when the operator discarded or undid the work."""
         change, view = self._core.changes.for_session(session_id), self._session(session_id)
         thrown_away = change is not None and change.state in (ChangeState.DISCARDED, ChangeState.UNDONE)
         return "" if view is None or thrown_away else view.prompt
@@ -342,7 +342,7 @@ class _Sources:
         texts = [
             capture.text for capture in captures if capture.kind in ("correction", "decision") and not capture.forgotten
         ]
-        return texts[-MOST_LEARNT:]
+        return texts[-MAX_CORRECTIONS:]
 
     def memory(self, memory_id: str, /) -> tuple[str, Trust]:
         entry = self._core.memory.store.get(memory_id)
@@ -358,7 +358,7 @@ class _Sources:
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:
-        since = self._core.clock.now() - OF_LATE
+        since = self._core.clock.now() - RECENT
         models_used = self._core.calls.models_of(agent, since)
         if not models_used:
             return None
@@ -371,7 +371,7 @@ class _Sources:
             for model in self._named(present)
             if (cost := price(self._core.models, model)) is not None
         ]
-        worked = self._core.sessions.list(agent=agent, limit=MOST_SESSIONS)
+        worked = self._core.sessions.list(agent=agent, limit=MAX_SESSIONS)
         channels = Counter(view.channel for view in worked)
         prompts = [len(view.prompt) for view in worked]
         return ModelsUsed(
@@ -394,8 +394,7 @@ class _Sources:
         return self._core.keys.secrets()
 
     def objects(self, candidate: Candidate, /) -> str:
-        """What the content filter says of words that would be in every prompt, or of commands that would run (SPEC
-        3.5)."""
+        """The objection of the content filter to texts for every prompt, or to commands (SPEC 3.5); "" for none."""
         effect, safety = candidate.effect, self._core.safety
         match effect:
             case PromptFragment():
@@ -418,7 +417,7 @@ class _Sources:
             return None
 
     def _named(self, present: str) -> list[str]:
-        """Every model that the operator named anywhere and that can be used, but for this one."""
+        """Every usable model in the settings except this one."""
         core = self._core
         models = [
             f"{provider.name}:{provider.settings.model}"
@@ -439,8 +438,8 @@ class _Sources:
 
 
 def price(router: ModelRouter, model: str) -> int | None:
-    """Micro-dollars for a million tokens of a model `PROVIDER:MODEL`, prompt and answer as agents use them; 0 where
-    nobody sends a bill, None where nobody knows. Imports the price list, which takes half a second the first time."""
+    """Micro-dollars for a million tokens of `PROVIDER:MODEL` at the usual share of prompt and answer; 0 for a model
+    without a bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
     try:
         choice = router.named(model, "looking up its price")
     except Refusal:

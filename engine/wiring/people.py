@@ -1,4 +1,4 @@
-"""Agents, your decisions and what is known: the services of the organisation, of memory and of knowledge."""
+"""Agents, your decisions, leaders' guidance, memory's knowledge, and who observes sessions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-FAR_BACK = 200
-"""So many of the latest decisions, the operator's and captured ones, are looked through."""
+MAX_DECISIONS = 200
+"""The latest decisions that are searched."""
 
 
 def build_organisation(core: Services, overrides: Overrides) -> None:
-    """Who and what."""
+    """Build agents, their files, decisions and guidance."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.hierarchy = Agents(
         home.agents,
@@ -71,7 +71,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
 
 
 def _activity(core: Services) -> Mapping[str, Doing]:
-    """What agents are doing now, and did so far, for the hierarchy."""
+    """What each agent is doing now, and its totals."""
     states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
     states |= {
         request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in core.permissions.waiting()
@@ -80,9 +80,9 @@ def _activity(core: Services) -> Mapping[str, Doing]:
 
 
 def _decided(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
-    """What was decided in sessions of leaders, the newest first: by the operator, or with the operator's approval."""
+    """Decisions that were made in sessions of leaders by the operator, or approved by the operator; newest first."""
     decisions: dict[str, list[LeaderDecision]] = {}
-    for captured in core.knowledge.captures.entries(limit=FAR_BACK):
+    for captured in core.knowledge.captures.entries(limit=MAX_DECISIONS):
         if captured.kind != "decision" or captured.agent not in leaders or captured.forgotten:
             continue
         if may_guide(captured.trust, approved=captured.approved_at is not None):
@@ -93,7 +93,8 @@ def _decided(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[Le
 
 
 def correction(core: Services, card_id: str) -> Correction | None:
-    """What the operator made of a card's prompt before approving it; None when nothing, and for work without a card."""
+    """How the operator edited the prompt of a card before approving it; None when nothing was edited or there is no
+    card."""
     about = card(core, card_id)
     correction_texts = None if about is None else core.cards.correction(card_id)
     if about is None or correction_texts is None:
@@ -111,12 +112,12 @@ def correction(core: Services, card_id: str) -> Correction | None:
 
 
 def reach(core: Services, channel: str) -> int:
-    """How much work a rule of a channel concerns: how many of the latest decided cards were on it, at least 1."""
-    return max(1, sum(decision.channel == channel for decision in core.feedback.recent(FAR_BACK)))
+    """How many of the latest decided cards were on a channel, at least 1: how much work a rule of it concerns."""
+    return max(1, sum(decision.channel == channel for decision in core.feedback.recent(MAX_DECISIONS)))
 
 
 def card(core: Services, card_id: str) -> Card | None:
-    """A card as prompts are made of it; None for work that has none."""
+    """A card, None for work without one."""
     try:
         return core.cards.get(card_id)
     except Refusal:
@@ -124,12 +125,12 @@ def card(core: Services, card_id: str) -> Card | None:
 
 
 def shared_database(overrides: Overrides) -> str:
-    """Where machines share, "" for nowhere: what is made up is shared with nobody."""
+    """The URL of the database that machines share, "" for none. A simulation shares nothing."""
     return "" if overrides.throw_away else os.environ.get(SHARED_URL, "")
 
 
 def build_knowledge(core: Services, overrides: Overrides) -> None:
-    """Memory's knowledge, and the observers of sessions."""
+    """Build memory's knowledge, and register all observers of sessions."""
     core.knowledge = Knowledge(
         core.home,
         core.memory,
@@ -181,13 +182,13 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         remember=core.memory.add,
     )
     watching = (core.cards, core.safety, core.tasks, core.calls, core.permissions, core.knowledge, core.learnings)
-    for observer in (*watching, _WhenOver(lambda: core.autonomy.poke())):
+    for observer in (*watching, _PokeWhenEnded(lambda: core.autonomy.poke())):
         core.sessions.observe(observer)
 
 
 @frozen
-class _WhenOver:
-    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
+class _PokeWhenEnded:
+    """Observes sessions: the housekeeping runs as soon as one has ended, for its follow-up."""
 
     poke: Callable[[], None]
 

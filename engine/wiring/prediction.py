@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def build_twin(core: Services) -> PredictorHook:
-    """What else proposes cards; returns the hook that reads what other programs predict."""
+    """Build the Twin model and its training; returns the hook that reads the predictions of other programs."""
     home, clock, randomness = core.home, core.clock, core.randomness
     twin = TwinAccess(core.settings, core.models, core.keys)
     core.twin = ModelTwin(
@@ -67,9 +67,9 @@ def build_twin(core: Services) -> PredictorHook:
         ).ask,
         flows=core.flows,
         phase=lambda: core.predictions.phase().number,
-        told=partial(_twin_told, core),
+        told=partial(_record_twin_answer, core),
     )
-    school = _TwinSchool(core.settings, core.keys, twin, core.twin)
+    school = _TwinTraining(core.settings, core.keys, twin, core.twin)
     core.training = Training(
         core.database,
         home.data / "training",
@@ -99,17 +99,17 @@ def build_twin(core: Services) -> PredictorHook:
 
 
 def _earning(core: Services, workspace: str) -> str:
-    """What is still needed before a workspace, or any for "", acts by itself."""
+    """What a workspace, or any for "", still needs before it acts by itself."""
     return core.autonomy.earning([workspace] if workspace else core.workspaces).words
 
 
-def _twin_told(core: Services, model: str, usable: bool, words: str) -> None:
+def _record_twin_answer(core: Services, model: str, usable: bool, words: str) -> None:
     core.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
 
 
 @frozen
-class _TwinSchool:
-    """What training needs of the settings, the keys and the Twin model (SPEC 8.4)."""
+class _TwinTraining:
+    """What a training needs of the settings, the keys and the Twin model (SPEC 8.4)."""
 
     settings: SettingsStore
     keys: Keys
@@ -117,7 +117,7 @@ class _TwinSchool:
     twin: ModelTwin
 
     def plan(self) -> Plan:
-        """As the settings are now."""
+        """The plan, from the present settings."""
         settings = self.settings.current
         training, current = settings.training, self.twin.named
         provider_settings = settings.provider(training.provider)
@@ -132,7 +132,7 @@ class _TwinSchool:
         )
 
     def provider(self) -> Provider:
-        """Raises `Refusal`: `unknown_provider`, `no_key`."""
+        """The provider of trainings. Raises `Refusal`: `unknown_provider`, `no_key`."""
         training = self.settings.current.training
         provider_settings = self.settings.current.provider(training.provider)
         if provider_settings is None:
@@ -148,7 +148,7 @@ class _TwinSchool:
         return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
 
     def answer(self, model: str, situation: str) -> str | None:
-        """What a model proposes, as `prompt → channel`; None for rubbish. Raises `TrainingFault`."""
+        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingFault`."""
         try:
             reply = self.twin.answer(model, situation)
         except Unusable:
@@ -158,24 +158,27 @@ class _TwinSchool:
         return f"{reply.prompt}{ARROW}{reply.channel}"
 
     def adopt(self, model: str) -> None:
-        """The model is the Twin from now on; no restart is needed."""
+        """Make the model the Twin at once."""
         self.settings.set("twinModelId", model)
 
 
-WAITED = 10.0
-"""Seconds that a prompt waits for its meaning; the embedder takes one or two to load."""
+EMBED_TIMEOUT_S = 10.0
+"""Seconds that a prompt waits for its vector; the embedder takes one or two to load."""
 
 STAMP_SLACK = timedelta(milliseconds=1)
-"""Files carry nanoseconds, instants microseconds."""
+"""Files have times in nanoseconds, instants in microseconds."""
 
 
 def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
-    """What is predicted and decided."""
+    """Build the cards, the task board and the cycle."""
     clock, randomness = core.clock, core.randomness
     core.embedding_cache = EmbeddingCache(core.memory)
     core.embedded = EmbeddedTwin(core.feedback, meanings=core.embedding_cache, calibrator=overrides.calibrator)
     placing = PromptPlacer(
-        core.database, core.settings, embed=partial(core.memory.embed_texts, seconds=WAITED), agents=core.hierarchy.list
+        core.database,
+        core.settings,
+        embed=partial(core.memory.embed_texts, seconds=EMBED_TIMEOUT_S),
+        agents=core.hierarchy.list,
     )
     router = Router(core.settings, clock, randomness, placing.place)
     store = CardStore(core.database, clock, core.settings, safety=core.safety, history=core.feedback, facts=core.ledger)
@@ -218,13 +221,13 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
 
 
 def _takes_prose(launcher: Launcher, workspace: str) -> str:
-    """The agent or model that what the repository asks for would go to, "" for none."""
+    """The agent or model that would take a text prompt of a workspace, "" for none."""
     info = launcher.check(Assignment("?", kind_of(HANDED_OVER).channel, workspace, AUTO, None, {}))
     return info.by if info.takes else ""
 
 
 def _follow_tasks(core: Services) -> None:
-    """Take in what the files of `tasksDir` say; what cannot be read is told, and the board stays as it is."""
+    """Read the files of `tasksDir` into the task board; a fault is reported and changes nothing."""
     if not (folder := core.settings.current.tasks_dir):
         return
     try:
@@ -244,7 +247,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
         core.report("adaptation", f"what happened was not weighed: {error}")
     last_input, _ = core.autonomy.presence.last()
     contexts = core.contexts.read_all(
-        workspaces, last_input=last_input, ours={path: _ours(core, path) for path in workspaces}
+        workspaces, last_input=last_input, ours={path: _own_writes(core, path) for path in workspaces}
     )
     for context in contexts:
         if context.silence is not None:
@@ -253,14 +256,14 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
 
 
 def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:
-    """When anyone but us last wrote in these workspaces, None if nothing is known of it. Asks git."""
+    """When anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
     return core.contexts.last_sign_of_life(
-        workspaces, last_input=None, ours={path: _ours(core, path) for path in workspaces}
+        workspaces, last_input=None, ours={path: _own_writes(core, path) for path in workspaces}
     )
 
 
-def _ours(core: Services, workspace: str) -> list[OurWrite]:
-    """What our landings wrote there: no sign of the operator."""
+def _own_writes(core: Services, workspace: str) -> list[OurWrite]:
+    """Files that our landings wrote, which are no sign of the operator."""
     writes = []
     for path, mtime_ns in core.changes.written_by_us(workspace).items():
         at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)

@@ -17,7 +17,7 @@ import pytest
 from clawpy_console.cli import status_bar
 from clawpy_console.cli.options import split_options
 from clawpy_console.cli.status_bar import line
-from engine.api.complication import EVERY, Complication
+from engine.api.complication import MIN_INTERVAL_S, Complication
 from engine.clock import FakeClock
 from engine.events import EventBus, PredictionCreated, SessionEnded
 from engine.home import Home
@@ -89,7 +89,7 @@ def test_what_comes_together_is_looked_at_together(world: World, clock: FakeCloc
     assert _count(world.home) == 0
     for fact in (told, other):
         bus.publish(fact)
-        assert world.kept._step() == EVERY == 1.0, "the next look is a second later, whatever comes"
+        assert world.kept._step() == MIN_INTERVAL_S == 1.0, "the next look is a second later, whatever comes"
     assert world.kept._step() is None, "and none when nothing came"
     written = world.home.complication.stat().st_mtime_ns
     bus.publish(told)

@@ -65,7 +65,7 @@ def test_a_path_that_is_too_long_moves_elsewhere_and_is_taken_away(tmp_path: Pat
     home.data.mkdir(parents=True)
     server = ControlServer(home, echo)
     server.start()
-    assert len(os.fsencode(server.address)) <= control.LONGEST_PATH
+    assert len(os.fsencode(server.address)) <= control.MAX_PATH_BYTES
     assert Path(server.address).parent.stat().st_mode & 0o777 == 0o700
     assert ask(server.address, "x", {})["verb"] == "x"
     server.close()
@@ -121,7 +121,7 @@ def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
 
 def test_a_client_that_does_not_read_is_left(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was suspended, for example: it must not keep its place for ever."""
-    monkeypatch.setattr(control, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(control, "IDLE_TIMEOUT_S", 0.2)
     server = serve(lambda verb, arguments: {"much": "x" * 20_000_000})
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(server.address)
@@ -148,7 +148,7 @@ def test_it_goes_on_when_the_machine_had_nothing_left_for_a_client(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._real, name)
 
-    monkeypatch.setattr(control, "PAUSE", 0.01)
+    monkeypatch.setattr(control, "ACCEPT_RETRY_S", 0.01)
     bind = control._bind
     monkeypatch.setattr(control, "_bind", lambda home: (Poor(bound[0]), *bound[1:]) if (bound := bind(home)) else bound)
     server = serve(echo)
@@ -227,7 +227,7 @@ def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
 def test_an_engine_that_is_just_starting_is_waited_for(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "PATIENCE", 30.0)
+    monkeypatch.setattr(calling, "TIMEOUT_S", 30.0)
     tries: list[int] = []
 
     def opener(home: Home, **options: Any) -> StandIn:

@@ -194,7 +194,7 @@ def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
                 drawn += ours.recv(65536)
     until(lambda: not consoles._tasks)  # each has left, as a console does while others stay
     consoles.close()
-    consoles.farewell()
+    consoles.release_clients()
     gc.collect()
     assert not [object for object in gc.get_objects() if type(object) is ConsoleApp]
     assert sum(type(object) is StylesCache for object in gc.get_objects()) <= before

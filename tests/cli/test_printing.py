@@ -8,7 +8,7 @@ import pytest
 
 from clawpy_console import words
 from clawpy_console.cli.printing.render import render
-from clawpy_console.cli.printing.style import how_it_ended, plain
+from clawpy_console.cli.printing.style import plain, session_outcome
 from engine.model import DecisionSignal, Outcome, SessionState, Status
 
 
@@ -24,7 +24,7 @@ from engine.model import DecisionSignal, Outcome, SessionState, Status
     ],
 )
 def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
-    assert plain(how_it_ended({"state": state, "result": result, "check": check})) == word
+    assert plain(session_outcome({"state": state, "result": result, "check": check})) == word
 
 
 def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:

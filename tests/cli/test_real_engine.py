@@ -19,7 +19,7 @@ import pytest
 
 from engine import Engine, call, open_engine
 from engine.home import Home
-from engine.lock import held, read_holder
+from engine.lock import held_refusal, read_holder
 from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, Said
 from tests.support.forked import Forked, Nursery
@@ -214,7 +214,7 @@ def test_another_repository_joins_the_engine_that_runs(
 ) -> None:
     """As the refusal of a home that is held says."""
     other = str(demo_project(tmp_path / "other"))
-    fix = held(home).fix
+    fix = held_refusal(home).fix
     assert "clawpy --workspace DIR predict" in fix
     assert "clawpy config set 'workspaces.\"DIR\".autonomy' cards" in fix
     cards = document(clawpy("--workspace", other, "predict", "--json"))["predictions"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clawpy_console.cli.headless import show_once
+from clawpy_console.cli.headless import show_new_token
 
 TOKEN = "clawpy_secret"
 
@@ -23,7 +23,7 @@ def test_what_is_said_of_a_new_token_is_true(terminal: bool, source: str, monkey
     out, errors = Terminal() if terminal else io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", errors)
-    show_once(TOKEN, source)
+    show_new_token(TOKEN, source)
     said = out.getvalue() + errors.getvalue()
     assert (TOKEN in said) is terminal
     assert ("`clawpy token` shows it" in said) is (source != "this run")
@@ -32,5 +32,5 @@ def test_what_is_said_of_a_new_token_is_true(terminal: bool, source: str, monkey
 
 
 def test_of_no_token_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    show_once("", "keyring")
+    show_new_token("", "keyring")
     assert capsys.readouterr() == ("", "")

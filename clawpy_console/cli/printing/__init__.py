@@ -1,5 +1,5 @@
-"""Documents of verbs as text for people: aligned, coloured only in a terminal, plain when piped (SPEC 9.7, 9.8).
+"""Documents of verbs as text: aligned, coloured in a terminal only, plain in a pipe (SPEC 9.7, 9.8).
 
-One module a group of verbs; `render` finds the one for a verb. Colour never carries meaning alone. Whatever comes from
-outside loses its control characters here once more.
+One module for each group of verbs; `render` finds the function for a verb. Colour never carries meaning alone, and text
+from outside loses its control characters here.
 """

@@ -1,4 +1,4 @@
-"""What the verbs of agents, of what they learn, and of tasks and permissions print."""
+"""Output of the verbs on agents, guidance, findings, tasks and permissions."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
+    field_lines,
     paint,
-    printed,
     span,
     wants,
 )
 from clawpy_console.fields import Field
-from clawpy_console.screens.hierarchy import agent as told
+from clawpy_console.screens.hierarchy import agent as agent_view
 
 
 def agents(document: Document) -> Lines:
-    """The organisation as a tree with the coding agents, or one agent, or who serves a channel now."""
+    """The tree of agents with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
         yield from _tree(document["agents"])
         yield from _coding(document)
         if retired := document.get("retired"):
             yield dim(f"retired: {', '.join(retired)}; `clawpy agents restore` restores one")
-        yield from printed(told.problems(document["problems"])) if document["problems"] else ()
+        yield from field_lines(agent_view.problems(document["problems"])) if document["problems"] else ()
     elif "channel" in document:
         yield from (f"{document['channel']} is served by {agent['title']}" for agent in document["coding"])
         yield from (f"  log in  {agent['login']}" for agent in document["coding"] if agent["login"])
     else:
-        yield from printed(told.agent(document))
+        yield from field_lines(agent_view.agent(document))
 
 
 def guidance(document: Document) -> Lines:
-    """The guidance of an agent, of each leader how much, what was left out; or what another leader would change."""
-    title = Field("", f"{document['targetAgent']} → {told.chain(document)}", "title")
+    """The guidance of an agent by leader, and what was left out; or what another leader would change."""
+    title = Field("", f"{document['targetAgent']} → {agent_view.chain(document)}", "title")
     if "moved" in document:
-        yield from printed([title, *told.moved(document)])
+        yield from field_lines([title, *agent_view.moved(document)])
         return
-    yield from printed([title, *told.guidance(document)])
+    yield from field_lines([title, *agent_view.guidance(document)])
     if document["guidance"]:
         yield from ("", document["guidance"])
     teaching = document["teaching"]
     if teaching["enabled"] and teaching["diff"]:
-        yield from printed(told.teaching(teaching, datetime.now().astimezone()))
+        yield from field_lines(agent_view.teaching(teaching, datetime.now().astimezone()))
 
 
 def profile(document: Document) -> Lines:
-    """The guidance of a leader as a text, or whose prompts another text changes."""
+    """The profile of a leader as text, or the prompts that an edited one changes."""
     if document.get("undone"):
         yield f"The guidance from {document['leader']} is as it was before the last save."
     elif "edits" not in document:
         yield document["text"].rstrip()
     else:
-        yield from printed(told.edited(document))
+        yield from field_lines(agent_view.edited(document))
         if document["saved"]:
             yield f"\nSaved. Undo: clawpy profile {document['leader']} --undo"
         elif document["edits"]:
@@ -65,7 +65,7 @@ def profile(document: Document) -> Lines:
 
 
 def bubbles(document: Document) -> Lines:
-    """Findings and what the gates said, or what was sent up."""
+    """Findings with the verdict of the gates, or what was sent up."""
     if "flushed" in document:
         yield from (f"{leader} ← {', '.join(ids)}" for leader, ids in document["flushed"].items())
         if not document["flushed"]:
@@ -77,9 +77,9 @@ def bubbles(document: Document) -> Lines:
         return
     now = datetime.now().astimezone()
     for bubble in document["bubbles"]:
-        refused = [told.gate(bubble["gates"][-1])] if bubble["refusedBy"] else []
-        yield from printed(
-            [Field("", f"{bubble['id']}  {bubble['text']}", "title"), *told.standing(bubble, now), *refused]
+        refused = [agent_view.gate(bubble["gates"][-1])] if bubble["refusedBy"] else []
+        yield from field_lines(
+            [Field("", f"{bubble['id']}  {bubble['text']}", "title"), *agent_view.standing(bubble, now), *refused]
         )
 
 
@@ -114,7 +114,7 @@ def _tree(agents: Sequence[Document]) -> Lines:
 
 
 def tasks(document: Document) -> Lines:
-    """The board, or one task."""
+    """The task board, or one task."""
     board = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
     for task in board:
@@ -125,7 +125,7 @@ def tasks(document: Document) -> Lines:
 
 
 def permissions(document: Document) -> Lines:
-    """What sessions ask for, with the whole of what they want to do."""
+    """Permission requests with their whole detail."""
     for request in document["permissions"]:
         state = request["answer"] or (
             "withdrawn" if request["withdrawn"] else f"waits {span(request['waitedSeconds'])}"

@@ -1,4 +1,4 @@
-"""What the verbs of cards, sessions, change sets and model calls print."""
+"""Output of the verbs on cards, sessions, changes and model calls."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
-    how_it_ended,
     indented,
     paint,
     place,
+    session_outcome,
     time,
     wants,
 )
 
 
 def cards(document: Document) -> Lines:
-    """The stack, or the latest cards of any status."""
+    """Pending cards, or the latest of any status."""
     found_cards = document["predictions"]
     if not found_cards:
         elsewhere = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
@@ -71,20 +71,21 @@ def _card(card: Document) -> Lines:
 
 
 def how_sure(card: Document) -> str:
-    """`quick check` while no confidence is stated, then `72% quick check`; marked where it is broken or at risk."""
+    """The tier (`quick check`), with the confidence when it is meaningful (`72% quick check`); marked when it is at
+    risk."""
     few = " (few decisions)" if (card["confidenceParts"] or {}).get("fewDecisions") else ""
     text = f"{card['confidence']:.0%}{few} {card['tierWord']}" if card["stated"] else card["tierWord"]
     return f"▲ {text}" if card["tier"] == 1 else str(text)
 
 
 def state(card: Document, *, with_outcome: bool = True) -> str:
-    """`approved`, `dismissed`; of a card that has run how it ended."""
+    """`approved`, `dismissed`; the outcome of a card that has run."""
     text = words.CARD_STATES.get(card["status"], card["status"])
     return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(text)
 
 
-def lap(document: Document) -> Lines:
-    """Card, session and change set after a verb."""
+def card_with_session(document: Document) -> Lines:
+    """A card, its session and its changes."""
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
         session_says = (
@@ -116,12 +117,12 @@ def lap(document: Document) -> Lines:
 
 
 def _session(session: Document) -> Lines:
-    yield f"{bold(session['id'])}  {how_it_ended(session)}  {place(session)}  {session['sandbox']}"
+    yield f"{bold(session['id'])}  {session_outcome(session)}  {place(session)}  {session['sandbox']}"
     yield from indented(session["error"] or session["summary"])
 
 
 def _change(change: Document) -> Lines:
-    """What was changed in a repository, which is named once something was done there: an id alone leads to any."""
+    """A change set. Its repository is named once something landed there, because an id alone may lead to any."""
     waiting = change["state"] == "waiting"
     where = f" on {change['branch']}" if change["branch"] else ""
     place = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
@@ -145,9 +146,9 @@ def _change(change: Document) -> Lines:
 
 
 def work(document: Document) -> Lines:
-    """Sessions and change sets, or one lap."""
+    """Sessions and changes, or one of them."""
     if "sessions" not in document:
-        yield from lap(document)
+        yield from card_with_session(document)
         return
     for session in document["sessions"]:
         yield from _session(session)
@@ -157,11 +158,11 @@ def work(document: Document) -> Lines:
     for change in document["changeSets"]:
         yield from _change(change)
     if not document["sessions"] and not document["changeSets"]:
-        yield _nothing(document.get("elsewhere", {}))
+        yield _nothing_here(document.get("elsewhere", {}))
 
 
-def _nothing(elsewhere: Mapping[str, int]) -> str:
-    """That nothing was run here, and where something was."""
+def _nothing_here(elsewhere: Mapping[str, int]) -> str:
+    """That no session ran here, and where some did."""
     if not elsewhere:
         return "Nothing has run yet."
     listed = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
@@ -171,7 +172,7 @@ def _nothing(elsewhere: Mapping[str, int]) -> str:
 
 
 def muted(document: Document) -> Lines:
-    """What stays away because it was dismissed."""
+    """Muted subjects."""
     for mute in document["muted"]:
         yield from _mute(mute, f"muted until {time(mute['until'])}" if mute["until"] else "switched off")
     if document["muted"]:
@@ -179,7 +180,7 @@ def muted(document: Document) -> Lines:
 
 
 def unmuted(document: Document) -> Lines:
-    """What was muted until now."""
+    """Subjects that were muted until now."""
     for mute in document["muted"]:
         yield from _mute(mute, "unmuted")
 
@@ -194,11 +195,11 @@ def _mute(mute: Document, how: str) -> Lines:
 
 GUTTER = 14
 TRUST = 15
-"""Cells for a source, and for how far its lines may be followed."""
+"""Columns for the source and the trust of a line."""
 
 
 def xray(document: Document) -> Lines:
-    """The list of calls, or one call whole."""
+    """The model calls of a session, or one call with its prompt."""
     session, name = document["session"], document["id"]
     yield f"{bold(name)}  {session['prompt'] if session else 'what to keep of the day'}"
     if "call" in document:
@@ -219,7 +220,7 @@ def _no_call(session: Document | None) -> str:
 
 
 def reply(document: Document) -> Lines:
-    """That it was told."""
+    """That the message was sent."""
     yield f"sent to {document['session']['id']}; it reads the message at its next turn"
 
 

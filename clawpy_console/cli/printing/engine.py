@@ -1,4 +1,4 @@
-"""What the verbs of the engine, of settings, notifications, training and the simulation print."""
+"""Output of the verbs on the engine, settings, notifications, training and the simulation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
+    field_lines,
     good,
-    how_it_ended,
     paint,
-    printed,
+    session_outcome,
     span,
     table,
     time,
@@ -31,11 +31,11 @@ from clawpy_console.screens.mission.since import since
 from clawpy_console.screens.safety import rail_status
 
 MAX_LISTED = 5
-"""Sessions that ran since you were away, and that were blocked, which are listed: the last ones."""
+"""The latest sessions that ran or were blocked while you were away, which are listed."""
 
 
 def status(document: Document) -> Lines:
-    """State, caps, what waits."""
+    """State, costs, phase, and what waits."""
     holds = document["holds"]
     tone = "wrong" if holds or document["state"] == "DISABLED" else "good"
     since = f"since {time(document['stateSince'])}, {document['cause']}"
@@ -45,7 +45,7 @@ def status(document: Document) -> Lines:
     else:
         yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
         yield f"  last state: {document['state']} {since}"
-    yield from printed(map(_hold, holds))
+    yield from field_lines(map(_hold, holds))
     yield from _cost(document["crossPollStatus"])
     phase = document["phase"]
     if phase["number"] > 0:
@@ -75,7 +75,7 @@ def status(document: Document) -> Lines:
 
 
 def _cost(spent: Document) -> Lines:
-    """What was spent of each cap; nothing when nothing was spent this month."""
+    """Costs against caps; nothing before the first cost of the month."""
     windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
     parts = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
     if spent["costThisMonth"]:
@@ -83,7 +83,7 @@ def _cost(spent: Document) -> Lines:
 
 
 def _hold(hold: Document) -> Field:
-    """A stop or a pause, and how it ends."""
+    """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     remaining = words.duration(until - now) if until and until > now else ""
     return rail_status.hold(
@@ -97,11 +97,11 @@ def _since(away: Document) -> Lines:
     if not fields:
         return
     yield bold(f"since {time(away['at'])}")
-    yield from printed(fields)
+    yield from field_lines(fields)
     if len(ran) > MAX_LISTED:
         yield dim(f"    and {len(ran) - MAX_LISTED} earlier ones; `clawpy work` lists them")
     for run in ran[-MAX_LISTED:]:
-        yield f"    {time(run['endedAt'])}  {how_it_ended(run)}  {words.one_line(run['prompt'])}"
+        yield f"    {time(run['endedAt'])}  {session_outcome(run)}  {words.one_line(run['prompt'])}"
     if len(blocked) > MAX_LISTED:
         yield dim(f"    and {len(blocked) - MAX_LISTED} earlier blocked ones")
     for run in blocked[-MAX_LISTED:]:
@@ -110,7 +110,7 @@ def _since(away: Document) -> Lines:
 
 
 def dnd(document: Document) -> Lines:
-    """Until when nobody is disturbed."""
+    """Until when do not disturb lasts."""
     if document["dndUntil"]:
         yield f"{wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
     else:
@@ -118,7 +118,7 @@ def dnd(document: Document) -> Lines:
 
 
 def resume(document: Document) -> Lines:
-    """What ended, and how everything stands now."""
+    """What was resumed, and the status now."""
     for hold in document.get("lifted", ()):
         ended_hold = f"{rail_status.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
@@ -164,7 +164,7 @@ def _quoted(name: str) -> str:
 
 
 def check(document: Document) -> Lines:
-    """The content filter's word."""
+    """The verdict of the content filter."""
     tone = {"allow": "good", "ask": "wants"}.get(document["verdict"], "wrong")
     reason = f"  {document['reason']}" if document["reason"] else ""
     rule = f" ({document['rule']})" if document["rule"] else ""
@@ -172,7 +172,7 @@ def check(document: Document) -> Lines:
 
 
 def key(document: Document) -> Lines:
-    """Which keys there are, or what was done with one."""
+    """The keys, or what was done with one."""
     if "keys" in document:
         for entry in document["keys"]:
             sign = good("✓") if entry["usable"] else dim("-")
@@ -191,11 +191,11 @@ def token(document: Document) -> Lines:
 
 
 HELD = {"held": "good", "not held": "wrong"}
-"""The tone of what a sandbox holds or does not; it may not have been tried."""
+"""The tone of a result of the sandbox tests."""
 
 
 def _rungs(rungs: Sequence[Document]) -> Lines:
-    """What each rung of the sandbox ladder holds on this machine, a table."""
+    """A table of what each sandbox holds on this machine."""
     working = [rung for rung in rungs if rung["works"]]
     names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in working)
     yield f"  {'tried in each sandbox':24}  {names}".rstrip()
@@ -209,7 +209,7 @@ def _rungs(rungs: Sequence[Document]) -> Lines:
 
 
 def doctor(document: Document) -> Lines:
-    """Every check, how to mend what is not well, and where things are."""
+    """Each check with its fix, the sandboxes, and the paths."""
     signs = {"ok": good("✓"), "warn": wants("!"), "fail": bad("✗")}
     yield f"clawpy {document['version']}, Python {document['python']}"
     for check in document["checks"]:
@@ -222,7 +222,7 @@ def doctor(document: Document) -> Lines:
 
 
 def notify(document: Document) -> Lines:
-    """Where notifications go and what did not arrive, or how a test went."""
+    """Surfaces and what was not delivered, or the result of a test."""
     if "message" in document:
         yield document["message"]
     elif "tested" in document:
@@ -255,7 +255,7 @@ def _surface(surface: Document) -> str:
 
 
 def export(document: Document) -> Lines:
-    """Where what was learnt now lies."""
+    """Where the export was written."""
     noun = "pairs" if document["what"] == "dpo" else "conversations"
     yield f"{document['records']:,} {noun}, {document['new']:,} of them new: {document['file']}"
     if document["weights"]:
@@ -263,7 +263,7 @@ def export(document: Document) -> Lines:
 
 
 def train(document: Document) -> Lines:
-    """The Twin model in use, the runs, and when the next one is due."""
+    """The Twin model in use, the trainings, and when the next one is due."""
     model = document["twinModel"]
     model_words = "no Twin model is set" if model is None else f"Twin model {model}"
     yield (
@@ -282,7 +282,7 @@ def train(document: Document) -> Lines:
 
 
 def metrics(document: Document) -> Lines:
-    """Rates, calibration, drift; sources, channels and kinds as tables."""
+    """Rates, calibration and drift; sources, channels and kinds as tables."""
     fields = [
         *figures.head(document),
         *figures.calibration(document),
@@ -291,11 +291,11 @@ def metrics(document: Document) -> Lines:
         Field("", ""),
         *figures.tables(document, ("sources", "channels", "kinds")),
     ]
-    return printed(fields)
+    return field_lines(fields)
 
 
 def simulate(document: Document) -> Lines:
-    """The whole month. The same document gives the same text, whatever the machine."""
+    """The simulated month. The same document gives the same text on every machine."""
     cards = document["cards"]
     fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))
     yield bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}")
@@ -326,7 +326,7 @@ def simulate(document: Document) -> Lines:
     yield ""
     yield from table(("gate", "refused", "for example"), gates)
     yield f"{document['wentUp']} went up to a leader\n"
-    yield from printed(_totals(document))
+    yield from field_lines(_totals(document))
     blocked = [
         (_when(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
         for entry in document["blocked"]

@@ -1,4 +1,4 @@
-"""What the verbs of memory, learnings and candidates print."""
+"""Output of the verbs on memory, learnings and candidates."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
+    field_lines,
     good,
     paint,
-    printed,
     time,
     wants,
 )
 from clawpy_console.fields import Field
 from clawpy_console.screens.learning import candidate, entry
-from clawpy_console.screens.memory import entries as told
+from clawpy_console.screens.memory import entries as memory_entries
 
 
 def remember(document: Document) -> Lines:
-    """How much was remembered; bad lines were told as they came."""
+    """How much was stored; bad lines were printed as they came."""
     text = f"{document['remembered']:,} remembered"
     text += f", {document['known']:,} known before" if document["known"] else ""
     text += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
@@ -36,9 +36,9 @@ def remember(document: Document) -> Lines:
 
 
 def recall(document: Document) -> Lines:
-    """What was found, each line with its layer, its source and why."""
+    """The memories that were found, each with its layer, its source and the reason."""
     for result in document["results"]:
-        yield from printed(told.recalled(result))
+        yield from field_lines(memory_entries.recalled(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
@@ -58,15 +58,15 @@ def drafts(document: Document) -> Lines:
 
 
 def forget(document: Document) -> Lines:
-    """What forgetting touches, or touched, and what it leaves."""
+    """What would be deleted, or was, and what remains."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
-    yield from printed(told.forgetting(document))
+    yield from field_lines(memory_entries.forgetting(document))
     if not document["forgotten"]:
         yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."
 
 
 def learnings(document: Document) -> Lines:
-    """What was learned, one learning, the scopes, or what became of one."""
+    """Learnings, one learning, the scopes, or the result of an action."""
     if "predictions" in document:
         yield from cards(document)
         if omitted := document["leftOut"]:
@@ -74,7 +74,7 @@ def learnings(document: Document) -> Lines:
     elif "learning" in document:
         learning = document["learning"]
         yield _head(learning)
-        yield from printed((*entry.learning(learning, datetime.now(UTC)), *_links(learning)))
+        yield from field_lines((*entry.learning(learning, datetime.now(UTC)), *_links(learning)))
     elif "scopes" in document:
         for learning in document["scopes"]:
             yield from _scope(learning)
@@ -120,7 +120,7 @@ def _head(document: Document) -> str:
 
 
 def _links(learning: Document) -> list[Field]:
-    """Where a learning came from and went, and where else its lesson stands."""
+    """The sources of a learning, what became of it, and where else its lesson is used."""
     details = [Field(name, f"{each['id']}  {entry.where(each)}: {entry.title(each)}")
             for name, key in (("came from", "from"), ("became", "became")) for each in learning[key]]  # fmt: skip
     details += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
@@ -152,7 +152,7 @@ def _retracted(document: Document) -> Lines:
 
 def _chain(document: Document) -> Lines:
     found_count = sum(document["extracted"].values())
-    changed = {name: document[key] for key, name in CHAINED.items() if document[key]}
+    changed = {name: document[key] for key, name in CHAIN_RESULTS.items() if document[key]}
     if found_count:
         yield f"{good('found')}  {count(found_count, 'learning')} in {count(len(document['extracted']), 'session')}"
     yield from (f"{good(name)}  {', '.join(ids)}" for name, ids in changed.items())
@@ -162,8 +162,8 @@ def _chain(document: Document) -> Lines:
         yield "Nothing was promoted."
 
 
-CHAINED = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
-"""What became of learnings on their way up, and how it is called."""
+CHAIN_RESULTS = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
+"""What the promotion chain did with learnings, and the word for it."""
 
 
 NEXT = {
@@ -174,7 +174,7 @@ NEXT = {
 
 
 def candidates(document: Document) -> Lines:
-    """A list, one with all about it, what became of one, what a check found, or records."""
+    """Candidates, one candidate, the result of an action, or records."""
     if "candidates" in document:
         yield from _list(document)
     elif "drafted" in document:
@@ -198,12 +198,12 @@ def candidates(document: Document) -> Lines:
 def _records(records: list[Document]) -> Lines:
     now = datetime.now(UTC)
     for record in records:
-        yield from printed(candidate.record(record, now))
+        yield from field_lines(candidate.record(record, now))
 
 
 def _whole(document: Document) -> Lines:
     _, *fields = candidate.candidate(document, datetime.now(UTC))
-    yield from printed(fields)
+    yield from field_lines(fields)
     for name, title in candidate.EVIDENCE.items():
         if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:
             yield from ("", bold(title), *_records(records))

@@ -1,11 +1,11 @@
-"""Which text belongs to which verb."""
+"""Finds the function that prints the document of a verb."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from clawpy_console.cli.printing.agents import agents, bubbles, guidance, permissions, profile, tasks
-from clawpy_console.cli.printing.cards import cards, lap, muted, reply, unmuted, work, xray
+from clawpy_console.cli.printing.cards import card_with_session, cards, muted, reply, unmuted, work, xray
 from clawpy_console.cli.printing.engine import (
     check,
     config,
@@ -28,15 +28,14 @@ from engine.model import Refusal
 
 
 def render(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
-    """The text for the document of a verb, or of one of its actions. Card, session and changes are what is printed of
-    most of them."""
-    printer = RENDER.get(f"{verb} {action}") or RENDER.get(verb, lap)
+    """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
+    printer = RENDER.get(f"{verb} {action}") or RENDER.get(verb, card_with_session)
     text = "\n".join(printer(clean(document))) or EMPTY.get(verb, "")
     return text if colour else plain(text)
 
 
 def refusal(error: Refusal, *, colour: bool) -> str:
-    """What was not done, why, and how to mend it."""
+    """The text of a refusal: what was not done, why, and how to fix it."""
     text = bad("clawpy: ") + clean(error.message)
     text += "\n        " + dim(clean(error.fix)) if error.fix else ""
     return text if colour else plain(text)
@@ -52,7 +51,7 @@ RENDER: Mapping[str, Callable[[Document], Lines]] = {item.__name__: item for ite
     "propose": cards,
     "muted unmute": unmuted,
 }
-"""What prints the document of a verb: the function of its name, but for these."""
+"""The function for each verb: the one of its name, with these exceptions."""
 
 EMPTY = {
     "muted": "Nothing is muted.",
@@ -62,4 +61,4 @@ EMPTY = {
     "recall": "Nothing found.",
     "drafts": "No drafts. They are made at night.",
 }
-"""What is said where there is nothing to list."""
+"""What is printed when there is nothing to list."""

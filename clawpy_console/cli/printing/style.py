@@ -1,4 +1,4 @@
-"""How verbs print: colour where there is a terminal, and times, spans and counts as people read them."""
+"""Colours and formats of what verbs print: times, spans, counts, tables."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Lines = Iterator[str]
 PAINTS = {
     "title": "1", "heading": "1", "grey": "2", "faint": "2", "good": "32", "accent": "32", "wants": "33", "wrong": "31",
 }  # fmt: skip
-"""The escape codes of the tones of fields."""
+"""Escape codes of the tones of fields."""
 
 _ESCAPES = re.compile(r"\x1b\[\d*m")
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether to print in colour on `stream`; NO_COLOR and TERM=dumb are honoured."""
+    """Whether to print colours on `stream`; honours NO_COLOR and TERM=dumb."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -37,7 +37,7 @@ def plain(text: str) -> str:
 
 
 def clean(value: Any) -> Any:
-    """A document whose texts have lost their control characters: whatever comes from outside is printed as it is."""
+    """A document without control characters in its texts."""
     if isinstance(value, str):
         return sanitise(value)
     if isinstance(value, Mapping):
@@ -57,8 +57,8 @@ bad = partial(paint, "wrong")
 wants = partial(paint, "wants")
 
 
-def printed(fields: Iterable[Field]) -> Lines:
-    """Fields as lines, a blank one before each part."""
+def field_lines(fields: Iterable[Field]) -> Lines:
+    """Fields as lines, with a blank line before each part."""
     fields = list(fields)
     label = label_width(fields)
     for number, field in enumerate(fields):
@@ -70,7 +70,7 @@ def printed(fields: Iterable[Field]) -> Lines:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
-    """Rows under their headings, numbers and money at the right of their column; nothing without rows."""
+    """A table with its headings, numbers aligned to the right; nothing without rows."""
     widths = [max(len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
 
     def line(cells: Sequence[object], like: Sequence[object]) -> str:
@@ -90,12 +90,12 @@ def place(document: Document) -> str:
 
 
 def indented(text: str) -> Lines:
-    """The lines of a text under the entry that it belongs to."""
+    """The lines of a text, indented below their entry."""
     return (f"    {line}" for line in text.splitlines())
 
 
-def how_it_ended(session: Document) -> str:
-    """How a session stands, coloured as on the screens."""
+def session_outcome(session: Document) -> str:
+    """The state of a session, coloured as on the screens."""
     check = session["check"]
     _, tone, text = words.ended(
         session["state"], session["result"], (check["failed"], check["errors"]) if check else None
@@ -104,7 +104,7 @@ def how_it_ended(session: Document) -> str:
 
 
 def time(instant: str | None) -> str:
-    """An instant in the operator's own time: the hour today, else with the date."""
+    """An instant in local time: the hour today, else with the date."""
     if not instant:
         return "now"
     local = datetime.fromisoformat(instant).astimezone()

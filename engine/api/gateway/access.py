@@ -1,8 +1,8 @@
-"""The token of the gateway: made at the first start, found in the key stores, turned over at a word (SPEC 10.1, 11.1).
+"""The token of the gateway, and the passes made from it (SPEC 10.1, 11.1).
 
-Of the token only its SHA-256 stays in memory, and it is compared in constant time. A *pass* is a credential for one
-request alone, made from the token, and opens once, also over a restart: a button of a notification carries one, so that
-the token never leaves the machine.
+The token is made at the first start and kept in the key stores; in memory there is only its SHA-256, compared in
+constant time. A *pass* is a credential for a single request. It works once, also across restarts: a button in a
+notification carries one, so that the token never leaves the machine.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from engine.storage.database import Database, Transaction
 log = logging.getLogger(__name__)
 
 NAME = "gateway"
-"""Under this name the token lies among the keys."""
+"""The name of the token in the key stores."""
 
 PREFIX = "clawpy_"
 PASS = "pass_"
 
-USED = "gateway.passes"
-"""Under this name passes are kept that opened a door, and until when they would have."""
+USED_PASSES = "gateway.passes"
+"""The key of the state that lists used passes and when they expire."""
 
 THIS_RUN = "this run"
 
-SHORTEST = 20
-"""Characters of a token; what a variable says may be of a person's making."""
+MIN_TOKEN_CHARS = 20
+"""A token from the environment may be made by a person."""
 
 
 def new_token() -> str:
-    """A token of 256 random bits; its beginning says what it is, wherever it turns up."""
+    """A token of 256 random bits with a prefix by which scanners and people recognise it."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 @frozen
-class Kept:
-    """Where a token came to lie: "keyring", "file", "environment" or "this run". `words` for the operator."""
+class StoredToken:
+    """Where a token is stored: "keyring", "file", "environment" or "this run"; `words` says so to the operator."""
 
     source: str
     words: str
 
 
-def turn_over(keys: Keys, *, in_file: bool = False) -> tuple[str, Kept]:
-    """A new token in place of the old one, which a running gateway refuses within 15 s.
+def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, StoredToken]:
+    """Replace the token. A running gateway refuses the old one within 15 s.
 
-    Raises `Refusal` `in_environment` when a variable names the token, `no_keyring` with the file as the way out, and
-    what else `Keys.set` raises.
+    Raises `Refusal` `in_environment` when a variable sets the token, `no_keyring` with the file as the way out, and
+    what `Keys.set` raises.
     """
     if keys.where(NAME) == "environment":
         raise Refusal(
@@ -70,15 +70,15 @@ def turn_over(keys: Keys, *, in_file: bool = False) -> tuple[str, Kept]:
             raise
         fix = "store it in a file that only you can read: clawpy token new --store file; or set your own in"
         raise Refusal("no_keyring", refusal.message, f"{fix} CLAWPY_GATEWAY_API_KEY where clawpy is started") from None
-    return token, Kept(source, f"the token is stored in the {source}; the old one stops working within 15 s")
+    return token, StoredToken(source, f"the token is stored in the {source}; the old one stops working within 15 s")
 
 
 class Access:
-    """Who may come in. `look` may take seconds (a keyring), `spend` writes: they are called from a thread; the rest is
-    instant."""
+    """Checks tokens and passes. `refresh` may take seconds (a keyring) and `spend` writes, so both are called in a
+    thread; the other methods return at once."""
 
     def __init__(self, keys: Keys, database: Database | None = None) -> None:
-        """Without a `database`, where the used ones are kept, no pass opens anything."""
+        """Without a `database`, which stores used passes, no pass is accepted."""
         self._keys = keys
         self._database = database
         self._lock = threading.Lock()
@@ -87,18 +87,18 @@ class Access:
         self._own = ""
         self.source = ""
         self.generation = 0
-        """Counts tokens: what came in with an earlier one is shown out."""
+        """Incremented with each new token: connections made with an earlier one are closed."""
 
     def begin(self, *, in_file: bool = False) -> str:
-        """Find the token, or make the first one; returns it when it was made now, to be shown once, else "".
+        """Find the token, or make the first one. Returns a token that was made now, to be shown once, else "".
 
-        Without a keyring, and without consent to a file, it lives as long as this run. Raises `Refusal` `weak_token`,
-        and what the stores raise.
+        Without a keyring and without consent to a file the token lasts for this run only. Raises `Refusal`
+        `weak_token`, and what the stores raise.
         """
-        if self.look():
+        if self.refresh():
             return ""
         if (key := self._keys.get(NAME)) is not None:
-            message = f"the gateway's token in the {key.source} has fewer than {SHORTEST} characters"
+            message = f"the gateway's token in the {key.source} has fewer than {MIN_TOKEN_CHARS} characters"
             new = "unset CLAWPY_GATEWAY_API_KEY, and " if key.source == ENVIRONMENT else ""
             raise Refusal(
                 "weak_token", message, f"use a longer one; {new}`clawpy token new` makes one of 50 characters"
@@ -110,19 +110,19 @@ class Access:
             if refusal.code != "no_keyring":
                 raise
             self._own = token
-        self.look()
+        self.refresh()
         return token
 
-    def look(self) -> bool:
-        """Find the token as it is now; False when there is none. What was taken away lets nobody in any more; a store
-        that cannot be asked changes nothing."""
+    def refresh(self) -> bool:
+        """Read the token again; False when there is none. After a removal nobody gets in; a store that cannot be read
+        changes nothing."""
         try:
             key = self._keys.get(NAME)
         except Refusal as refusal:
             log.warning("the gateway's token cannot be read: %s", refusal.message)
             return bool(self._digest)
         token, source = (key.value, key.source) if key else (self._own, THIS_RUN)
-        if len(token) < SHORTEST:
+        if len(token) < MIN_TOKEN_CHARS:
             if key is None and self._digest and (self.source == FILE or not self._keys.keyring_fault(NAME)):
                 log.warning("the gateway's token was removed: nobody can connect until a new one is set")
                 with self._lock:
@@ -138,15 +138,15 @@ class Access:
             self.source = source
         return True
 
-    def admits(self, credential: str) -> bool:
+    def accepts(self, credential: str) -> bool:
         """Whether a credential is the token."""
         digest = hashlib.sha256(credential.encode("utf-8", "surrogateescape")).digest()
         with self._lock:
             return hmac.compare_digest(digest, self._digest)
 
     def is_pass(self, credential: str, *, method: str, path: str, now: float) -> bool:
-        """Whether it is a pass for just this request, which must say nothing more; it opens if it can be spent. `now`
-        in seconds since 1970."""
+        """Whether a credential is an unexpired pass for this request. It must still be spent. `now` is in seconds since
+        1970."""
         until, _, signed = credential.removeprefix(PASS).partition(".")
         if not self._pass_key or not credential.startswith(PASS):
             return False
@@ -156,22 +156,22 @@ class Access:
         return hmac.compare_digest(expected.encode(), signed.encode("utf-8", "surrogateescape")) and now < int(until)
 
     def spend(self, credential: str, *, now: float) -> bool:
-        """Whether a pass was not used before; from then on it is none. Raises `Refusal` when that cannot be kept."""
+        """Use a pass up; False when it was used before. Raises `Refusal` when that cannot be stored."""
         if self._database is None:
             return False
         until, _, signed = credential.removeprefix(PASS).partition(".")
 
         def work(tx: Transaction) -> bool:
-            spent = {signature: end for signature, end in state.get(tx.session, USED, {}).items() if end > now}
+            spent = {signature: end for signature, end in state.get(tx.session, USED_PASSES, {}).items() if end > now}
             if signed in spent:
                 return False
-            state.put(tx, USED, spent | {signed: int(until)})
+            state.put(tx, USED_PASSES, spent | {signed: int(until)})
             return True
 
         return self._database.write(work)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
-        """A credential for one method and path until `until` (seconds since 1970); "" before `begin`."""
+        """A pass for one method and path, valid until `until` (seconds since 1970); "" before `begin`."""
         if not self._pass_key:
             return ""
         return f"{PASS}{int(until)}.{self._sign(method, path, int(until))}"

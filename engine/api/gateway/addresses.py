@@ -1,7 +1,7 @@
-"""Where the gateway may listen, and the names under which it may be called. Pure.
+"""The address on which the gateway listens, and the host names to which it answers. Pure.
 
-Other machines reach it only on purpose: with a certificate, or with the operator's word that a tunnel encrypts. A page
-that rebinds its own name to this machine still sends that name as Host, so names that are not ours are refused.
+Other machines reach it only with a certificate, or when the operator says that a tunnel encrypts. A page that rebinds
+its own name to this machine still sends that name as Host, so unknown names are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @frozen
 class ListenOptions:
-    """What the command line says over the settings; None leaves it to them."""
+    """Options of the command line that override the settings; None keeps the setting."""
 
     host: str | None = None
     port: int | None = None
@@ -31,7 +31,7 @@ class ListenOptions:
     tunnel: bool = False
 
     def over(self, settings: GatewaySettings) -> GatewaySettings:
-        """The settings with it. Raises `Refusal` `bad_address`."""
+        """The settings with these options. Raises `Refusal` `bad_address`."""
         overrides = {
             "host": self.host,
             "port": self.port,
@@ -50,7 +50,7 @@ class ListenOptions:
 
 @frozen
 class ListenAddress:
-    """Where it listens: `port` 0 takes a free one. `names` are the Hosts it answers to."""
+    """Where the gateway listens. `port` 0 chooses a free one; `names` are the values of Host that it answers to."""
 
     host: str
     port: int
@@ -61,12 +61,12 @@ class ListenAddress:
 
     @property
     def local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         return ipaddress.ip_address(self.host).is_loopback
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:8477`; of all addresses this machine's own."""
+        """`http://127.0.0.1:8477`; the loopback address where it listens on all addresses."""
         address = ipaddress.ip_address(self.host)
         if address.is_unspecified:
             address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
@@ -74,11 +74,11 @@ class ListenAddress:
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
     def at(self, port: int) -> ListenAddress:
-        """The same on the port that it got."""
+        """The same with the port that was chosen."""
         return replace(self, port=port)
 
     def called(self, settings: GatewaySettings) -> ListenAddress:
-        """The same by the names, and for the pages, that these settings have."""
+        """The same with the host names and origins of these settings."""
         return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
 
     def answers_to(self, host: str) -> bool:
@@ -97,7 +97,7 @@ class ListenAddress:
 
 
 def listen_address(settings: GatewaySettings) -> ListenAddress:
-    """Where these settings have it listen. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
+    """The address that these settings ask for. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
     certificate, key = settings.certificate, settings.certificate_key or settings.certificate
     for file in filter(None, (certificate, key)):
         if not Path(file).expanduser().is_file():
@@ -124,7 +124,7 @@ def listen_address(settings: GatewaySettings) -> ListenAddress:
 
 
 def host_name(host: str) -> str | None:
-    """The name in a Host header, small; None when it is none. `[::1]:8477` is `::1`."""
+    """The name in a Host header in small letters, None when there is none. `[::1]:8477` is `::1`."""
     if host.startswith("["):
         name, bracket, rest = host[1:].partition("]")
         if not bracket or rest[:1] not in ("", ":"):

@@ -1,4 +1,4 @@
-"""The paths of the gateway and their OpenAPI document (SPEC 10.1). Each hands a checked request to the service."""
+"""The routes of the gateway and their OpenAPI document (SPEC 10.1). Each passes a validated request to the service."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ UNABLE = frozenset({"engine_closed", "disk_full", "unwritable_home", "damaged_ho
 
 
 def status_of(refusal: Refusal) -> int:
-    """The status of a refusal: not understood 422, not there 404, too much at once 429, cannot now 503; what is
-    understood and not done, as things are, 409."""
+    """The HTTP status of a refusal: 422 invalid arguments, 404 unknown, 429 too many, 503 unavailable, else 409."""
     if refusal.code == "bad_arguments":
         return 422
     if refusal.code.startswith("unknown_"):
@@ -57,7 +56,7 @@ def _error(status: int, words: str, code: str, message: str, fix: str = "") -> d
     example = {"error": {"code": code, "message": message, "fix": fix}}
     return {
         status: {
-            "model": replies.Refused,
+            "model": replies.ErrorReply,
             "description": words,
             "content": {"application/json": {"example": example}},
         }
@@ -83,20 +82,20 @@ PACKED = _error(415, "Compressed body", "bad_request", "a compressed body is not
 
 NO_CALL: dict[int | str, dict[str, Any]] = {
     400: {
-        "model": replies.Refused | replies.RpcReply,
+        "model": replies.ErrorReply | replies.RpcReply,
         "description": "Malformed call",
         "content": {"application/json": {"example": {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}}},
     }
 }
 
 SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
-"""Of what is asked here nothing is reported anywhere, whatever variables are set."""
+"""No telemetry is sent, whatever environment variables are set."""
 
 CardId = Annotated[bodies.Id, Path(alias="id", description="a card's whole id")]
 
 
 class Reply(JSONResponse):
-    """A document as the verbs make it."""
+    """A document serialised as the verbs do it."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

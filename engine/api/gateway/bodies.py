@@ -1,6 +1,6 @@
-"""What comes in, for the OpenAPI document and for RPC: every field with its name and examples (SPEC 10.1).
+"""The bodies of requests, for the OpenAPI document and for RPC, with bounds and examples (SPEC 10.1).
 
-Nothing but what is named here is taken; the bounds are the engine's own.
+Unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Hour = Annotated[int, Field(ge=0, le=23), WHOLE]
 
 
 class ApiInput(BaseModel):
-    """A request's body: nothing but what is named here."""
+    """A request body without unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False, str_strip_whitespace=False
@@ -61,20 +61,20 @@ class ConfirmBody(ApiInput):
 
 
 class RejectBody(ApiInput):
-    """Why, if anything is to be said about it: it teaches, and `never-here` and `never-anywhere` switch the kind of
-    card off."""
+    """The reason, if there is one. It is learned from; `never-here` and `never-anywhere` switch the kind of card
+    off."""
 
     reason: DismissReason | None = None
 
 
 class SnoozeBody(ApiInput):
-    """For how long, in seconds: two hours unless said, a month at most."""
+    """For how long, in seconds: two hours by default, at most 30 days."""
 
     seconds: Annotated[int, Field(ge=1, le=30 * 86_400, examples=[7200]), WHOLE] = 7200
 
 
 class ConfigBody(ApiInput):
-    """What holds for this run only. Dollars, milliseconds, hours of the local day."""
+    """Settings of this run only. Dollars, milliseconds, hours of the local day."""
 
     model_config = ApiInput.model_config | {
         "json_schema_extra": {
@@ -99,15 +99,15 @@ class ConfigBody(ApiInput):
     quiet_hours_end: Hour | None = None
 
 
-class Said(ApiInput):
-    """A message of a conversation."""
+class ChatMessage(ApiInput):
+    """One message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: Annotated[str, Field(max_length=4_000)]
 
 
 class TwinBody(ApiInput):
-    """As a chat. What `user` says is the situation; the engine's own instruction stands in for `system`."""
+    """A chat. What `user` says is the situation; the engine uses its own instruction in place of `system`."""
 
     model_config = ApiInput.model_config | {
         "alias_generator": None,
@@ -123,7 +123,7 @@ class TwinBody(ApiInput):
     }
 
     model: Annotated[str, Field(max_length=200)] | None = None
-    messages: Annotated[list[Said], Field(min_length=1, max_length=10)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10)]
     temperature: Annotated[float, Field(ge=0, le=1)] = 0.3
     max_tokens: Annotated[int, Field(ge=1, le=200), WHOLE] = 200
 

@@ -1,4 +1,4 @@
-"""Whether a certificate and its key can be used, said so that a person knows which of the two to mend (SPEC 10.1)."""
+"""Checks a certificate and its private key, and says which of the two to fix (SPEC 10.1)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MAKE += "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -ou
 
 
 def check_pair(certificate: str, key: str) -> None:
-    """Load both, which asks nobody anything: left to itself OpenSSL asks for a pass phrase on whatever terminal there
-    is. Raises `Refusal` `bad_certificate`."""
+    """Load both without asking for a pass phrase, as OpenSSL would on the terminal. Raises `Refusal`
+    `bad_certificate`."""
     import ssl  # only who has a certificate pays for it
 
     _look(certificate, "CERTIFICATE-----", "certificate", MAKE)

@@ -1,7 +1,7 @@
-"""What one connection may take of time and room: uvicorn's protocols with deadlines.
+"""Uvicorn's protocols with deadlines and a limit of connections.
 
-Uvicorn waits for ever for a request that never ends, and for a reader who never reads. Here each phase has a deadline,
-there are only so many connections, and a WebSocket that stalls can be cut off at once.
+Uvicorn waits without limit for a request that never ends, and for a client that never reads. Here each phase of a
+request has a deadline, and a WebSocket that stalls can be closed at once.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from engine.api.gateway.limits import Limits
 
 DROP = "clawpy.drop"
-"""Under this name a WebSocket's scope holds the function that drops it: `drop(code, reason)`."""
+"""The extension of a WebSocket's scope that closes it: `drop(code, reason)`."""
 
-PARTING_SECONDS = 1.0
-"""So long a dropped client may take to read why."""
+DROP_GRACE_S = 1.0
+"""Seconds that a dropped client has to read the reason."""
 
 
 class Connection(H11Protocol):
-    """An HTTP connection. `waiting` are those of one server that are not being answered, the longest waiting first."""
+    """An HTTP connection. `waiting` has those connections of a server that are not being answered, the longest waiting
+    first."""
 
     limits: ClassVar[Limits] = Limits()
     waiting: ClassVar[dict[Connection, None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there. When that is one too many, the one that has kept the server waiting longest is sent away
-        without a word, this one itself where all others are being answered."""
+        """Accept a client. When it is one too many, the connection that has been waiting longest is closed, or this one
+        if all others are being answered."""
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -47,43 +48,43 @@ class Connection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Stop the timers."""
         self.waiting.pop(self, None)
-        self._rest()
+        self._cancel_timers()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request."""
+        """Parse a part of a request, and set the deadline of its next phase."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """An answer was given; what came meanwhile is looked at."""
+        """Finish a response, and set the deadline of the next request."""
         super().on_response_complete()
         self._watch()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From here on it is a WebSocket's connection."""
-        self._rest()
+        """Hand the connection over to the WebSocket protocol."""
+        self._cancel_timers()
         self.waiting.pop(self, None)
         self._handed_on = True
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """The client does not read what it asked for."""
+        """The client does not read: close the connection unless it does so in time."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It does now."""
+        """The client reads again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is not HTTP with an ordinary refusal, and hangs up."""
+        """Answer what is not HTTP with the usual JSON error, and close the connection."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return
@@ -104,7 +105,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """Set the deadline of the phase that the request is in: its head, its body, or none while it is answered."""
+        """Set the deadline for the phase of the request: head, body, or none while it is being answered."""
         if self._handed_on:
             return
         phase: Any = self.conn.their_state
@@ -122,12 +123,12 @@ class Connection(H11Protocol):
             self._deadline = None
         seconds = {h11.IDLE: self.limits.head_seconds, h11.SEND_BODY: self.limits.body_seconds}.get(phase)
         if seconds is not None:
-            self._deadline = self.loop.call_later(seconds, self._late)
+            self._deadline = self.loop.call_later(seconds, self._abort)
 
-    def _late(self) -> None:
+    def _abort(self) -> None:
         self.transport.abort()
 
-    def _rest(self) -> None:
+    def _cancel_timers(self) -> None:
         for timer in (self._deadline, self._unread):
             if timer is not None:
                 timer.cancel()
@@ -135,17 +136,17 @@ class Connection(H11Protocol):
 
 
 class PulseConnection(WebSocketsSansIOProtocol):
-    """A WebSocket's connection."""
+    """A WebSocket connection."""
 
     def handle_connect(self, event: Any) -> None:
-        """The handshake was read: hand on how to drop this client."""
+        """Accept the handshake, and offer `drop` to the application."""
         super().handle_connect(event)
         if hasattr(self, "scope"):
             extensions: dict[str, Any] = self.scope["extensions"]
             extensions[DROP] = self.drop
 
     def drop(self, code: int, reason: str) -> None:
-        """Say why behind what it has not read yet, and cut it off soon after, whether it read that or not."""
+        """Send the close frame behind what the client has not read yet, and cut the connection soon after."""
         if self.transport.is_closing():
             self.transport.abort()
             return
@@ -153,4 +154,4 @@ class PulseConnection(WebSocketsSansIOProtocol):
             self.conn.send_close(code, reason)
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
-        self.loop.call_later(PARTING_SECONDS, self.transport.abort)
+        self.loop.call_later(DROP_GRACE_S, self.transport.abort)

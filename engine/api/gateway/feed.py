@@ -1,7 +1,7 @@
-"""The feed behind `/pulse`: facts become messages once, for all who listen (SPEC 10.1).
+"""The feed of `/pulse`: facts become messages once, for all clients (SPEC 10.1).
 
-No client has a queue. All read from one row of the latest messages, each from its own place; so a client that stalls
-keeps nothing but a number, and waits for nobody and nobody for it. Who fell behind the row reads on in the ledger.
+There is no queue for each client. All read from one buffer of the latest messages, each from its own cursor, so a
+client that stalls costs nothing and delays nobody. A client that falls behind the buffer reads on in the ledger.
 """
 
 from __future__ import annotations
@@ -16,71 +16,70 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engine.api.gateway.access import Access
 from engine.api.gateway.limits import Limits
-from engine.api.gateway.messages import STATUS, frame, messages, status_message, written
+from engine.api.gateway.messages import STATUS_EVENTS, frame, messages, serialise, status_message
 
 if TYPE_CHECKING:
     from engine.services import Services
 
 log = logging.getLogger(__name__)
 
-FACTS = 500
+BATCH_SIZE = 500
 """Facts that are read at once."""
 
 STATUS_EVERY = 0.25
-"""Seconds between two looks at how it stands: that asks a dozen questions, and facts may come by the thousand."""
+"""Seconds between two reads of the status: that asks a dozen services, and facts may come by the thousand."""
 
 THREADS = 4
-"""What happens, how it stands, the token (a keyring may take long), and who reads on in the ledger."""
+"""One each for facts, status, the token (a keyring may be slow), and clients that read the ledger."""
 
 Answer = TypeVar("Answer")
 
-LOOK = 5.0
-"""Seconds between two looks at the token, and between two at the ledger when nothing wakes us."""
+POLL_S = 5.0
+"""Seconds between two checks of the token, and of the ledger when no event wakes the feed."""
 
 
 class Feed:
-    """`run` on the gateway's loop; everything else on that loop too, but `clients` and `dropped`."""
+    """All methods run on the gateway's event loop; `clients` and `dropped` may be read from any thread."""
 
     def __init__(self, engine: Services, access: Access, limits: Limits) -> None:
         self._engine = engine
         self._access = access
         self._limits = limits
         self._ids: list[float] = []
-        """Of each message the id of its fact; of how it stood after that, half an id later."""
+        """The fact id of each message; a status message has the id of the last fact before it plus a half."""
         self._texts: list[str] = []
         self._floor: float = 0
-        """Everything after this id is in the row."""
+        """The buffer has every message after this id."""
         self.head = 0
-        """The last fact that was read."""
+        """The id of the last fact that was read."""
         self._frames: dict[int, tuple[str, float]] = {}
-        self._stale = False
-        """Whether it may stand otherwise than was told last."""
-        self._stood = float("-inf")
-        """When it was looked how it stands, on the loop's clock."""
+        self._status_stale = False
+        """Whether the status may have changed since it was sent."""
+        self._status_at = float("-inf")
+        """When the status was read last, on the loop's clock."""
         self._threads = ThreadPoolExecutor(THREADS, "clawpy-gateway-feed")
         self._news = asyncio.Event()
         self.clients = 0
         self.dropped = 0
-        """How many were too slow."""
+        """The number of clients that were too slow."""
 
     @property
     def generation(self) -> int:
-        """Which token is in force."""
+        """Which token is valid."""
         return self._access.generation
 
     async def run(self) -> None:
-        """Read what happens, and look after the token, as long as the gateway listens."""
+        """Follow the ledger and the token as long as the gateway listens."""
         try:
-            latest = await self.aside(self._engine.ledger.latest, 1)
+            latest = await self.run_in_thread(self._engine.ledger.latest, 1)
             self.head = self._floor = latest[0].id if latest else 0
             await asyncio.gather(self._follow(), self._watch_token())
         finally:
             # Whoever closes the gateway closes the engine next, and nobody is to read in it then.
             await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
-    async def aside(self, work: Callable[..., Answer], *arguments: object) -> Answer:
-        """What may take a while, in a thread of the feed's own: the others' are kept busy by whoever triggers something
-        slow, and no frame waits for that."""
+    async def run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
+        """Run blocking work in the feed's own threads: those of the application may be busy with slow triggers."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def _follow(self) -> None:
@@ -99,10 +98,10 @@ class Feed:
                     while await self._read():
                         pass
                 except Exception:
-                    # The disk may be full, or the engine about to end: the next look may succeed.
+                    # The disk may be full, or the engine about to end: the next refresh may succeed.
                     log.exception("the gateway could not read what happened")
                     await asyncio.sleep(1.0)
-                timeout = max(0.0, self._stood + STATUS_EVERY - loop.time()) if self._stale else LOOK
+                timeout = max(0.0, self._status_at + STATUS_EVERY - loop.time()) if self._status_stale else POLL_S
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(timeout):
                         await woken.wait()
@@ -113,15 +112,15 @@ class Feed:
 
     async def _watch_token(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_S)
             before = self.generation
             try:
-                await self.aside(self._access.look)
+                await self.run_in_thread(self._access.refresh)
             except Exception:
                 # A keyring is another program's. The token that was found stays in force, and is looked for again.
-                log.exception("the gateway could not look after its token")
+                log.exception("the gateway could not read its token")
             if self.generation != before:
-                self._tell()
+                self._wake_clients()
 
     @property
     def pause(self) -> float:
@@ -130,16 +129,16 @@ class Feed:
 
     @property
     def news(self) -> asyncio.Event:
-        """Set when there is something that was not there when it was asked for."""
+        """The event that is set when there are new messages."""
         return self._news
 
     @property
     def floor(self) -> float:
-        """Everything after this id is at hand."""
+        """The buffer has every message after this id."""
         return self._floor
 
     def next_frame(self, cursor: float) -> tuple[str, float] | None:
-        """What comes after `cursor` as one frame, and where that leads to; None when nothing does."""
+        """The messages after `cursor` as one frame, and the new cursor; None when there are none."""
         begin = bisect_right(self._ids, cursor)
         if begin == len(self._ids):
             return None
@@ -161,49 +160,49 @@ class Feed:
         return end
 
     def is_behind(self, cursor: float) -> bool:
-        """Whether what comes after `cursor` is no longer in the row."""
+        """Whether the buffer no longer has what comes after `cursor`."""
         return cursor < self._floor
 
     async def catch_up(self, cursor: float) -> tuple[str, float] | None:
-        """The next frame from the ledger; None when nothing in there concerns a client, as far as the row begins."""
+        """The next frame from the ledger and the new cursor; None when no fact before the buffer makes a message."""
         while cursor < self._floor:
-            facts = await self.aside(self._engine.ledger.since, int(cursor), FACTS)
+            facts = await self.run_in_thread(self._engine.ledger.since, int(cursor), BATCH_SIZE)
             facts = [fact for fact in facts if fact.id <= self._floor]
             if not facts:
                 return None
-            new_messages = await self.aside(messages, self._engine, facts)
+            new_messages = await self.run_in_thread(messages, self._engine, facts)
             cursor = last = facts[-1].id
             if new_messages:
                 return frame([text for _, text in new_messages], last), cursor
         return None
 
-    def is_far(self, cursor: int) -> bool:
-        """Whether resuming from here would be longer than reading the state anew."""
+    def is_too_far_behind(self, cursor: int) -> bool:
+        """Whether reading the state again is shorter than resuming from here."""
         return cursor < self.head - self._limits.resume_events
 
     async def _read(self) -> bool:
-        """Take in the next facts; whether there may be more."""
-        facts = await self.aside(self._engine.ledger.since, self.head, FACTS)
+        """Read the next facts; True when there may be more."""
+        facts = await self.run_in_thread(self._engine.ledger.since, self.head, BATCH_SIZE)
         # Without anybody who listens nothing is made; who comes later, be it now, resumes from the ledger.
         listened = self.clients > 0
         new_messages: list[tuple[float, str]] = []
         if facts and listened:
-            new_messages += await self.aside(messages, self._engine, facts)
+            new_messages += await self.run_in_thread(messages, self._engine, facts)
         if facts:
             self.head = facts[-1].id
-            self._stale = self._stale or any(fact.kind in STATUS for fact in facts)
+            self._status_stale = self._status_stale or any(fact.kind in STATUS_EVENTS for fact in facts)
         if not listened:
-            self._stale = False  # who comes is told first of all how it stands
+            self._status_stale = False  # who comes is told first of all how it stands
             if facts:
                 self._forget()
-            return len(facts) == FACTS
+            return len(facts) == BATCH_SIZE
         self._append(new_messages)
-        if self._stale and (now := asyncio.get_running_loop().time()) - self._stood >= STATUS_EVERY:
+        if self._status_stale and (now := asyncio.get_running_loop().time()) - self._status_at >= STATUS_EVERY:
             head = self.head
-            status = await self.aside(status_message, self._engine, head)
-            self._stale, self._stood = False, now
-            self._append([(head + 0.5, written(status))])
-        return len(facts) == FACTS
+            status = await self.run_in_thread(status_message, self._engine, head)
+            self._status_stale, self._status_at = False, now
+            self._append([(head + 0.5, serialise(status))])
+        return len(facts) == BATCH_SIZE
 
     def _append(self, new_messages: Sequence[tuple[float, str]]) -> None:
         if not new_messages:
@@ -215,16 +214,16 @@ class Feed:
         if excess > self._limits.kept_events // 4:
             self._floor = self._ids[excess - 1]
             del self._ids[:excess], self._texts[:excess]
-        self._tell()
+        self._wake_clients()
 
     def _forget(self) -> None:
         self._ids.clear()
         self._texts.clear()
         self._frames.clear()
         self._floor = self.head
-        self._tell()
+        self._wake_clients()
 
-    def _tell(self) -> None:
+    def _wake_clients(self) -> None:
         self._frames.clear()
         news, self._news = self._news, asyncio.Event()
         news.set()

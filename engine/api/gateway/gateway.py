@@ -1,4 +1,4 @@
-"""The port `engine.gateway`: opens and closes the gateway, and says where it listens (SPEC 10.1). Light until then."""
+"""Opens and closes the gateway, as the settings or the operator say (SPEC 10.1). Imports no web server until then."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-ENDED = "it stopped unexpectedly: see the log, then start it again"
+STOPPED_WORDS = "it stopped unexpectedly: see the log, then start it again"
 
 
 @frozen
 class GatewayState:
-    """How it stands. `url` is "" when it does not listen; `words` say so, or how it is guarded, or why it failed;
-    `token` where the token comes from; `clients` listen on WebSockets, `dropped` of them were too slow."""
+    """The state of the gateway. `url` is "" while it does not listen; `words` says how it is protected, or why it
+    does not listen; `token` is where the token is stored; `clients` counts WebSockets, `dropped` those that were too
+    slow."""
 
     url: str = ""
     words: str = "off"
@@ -44,12 +45,12 @@ class GatewayState:
 
 
 BuildApp = Callable[..., "Guard"]
-"""`engine.api.gateway.api.build`, which is handed in: it stands on the operations, and they on the gateway's state."""
+"""`engine.api.gateway.api.build`. It is passed in, because it depends on the operations, which read the gateway's
+state."""
 
 
 class Gateway:
-    """Callable from any thread. `announce(url)` writes where it listens into the note of the engine that holds the
-    home."""
+    """Opens the gateway. Callable from any thread. `announce(url)` publishes the address to other processes."""
 
     def __init__(
         self,
@@ -68,14 +69,14 @@ class Gateway:
         self._server: Server | None = None
         self._feed: Feed | None = None
         self._fault = ""
-        self._by_setting: GatewaySettings | None = None
-        """The settings it was opened by, None when somebody opened it himself."""
-        self._fresh = ""
+        self._opened_by: GatewaySettings | None = None
+        """The settings that opened it; None when the operator did."""
+        self._new_token = ""
         self._closed = False
 
     def open(self, *, in_file: bool = False, **options: Any) -> str:
-        """Listen; `options` are those of `ListenOptions`, over the settings. Returns what `reveal` does. `in_file`: the
-        operator's consent to keep a token that is made now in a file of his own. What somebody opened stays as it is.
+        """Listen, with `options` of `ListenOptions` over the settings. Returns what `take_new_token` does. `in_file`:
+        the operator agrees to store a new token in a private file. A gateway that the operator opened stays as it is.
 
         Raises `Refusal`: `port_taken`, `bad_address`, `unsafe_address`, `no_certificate`, `bad_certificate`,
         `not_listening`, `weak_token`, and what the key stores raise.
@@ -84,8 +85,8 @@ class Gateway:
             if self._closed:
                 return ""
             if self._server is not None:
-                if self._by_setting is None or not any(value is not None for value in options.values()):
-                    return self.reveal()
+                if self._opened_by is None or not any(value is not None for value in options.values()):
+                    return self.take_new_token()
                 self.close()  # the settings opened it, and this options goes over them
             try:
                 settings = ListenOptions(**options).over(self._engine.settings.current.gateway)
@@ -93,33 +94,33 @@ class Gateway:
             except Refusal as refusal:
                 self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message
                 raise
-            self._fault, self._by_setting = "", None
-            return self.reveal()
+            self._fault, self._opened_by = "", None
+            return self.take_new_token()
 
-    def reveal(self) -> str:
-        """A token that was made in this run and shown to nobody yet; "" from then on."""
+    def take_new_token(self) -> str:
+        """A token that was made in this run and not shown yet; "" from then on."""
         with self._changing:
-            fresh, self._fresh = self._fresh, ""
+            fresh, self._new_token = self._new_token, ""
             return fresh
 
     def close(self) -> None:
-        """Listen no more. Safe to call twice."""
+        """Stop listening. Safe to call twice."""
         with self._changing:
             server, self._server, self._feed = self._server, None, None
-            self._by_setting = None
+            self._opened_by = None
             if server is not None:
                 self._announce("")
                 server.close()
                 self._record(GatewayClosed(subject=server.address.url))
 
     def end(self) -> None:
-        """The engine ends: close, for good."""
+        """Close for good: the engine ends."""
         with self._changing:
             self._closed = True
             self.close()
 
-    def switch(self, on: bool) -> str:
-        """On or off, now and from now on: it is kept in the settings. Returns and raises as `open`."""
+    def set_enabled(self, on: bool) -> str:
+        """Switch the gateway on or off, and store that in the settings. Returns and raises as `open`."""
         with self._changing:
             self._engine.settings.set("gateway.enabled", on)
             if not on:
@@ -127,45 +128,45 @@ class Gateway:
                 self._fault = ""
                 return ""
             fresh = self.open()
-            self._by_setting = self._engine.settings.current.gateway
+            self._opened_by = self._engine.settings.current.gateway
             return fresh
 
     def start(self) -> None:
-        """Open it soon where the settings say so, without keeping anybody waiting."""
+        """Open it in a thread if the settings say so."""
         if self._engine.settings.current.gateway.enabled:
-            threading.Thread(target=self.follow, name="clawpy-gateway-opens", daemon=True).start()
+            threading.Thread(target=self.apply_settings, name="clawpy-gateway-opens", daemon=True).start()
 
-    def follow(self) -> None:
-        """Do what the settings say now; a fault is told once and tried again when they change. What somebody opened
-        stays where it is, and is called as they say."""
+    def apply_settings(self) -> None:
+        """Open, close or rename as the settings say now. A fault is reported once, and tried again when they change. A
+        gateway that the operator opened keeps its address, but takes on host names and origins."""
         settings = self._engine.settings.current.gateway
         with self._changing:
             if self._server is not None and not self._server.alive:
-                was = self._by_setting
+                was = self._opened_by
                 self.close()
-                self._by_setting, self._fault = was, ENDED
-                self._engine.report("gateway", ENDED)
+                self._opened_by, self._fault = was, STOPPED_WORDS
+                self._engine.report("gateway", STOPPED_WORDS)
             if self._server is not None:
-                self._server.answer_to(settings)
-            if self._by_setting is not None and _but_names(settings) != _but_names(self._by_setting):
+                self._server.set_names(settings)
+            if self._opened_by is not None and _without_names(settings) != _without_names(self._opened_by):
                 self.close()
                 self._fault = ""
-            if not settings.enabled or self._server is not None or (self._fault and self._by_setting == settings):
+            if not settings.enabled or self._server is not None or (self._fault and self._opened_by == settings):
                 return
             try:
-                self._fresh = self.open()  # nobody is there to read it
+                self._new_token = self.open()  # nobody is there to read it
             except Refusal as refusal:
                 self._engine.report("gateway", f"{refusal.message}; {refusal.fix}")
-            self._by_setting = settings
+            self._opened_by = settings
 
     def state(self) -> GatewayState:
-        """How it stands now."""
+        """The state now."""
         server, feed = self._server, self._feed
         if server is None or feed is None:
             return GatewayState(words=self._fault or "off")
         return GatewayState(
             url=server.address.url,
-            words=_guarded(server.address, self._access.source),
+            words=_protection_words(server.address, self._access.source),
             token=self._access.source,
             clients=feed.clients,
             dropped=feed.dropped,
@@ -181,7 +182,7 @@ class Gateway:
         from engine.api.gateway.feed import Feed
         from engine.api.gateway.server import Server
 
-        self._fresh = self._access.begin(in_file=in_file) or self._fresh
+        self._new_token = self._access.begin(in_file=in_file) or self._new_token
         feed = Feed(self._engine, self._access, self._limits)
         app = self._build_app(self._engine, self._access, feed, address, self._limits)
         server = Server(app, address, self._limits, feed.run)
@@ -197,12 +198,12 @@ class Gateway:
             log.warning("%s could not be recorded: %s", fact.kind, refusal.message)
 
 
-def _but_names(settings: GatewaySettings) -> GatewaySettings:
-    """What it listens by: for another name, or another page, nobody has to be cut off."""
+def _without_names(settings: GatewaySettings) -> GatewaySettings:
+    """The settings that need a new socket when they change: host names and origins do not."""
     return settings.model_copy(update={"hosts": (), "origins": ()})
 
 
-def _guarded(address: ListenAddress, source: str) -> str:
+def _protection_words(address: ListenAddress, source: str) -> str:
     reach = (
         "this machine only"
         if address.local

@@ -1,7 +1,7 @@
-"""Who gets in: one ASGI guard before everything, HTTP and WebSocket alike (SPEC 10.1).
+"""The ASGI middleware that decides which requests get in, HTTP and WebSocket alike (SPEC 10.1).
 
-In this order: a request that is one (400), to a Host that is ours (421), from no foreign page (403), with the token
-(401), not too often (429), and small enough (413). Only then is anything of the program asked.
+It checks, in this order: a well-formed request (400), the Host (421), the Origin (403), the token (401), the rate (429)
+and the size (413). Nothing else of the program sees a request that fails.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 
-ONCE = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
-"""Headers that may stand once: where two readers could each believe another one, neither is believed."""
+SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
+"""Headers that may appear once: two readers could each believe a different value."""
 
 BEARER = "bearer."
-"""How a WebSocket of an allowed page, which can set no header, names the token among its subprotocols."""
+"""The prefix of a WebSocket subprotocol that carries the token: a web page cannot set headers."""
 
-ADDRESSES = 1024
-"""So many addresses with wrong tokens are remembered."""
+MAX_ADDRESSES = 1024
+"""Addresses with wrong tokens whose rate is remembered."""
 
-PLAIN = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Fault(Refusal):
-    """Why a request does not get in, and the status and headers that say so."""
+    """Why a request is refused, with its status and headers."""
 
     def __init__(self, status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None):
         super().__init__(code, message, fix)
@@ -47,25 +47,25 @@ class Fault(Refusal):
         self.headers = headers or {}
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
-        """Refuse the request."""
+        """Send the refusal."""
         if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008, "reason": self.code})
             return
         # Whatever else comes on this connection was sent by someone who did not get in.
         connection = {"connection": "close"} if scope["type"] == "http" else {}
-        response = JSONResponse(self.document(), self.status, self.headers | PLAIN | headers | connection)
+        response = JSONResponse(self.document(), self.status, self.headers | RESPONSE_HEADERS | headers | connection)
         await response(scope, receive, send)
 
 
 class Bucket:
-    """So many a second, and so many at once."""
+    """A token bucket: `rate` requests a second, and `burst` at once."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate, self._burst = rate, burst
         self._left, self._at = burst, now
 
     def take(self, now: float) -> float:
-        """0 when one is left, which is then taken; else the seconds until the next."""
+        """Take one; 0 when there was one, else the seconds until the next."""
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left >= 1:
@@ -75,7 +75,7 @@ class Bucket:
 
 
 class Guard:
-    """The guard, a middleware. One event loop."""
+    """The middleware. For one event loop."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Guard:
         self._requests = Bucket(limits.requests, limits.burst, clock())
         self._failures: OrderedDict[str, Bucket] = OrderedDict()
         self.refused = 0
-        """Requests that did not get in."""
+        """The number of refused requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Handle a request (ASGI)."""
         if scope["type"] not in ("http", "websocket"):
             return
         readable: dict[str, str] = {}
@@ -105,8 +105,8 @@ class Guard:
             headers = _headers(scope, self._limits)
             if origin := self._allowed_origin(headers):
                 readable = {"access-control-allow-origin": origin, "vary": "Origin"}
-            asks_first = scope["type"] == "http" and scope["method"] == "OPTIONS"
-            if origin and asks_first and "access-control-request-method" in headers:
+            is_preflight = scope["type"] == "http" and scope["method"] == "OPTIONS"
+            if origin and is_preflight and "access-control-request-method" in headers:
                 allowed = {
                     "access-control-allow-methods": "GET, POST, PATCH",
                     "access-control-allow-headers": "authorization, content-type",
@@ -130,7 +130,7 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                MutableHeaders(scope=message).update(PLAIN | readable)
+                MutableHeaders(scope=message).update(RESPONSE_HEADERS | readable)
             await send(message)
 
         try:
@@ -143,7 +143,7 @@ class Guard:
                 await fault.answer(scope, receive, send, readable)
 
     def _allowed_origin(self, headers: dict[str, str]) -> str:
-        """The Origin, when the settings allow that page; "" without one. Raises `Fault` for foreign hosts and pages."""
+        """The Origin when the settings allow it; "" without one. Raises `Fault` for a foreign host or page."""
         if not self.address.answers_to(headers.get("host", "")):
             message = "this gateway does not serve that host name"
             raise Fault(421, "foreign_host", message, "if it should, add the name to gateway.hosts")
@@ -158,15 +158,15 @@ class Guard:
         return ""
 
     async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> bool:
-        """Who it is is known; returns whether by a pass. Raises `Fault`."""
+        """Check the credential; True when it was a pass. Raises `Fault`."""
         method = scope.get("method", "GET")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         credential = _credential(scope, headers)
         with_pass = scope["type"] == "http" and await self._redeem_pass(credential, method, path)
-        if self._access.admits(credential) or with_pass:
+        if self._access.accepts(credential) or with_pass:
             self._charge(self._requests)
             if with_pass and scope["query_string"]:
-                _refuse_more_than_a_pass()
+                _refuse_content_with_pass()
             return with_pass
         self._charge(self._failure(str((scope.get("client") or ("",))[0])))
         raise Fault(
@@ -178,7 +178,7 @@ class Guard:
         )
 
     async def _redeem_pass(self, credential: str, method: str, path: str) -> bool:
-        """Whether it is a pass, which is spent with this. Raises `Fault`."""
+        """Whether the credential is a pass for this request, which is used up with this. Raises `Fault`."""
         now = time.time()
         if not self._access.is_pass(credential, method=method, path=path, now=now):
             return False
@@ -198,12 +198,12 @@ class Guard:
         if bucket is None:
             bucket = Bucket(self._limits.failures, self._limits.failure_burst, self._clock())
         self._failures[address] = bucket
-        while len(self._failures) > ADDRESSES:
+        while len(self._failures) > MAX_ADDRESSES:
             self._failures.popitem(last=False)
         return bucket
 
     async def _body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
-        """Read the body whole, so that what follows never waits for a slow sender. It may have to be `empty`."""
+        """Read the whole body, so that the application never waits for a slow sender. It may have to be `empty`."""
         stated, most = headers.get("content-length", "0"), self._limits.body
         too_large = Fault(413, "too_large", f"a request may have at most {most} bytes", "send less at a time")
         if not (stated.isascii() and stated.isdigit()):
@@ -223,7 +223,7 @@ class Guard:
             if len(body) > most:
                 raise too_large
         if empty and body:
-            _refuse_more_than_a_pass()
+            _refuse_content_with_pass()
         pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def replay() -> Message:
@@ -233,7 +233,7 @@ class Guard:
 
 
 def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
-    """The headers by name. Raises `Fault` for what no client of good will sends."""
+    """The headers by name. Raises `Fault` for a malformed request."""
     target = scope.get("raw_path") or scope["path"].encode()
     if not target.startswith(b"/"):
         raise Fault(400, "bad_request", "the target must be a path")
@@ -245,7 +245,7 @@ def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
-        if name in headers and name in ONCE:
+        if name in headers and name in SINGLE_HEADERS:
             raise Fault(400, "bad_request", f"the header {name} appears twice")
         headers[name] = value.decode("latin-1")
     if "transfer-encoding" in headers and "content-length" in headers:
@@ -254,8 +254,7 @@ def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
 
 
 def _credential(scope: Scope, headers: dict[str, str]) -> str:
-    """What follows `Bearer`; of a WebSocket also a subprotocol `bearer.…`. Never a part of the address: addresses are
-    kept in histories and logs."""
+    """The bearer token, of a WebSocket also from its subprotocols. Never from the address, which ends up in logs."""
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
@@ -265,6 +264,6 @@ def _credential(scope: Scope, headers: dict[str, str]) -> str:
     return next(tokens, "")
 
 
-def _refuse_more_than_a_pass() -> NoReturn:
-    """A pass went through other people's hands: another prompt, say, does not come in with it."""
+def _refuse_content_with_pass() -> NoReturn:
+    """A pass goes through other people's servers, so nothing else may come with it, such as another prompt."""
     raise Fault(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")

@@ -1,4 +1,5 @@
-"""Facts of the ledger as the messages of `/pulse` (SPEC 10.1), each with the fact's id, by which a client resumes."""
+"""Facts of the ledger as messages of `/pulse` (SPEC 10.1), each with the id of its fact, from which a client
+resumes."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from engine.storage.ledger import LedgerEntry
 if TYPE_CHECKING:
     from engine.services import Services
 
-HELD = frozenset({"PAUSED", "DISABLED"})
-"""States of SPEC 7.1 in which nothing runs by itself because something holds it."""
+HELD_STATES = frozenset({"PAUSED", "DISABLED"})
+"""States of SPEC 7.1 in which nothing runs by itself."""
 
-STATUS = frozenset(
+STATUS_EVENTS = frozenset(
     {
         "StateChanged",
         "HoldPlaced",
@@ -36,27 +37,27 @@ STATUS = frozenset(
         "PredictionExecuted",
     }
 )
-"""After these `crossPollStatus` may be another; told once for all that came together."""
+"""Facts after which `crossPollStatus` may have changed; it is sent once for all that came together."""
 
 
 def status_message(engine: Services, event_id: int) -> Document:
-    """How it stands now."""
+    """The message with the present status."""
     now = instant(engine.clock.now())
     return {"type": "crosspoll.status", "id": event_id, "at": now, "status": crosspoll.status(engine)}
 
 
 def messages(engine: Services, facts: Sequence[LedgerEntry]) -> list[tuple[int, str]]:
-    """What these facts come to, each with its id, ready to be sent."""
-    return [(fact.id, written(message)) for fact in facts for message in _messages_of(engine, fact)]
+    """The messages of these facts, each with its id, serialised."""
+    return [(fact.id, serialise(message)) for fact in facts for message in _messages_of(engine, fact)]
 
 
-def written(document: Mapping[str, Any]) -> str:
-    """A message as it goes out."""
+def serialise(document: Mapping[str, Any]) -> str:
+    """A message as it is sent."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def frame(texts: Sequence[str], last: int) -> str:
-    """One frame: a message as it is, several as a batch."""
+    """One frame: a single message, or several as a batch."""
     return texts[0] if len(texts) == 1 else f'{{"type":"batch","id":{last},"events":[{",".join(texts)}]}}'
 
 
@@ -80,7 +81,7 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterable[Document]:
             "reason": payload["reason"],
         }
     elif fact.kind == "StateChanged":
-        was, now = fact.payload["before"] in HELD, fact.payload["after"] in HELD
+        was, now = fact.payload["before"] in HELD_STATES, fact.payload["after"] in HELD_STATES
         if now:
             yield {"type": "crosspoll.paused", **about, "reason": _reason(engine, fact.payload["cause"])}
         elif was:
@@ -88,7 +89,7 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterable[Document]:
 
 
 def _reason(engine: Services, cause: str) -> str:
-    """Why, in the words of the hold that is in force."""
+    """Why nothing runs, in the words of the active hold."""
     return next((hold.reason for hold in engine.safety.holds()), cause)
 
 

@@ -1,8 +1,8 @@
-"""`/pulse`: what happens, as it happens, over a WebSocket (SPEC 10.1).
+"""`/pulse`: a WebSocket on which clients follow what happens (SPEC 10.1).
 
-A client says `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}` and gets what came after that id, or
-without `after` what comes from now on; single messages as they are, several as `{"type": "batch", "events": […]}`. It
-may call the methods of RPC on the same socket. Who takes nothing is dropped, and told where to resume.
+A client sends `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}` and receives what came after that id, or
+from now on without `after`: single messages, or several as `{"type": "batch", "events": […]}`. It may also call the
+methods of RPC. A client that does not read is dropped, and told where to resume.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.api.gateway.connections import DROP
 from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Bucket
 from engine.api.gateway.limits import Limits
-from engine.api.gateway.messages import status_message, written
+from engine.api.gateway.messages import serialise, status_message
 from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import in_words
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 CHANNELS = ("crosspoll",)
 SUBPROTOCOL = "pulse"
 
-POLICY, TRY_LATER, TURNED_OVER = 1008, 1013, 4001
-"""Why a connection ends: it broke the rules, it was too slow or there are too many, or the token has changed."""
+POLICY, TRY_LATER, TOKEN_CHANGED = 1008, 1013, 4001
+"""Close codes: the client broke the rules; it was too slow or there are too many; the token has changed."""
 
-LARGEST_ID = 2**53
+MAX_ID = 2**53
 
 
-class _Leave(Exception):
-    """The connection is to end, with this code and reason."""
+class _Disconnect(Exception):
+    """Ends the connection with a code and a reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class _Leave(Exception):
 
 
 class Pulse:
-    """Serves every client."""
+    """Accepts clients."""
 
     def __init__(self, engine: Services, service: GatewayService, feed: Feed, limits: Limits) -> None:
         self._engine = engine
@@ -57,7 +57,7 @@ class Pulse:
         self._limits = limits
 
     async def serve(self, socket: WebSocket) -> None:
-        """One client, from its connection to its end."""
+        """Serve one client until it disconnects."""
         if self._feed.clients >= self._limits.sockets:
             await socket.accept()
             await socket.close(TRY_LATER, "too many clients")
@@ -73,7 +73,7 @@ class Pulse:
 
 
 class _Client:
-    """One client. Two tasks: what it says, and what it is told."""
+    """One client, with one task that receives and one that sends."""
 
     def __init__(
         self, engine: Services, service: GatewayService, feed: Feed, limits: Limits, socket: WebSocket
@@ -89,14 +89,14 @@ class _Client:
         self._bucket = Bucket(limits.messages, limits.message_burst, time.monotonic())
 
     async def serve(self) -> None:
-        """Until it goes, or has to."""
-        tasks = {asyncio.create_task(self._hear()), asyncio.create_task(self._tell_on())}
+        """Run until the client leaves or is dropped."""
+        tasks = {asyncio.create_task(self._receive()), asyncio.create_task(self._send_frames())}
         try:
             finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
                 task.result()
-        except _Leave as leave:
-            self._part(leave)
+        except _Disconnect as disconnect:
+            self._drop(disconnect)
         finally:
             for task in tasks:
                 task.cancel()
@@ -104,45 +104,45 @@ class _Client:
 
     # -- what it says
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
             if self._bucket.take(time.monotonic()):
-                raise _Leave(POLICY, "too many messages")
+                raise _Disconnect(POLICY, "too many messages")
             try:
                 request: Any = json.loads(message.get("text") or "")
             except (ValueError, RecursionError):
                 request = None
             if not isinstance(request, dict):
-                await self._complain("a message must be a JSON object")
+                await self._send_error("a message must be a JSON object")
             elif "jsonrpc" in request:
                 await self._call(request)
             elif request.get("type") == "subscribe":
                 await self._subscribe(request)
             elif request.get("type") == "ping":
-                await self._say({"type": "pong", "id": self._feed.head})
+                await self._send_document({"type": "pong", "id": self._feed.head})
             else:
-                await self._complain("its type must be subscribe or ping, or it must be a JSON-RPC call")
+                await self._send_error("its type must be subscribe or ping, or it must be a JSON-RPC call")
 
     async def _subscribe(self, message: Mapping[str, Any]) -> None:
         channels, after = message.get("channels"), message.get("after")
         if not isinstance(channels, list) or not channels or any(channel not in CHANNELS for channel in channels):
-            return await self._complain(f"channels must be a list of {', '.join(CHANNELS)}")
-        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < LARGEST_ID):
-            return await self._complain("after must be the id of the last message")
+            return await self._send_error(f"channels must be a list of {', '.join(CHANNELS)}")
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < MAX_ID):
+            return await self._send_error("after must be the id of the last message")
         if self._subscribed.is_set():
-            return await self._complain("already subscribed")
+            return await self._send_error("already subscribed")
         head = self._feed.head
         cursor = head if after is None else min(after, head)
         answer: dict[str, Any] = {"type": "subscribed", "channels": list(CHANNELS), "id": cursor}
-        if self._feed.is_far(cursor):
+        if self._feed.is_too_far_behind(cursor):
             # Its picture is too old to be mended message by message.
             cursor, answer = head, answer | {"id": head, "missed": True}
         self._cursor = cursor
-        await self._say(answer)
-        await self._say(await self._feed.aside(status_message, self._engine, cursor))
+        await self._send_document(answer)
+        await self._send_document(await self._feed.run_in_thread(status_message, self._engine, cursor))
         self._subscribed.set()
         return None
 
@@ -150,25 +150,25 @@ class _Client:
         try:
             call = RpcCall.model_validate(dict(message))
         except ValidationError as error:
-            await self._say(rpc.fault(None, rpc.INVALID_REQUEST, in_words(error.errors()[0])))
+            await self._send_document(rpc.fault(None, rpc.INVALID_REQUEST, in_words(error.errors()[0])))
             return
-        await self._say(await asyncio.to_thread(rpc.answer, self._service, call.method, call.params, call.id))
+        await self._send_document(await asyncio.to_thread(rpc.answer, self._service, call.method, call.params, call.id))
 
-    async def _complain(self, words: str) -> None:
-        await self._say({"type": "error", "error": {"code": "bad_request", "message": words, "fix": ""}})
+    async def _send_error(self, words: str) -> None:
+        await self._send_document({"type": "error", "error": {"code": "bad_request", "message": words, "fix": ""}})
 
     # -- what it is told
 
-    async def _tell_on(self) -> None:
+    async def _send_frames(self) -> None:
         try:
             async with asyncio.timeout(self._limits.subscribe_seconds):
                 await self._subscribed.wait()
         except TimeoutError as error:
-            raise _Leave(POLICY, "subscribe first") from error
+            raise _Disconnect(POLICY, "subscribe first") from error
         loop = asyncio.get_running_loop()
         while True:
             if self._feed.generation != self._generation:
-                raise _Leave(TURNED_OVER, "the token has changed")
+                raise _Disconnect(TOKEN_CHANGED, "the token has changed")
             news = self._feed.news
             if self._feed.is_behind(self._cursor):
                 frame = await self._feed.catch_up(self._cursor)
@@ -185,8 +185,8 @@ class _Client:
             self._cursor = frame[1]
             await asyncio.sleep(max(0.0, self._feed.pause - (loop.time() - started)))
 
-    async def _say(self, document: Mapping[str, Any]) -> None:
-        await self._send(written(document))
+    async def _send_document(self, document: Mapping[str, Any]) -> None:
+        await self._send(serialise(document))
 
     async def _send(self, text: str) -> None:
         try:
@@ -194,7 +194,7 @@ class _Client:
                 await self._socket.send_text(text)
         except TimeoutError as error:
             self._feed.dropped += 1
-            raise _Leave(TRY_LATER, f"too slow; resume after {int(self._cursor)}") from error
+            raise _Disconnect(TRY_LATER, f"too slow; resume after {int(self._cursor)}") from error
 
-    def _part(self, leave: _Leave) -> None:
-        self._socket.scope["extensions"][DROP](leave.code, leave.reason)
+    def _drop(self, disconnect: _Disconnect) -> None:
+        self._socket.scope["extensions"][DROP](disconnect.code, disconnect.reason)

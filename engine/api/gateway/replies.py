@@ -1,6 +1,6 @@
-"""What goes out, for the OpenAPI document: every field with its name and examples (SPEC 10.1).
+"""The models of replies for the OpenAPI document, with examples (SPEC 10.1).
 
-Replies are what `engine.api.documents` makes; tests hold them against these.
+The replies themselves are made by `engine.api.documents`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ STATUS: dict[str, Any] = {
 
 
 class ApiModel(BaseModel):
-    """A reply. There may be more in it than is named here."""
+    """A reply. It may have more fields than are declared here."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="allow", serialize_by_alias=True)
 
 
-class Wrong(ApiModel):
-    """What went wrong: a stable word, what and where, how to mend it."""
+class ErrorDetails(ApiModel):
+    """A stable code, what is wrong, and how to fix it."""
 
     code: str
     message: str
     fix: str
 
 
-class Refused(ApiModel):
-    """Every refusal."""
+class ErrorReply(ApiModel):
+    """The reply of every refused request."""
 
-    error: Wrong
+    error: ErrorDetails
 
 
 class Hold(ApiModel):
-    """Something that stops or pauses the engine until its word lifts it."""
+    """A stop or a pause of the engine."""
 
     word: Literal["stop", "pause", "month"]
     reason: str
@@ -75,7 +75,7 @@ class Hold(ApiModel):
 
 
 class Status(ApiModel):
-    """How cross-pollination stands; money in dollars."""
+    """The state, costs and triggers; money in dollars."""
 
     model_config = ApiModel.model_config | {"json_schema_extra": {"example": STATUS}}
 
@@ -127,7 +127,7 @@ class Prediction(ApiModel):
 
 
 class Session(ApiModel):
-    """What a card's approval started."""
+    """The session that a card's approval started."""
 
     id: str
     prediction_id: str
@@ -137,7 +137,7 @@ class Session(ApiModel):
 
 
 class ChangeSet(ApiModel):
-    """What a session changed; it is landed at the console or by `clawpy land`."""
+    """The changes of a session; they are landed at the console or by `clawpy land`."""
 
     id: str
     session: str
@@ -145,7 +145,7 @@ class ChangeSet(ApiModel):
 
 
 class Predictions(ApiModel):
-    """What is pending, best first."""
+    """Pending cards, best first."""
 
     predictions: list[Prediction]
     count: int
@@ -173,7 +173,7 @@ class Triggered(ApiModel):
 
 
 class Bucket(ApiModel):
-    """Predictions of a range of confidence, and how many of them were approved."""
+    """Cards of a range of confidence, and the share that was approved."""
 
     bucket: str
     predictions: int
@@ -181,7 +181,7 @@ class Bucket(ApiModel):
 
 
 class Metrics(ApiModel):
-    """How good the predictions are."""
+    """How good the cards are."""
 
     period: Annotated[str, Field(examples=["last_7_days"])]
     total_predictions: int
@@ -213,7 +213,7 @@ class Task(ApiModel):
 
 
 class Tasks(ApiModel):
-    """The board."""
+    """The task board."""
 
     tasks: list[Task]
 
@@ -228,7 +228,7 @@ class Health(ApiModel):
 
 
 class Config(ApiModel):
-    """The settings of this run that can be changed here."""
+    """Settings that can be changed for this run."""
 
     enabled: bool
     interval_ms: int
@@ -239,7 +239,7 @@ class Config(ApiModel):
 
 
 class Configured(ApiModel):
-    """They as they are now."""
+    """The settings as they are now."""
 
     config: Config
     cross_poll_status: Status

@@ -1,6 +1,6 @@
-"""The gateway's methods by JSON-RPC 2.0, for agents (SPEC 10.1): over `POST /api/v1/rpc` and over the WebSocket.
+"""JSON-RPC 2.0 for agents (SPEC 10.1), over `POST /api/v1/rpc` and over the WebSocket.
 
-The parameters are the same as those of the paths, checked by the same models.
+Its parameters are validated by the same models as those of the routes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ METHODS: Mapping[str, tuple[type[Any], Callable[[GatewayService, Any], Document]
 def answer(
     service: GatewayService, method: str, params: Mapping[str, Any] | None, call_id: str | int | None
 ) -> Document:
-    """Carry one call out. Blocking; never raises."""
+    """Carry out one call. Blocking; never raises."""
     if method not in METHODS:
         return fault(call_id, UNKNOWN_METHOD, "there is no such method; one of " + ", ".join(METHODS))
     model, work = METHODS[method]

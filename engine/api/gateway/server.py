@@ -1,7 +1,7 @@
-"""The gateway's own thread: one event loop, one listening socket, uvicorn between them.
+"""The thread of the gateway with its event loop, its listening socket, and uvicorn.
 
-The engine is synchronous and called from worker threads of this loop; no port of it is called on the loop itself. The
-socket is bound before anything else, so that a port that is taken is a refusal and not the end of the program.
+The engine is synchronous: it is called from worker threads, never on the loop. The socket is bound first, so that a
+port in use is a refusal.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from engine.model import Refusal
 
 log = logging.getLogger(__name__)
 
-STARTS_WITHIN = 10.0
-ENDS_WITHIN = 5.0
+START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
 SEND_BUFFER = 128 * 1024
-"""Bytes that the system keeps for a client who does not read."""
+"""Bytes in the system's send buffer for a client that does not read."""
 
-Along = Callable[[], Awaitable[None]]
-"""What runs on the loop as long as it listens."""
+BackgroundTask = Callable[[], Awaitable[None]]
+"""Runs on the loop as long as the server listens."""
 
 
 class _Uvicorn(uvicorn.Server):
-    """Uvicorn that takes no signals: they are the console's, or the headless engine's."""
+    """Uvicorn without signal handlers: signals belong to the console or the headless engine."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -47,21 +47,21 @@ class _Uvicorn(uvicorn.Server):
 class Server:
     """Listens at `address` from `start` until `close`."""
 
-    def __init__(self, app: Guard, address: ListenAddress, limits: Limits, along: Along) -> None:
+    def __init__(self, app: Guard, address: ListenAddress, limits: Limits, background: BackgroundTask) -> None:
         self.address = address
         self._app = app
         self._limits = limits
-        self._along = along
+        self._background = background
         self._uvicorn: _Uvicorn | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._fault: BaseException | None = None
 
     def start(self) -> None:
-        """Begin to listen. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`, `not_listening`."""
+        """Start to listen. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`, `not_listening`."""
         if self.address.certificate:
             check_pair(self.address.certificate, self.address.certificate_key)
-        listening = _bound(self.address)
+        listening = _bind(self.address)
         try:
             self.address = self.address.at(listening.getsockname()[1])
             config = self._config()
@@ -71,26 +71,26 @@ class Server:
         self._uvicorn = _Uvicorn(config)
         self._thread = threading.Thread(target=self._run, args=(listening,), name="clawpy-gateway", daemon=True)
         self._thread.start()
-        if not self._ready.wait(STARTS_WITHIN) or self._fault is not None:
+        if not self._ready.wait(START_TIMEOUT_S) or self._fault is not None:
             self.close()
             raise Refusal("not_listening", f"the gateway did not start: {self._fault or 'it hangs'}", "see the log")
 
     @property
     def alive(self) -> bool:
-        """Whether it listens still."""
+        """Whether it still listens."""
         return self._thread is not None and self._thread.is_alive()
 
-    def answer_to(self, settings: GatewaySettings) -> None:
-        """Be called by the names, and from the pages, that these settings have."""
+    def set_names(self, settings: GatewaySettings) -> None:
+        """Take on the host names and origins of these settings."""
         self.address = self.address.called(settings)
         self._app.address = self.address
 
     def close(self) -> None:
-        """Tell whoever is connected, and end. Safe to call twice."""
+        """Close all connections and end the thread. Safe to call twice."""
         if self._uvicorn is not None:
             self._uvicorn.should_exit = True
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(ENDS_WITHIN)
+            self._thread.join(STOP_TIMEOUT_S)
             self._thread = None
 
     def _config(self) -> uvicorn.Config:
@@ -129,33 +129,33 @@ class Server:
             listening.close()
 
     async def _serve(self, listening: socket.socket) -> None:
-        asyncio.get_running_loop().set_exception_handler(_keep)
+        asyncio.get_running_loop().set_exception_handler(_log_loop_error)
         server = self._uvicorn
         assert server is not None, "start makes it"
         serving = asyncio.create_task(server._serve([listening]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.002)
         self._ready.set()
-        beside: asyncio.Task[Any] = asyncio.ensure_future(self._along())
+        background: asyncio.Task[Any] = asyncio.ensure_future(self._background())
         try:
-            await asyncio.wait({serving, beside}, return_when=asyncio.FIRST_COMPLETED)
-            if beside.done() and not serving.done():
-                log.error("the gateway's feed ended", exc_info=beside.exception())
+            await asyncio.wait({serving, background}, return_when=asyncio.FIRST_COMPLETED)
+            if background.done() and not serving.done():
+                log.error("the gateway's feed ended", exc_info=background.exception())
                 server.should_exit = True
             await serving
         finally:
-            beside.cancel()
+            background.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await beside
+                await background
 
 
-def _keep(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What goes wrong in no request's name is for the log; asyncio would write it to the terminal."""
+def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log errors that belong to no request; asyncio would write them to the terminal."""
     error = context.get("exception")
     log.warning("%s%s", context.get("message", "a fault"), "" if error is None else f": {type(error).__name__}")
 
 
-def _bound(address: ListenAddress) -> socket.socket:
+def _bind(address: ListenAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # The protocol is named: uvicorn switches small packets' waiting off only where it stands.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -182,7 +182,7 @@ def _bound(address: ListenAddress) -> socket.socket:
 
 
 def _quiet_uvicorn() -> None:
-    """Uvicorn writes addresses with their questions, and to the terminal where nobody listens: only faults are kept."""
+    """Log errors of uvicorn only: it would log addresses, and write to the terminal."""
     for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).setLevel(logging.ERROR)
     root = logging.getLogger("uvicorn")

@@ -1,7 +1,7 @@
-"""What the gateway is asked, answered by the engine: the same for paths and RPC, and no rule of its own.
+"""The logic behind the routes and RPC methods; it has no rules of its own.
 
-A decision over the gateway is the operator's (`decided_by` "api", SPEC 2.7): who has the token is he. A trigger without
-a card's id is none: a program asks for it, and every rail is asked as for what runs by itself (SPEC 3.1).
+A decision over the gateway is yours (`decided_by` "api", SPEC 2.7): only you have the token. A trigger without a card's
+id comes from a program, so it passes every rail like work that runs by itself (SPEC 3.1).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from engine.api import crosspoll
 from engine.api.documents import Document, document, instant
-from engine.api.find import channel_named, find, shown
+from engine.api.find import channel_named, find, target_document
 from engine.api.gateway.bodies import ConfigBody, ConfirmBody, TriggerBody, TwinBody
-from engine.api.operations.cards import decided, turn_down
+from engine.api.operations.cards import decision_document, dismiss_card
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
 from engine.prediction.model_twin import Unusable
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 GATEWAY = "gateway"
-"""Where chains of triggers begin that a program asks for (SPEC 3.3)."""
+"""The source of triggers from programs, for the loop rail (SPEC 3.3)."""
 
 ASKED_BY = "requested over the gateway"
 
@@ -35,28 +35,28 @@ RUN_SETTINGS = {
     "quiet_hours_start": "quiet_hours_start",
     "quiet_hours_end": "quiet_hours_end",
 }
-"""What `PATCH …/config` names, and the setting it is."""
+"""Fields of `PATCH …/config`, and the settings they change."""
 
 
 class GatewayService:
     """Blocking calls, from any thread. Each raises `Refusal` for what is not done."""
 
     def __init__(self, engine: Services, *, at_once: int) -> None:
-        """`at_once`: so many slow questions are waited for at a time."""
+        """`at_once`: slow requests that may be in progress at a time."""
         self._engine = engine
         self._slow = threading.BoundedSemaphore(at_once)
 
     # -- looking
 
     def latest(self, count: int = 3, channel: str | None = None, *, shown: bool = False) -> Document:
-        """What is pending, best first. `seen`: a person looks at it, so that it may later count as passed over."""
+        """Pending cards, best first. `shown`: a person looks at them, so that they may later count as passed over."""
         pending = self._engine.cards.pending(channel=channel)[:count]
         if shown:
             self._engine.cards.mark_shown([card.id for card in pending])
         return {"predictions": document(pending), "count": len(pending), **self._now()}
 
     def status(self) -> Document:
-        """`crossPollStatus`."""
+        """The document `crossPollStatus`."""
         return crosspoll.status(self._engine)
 
     def health(self) -> Document:
@@ -69,7 +69,7 @@ class GatewayService:
     # -- deciding
 
     def confirm(self, card_id: str, body: ConfirmBody) -> Document:
-        """Approve and start."""
+        """Approve a card and start its session."""
         self._note_presence(card_id, "confirm")
         card = self._engine.cards.approve(
             card_id,
@@ -78,22 +78,22 @@ class GatewayService:
             by=DecidedBy.API,
             without_sandbox=body.without_sandbox,
         )
-        return decided(self._engine, card)
+        return decision_document(self._engine, card)
 
     def reject(self, card_id: str, reason: DismissReason | None) -> Document:
-        """Dismiss; of one that was dismissed already, say why."""
+        """Dismiss a card, or give the reason for an earlier dismissal."""
         self._note_presence(card_id, "reject")
-        return decided(self._engine, turn_down(self._engine, card_id, reason, by=DecidedBy.API))
+        return decision_document(self._engine, dismiss_card(self._engine, card_id, reason, by=DecidedBy.API))
 
     def snooze(self, card_id: str, seconds: int) -> Document:
-        """Put off."""
+        """Show a card again later."""
         self._note_presence(card_id, "snooze")
-        return decided(self._engine, self._engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
+        return decision_document(self._engine, self._engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
 
     def undo(self, card_id: str) -> Document:
         """Undo the last decision."""
         self._note_presence(card_id, "undo")
-        return decided(self._engine, self._engine.cards.undo(card_id))
+        return decision_document(self._engine, self._engine.cards.undo(card_id))
 
     def _note_presence(self, card_id: str, action: str) -> None:
         self._engine.cards.get(card_id)  # the whole id, or nothing: a phone does not guess
@@ -102,8 +102,8 @@ class GatewayService:
     # -- triggering
 
     def trigger(self, body: TriggerBody) -> Document:
-        """Run a card: the one with this id, which approves it unless an agent `from_channel` asks; or what a program
-        hints at, or the best, as the rails will have it."""
+        """Run a card: the one with this id, which approves it unless an agent (`from_channel`) asks; else the one that
+        a program hints at, or the best, if every rail allows it."""
         cards, channel = self._engine.cards, body.target_channel
         if body.prediction_id is not None and body.from_channel is None:
             return self._approved(body.prediction_id, body)
@@ -157,7 +157,7 @@ class GatewayService:
         return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=ASKED_BY)
 
     def _triggered(self, card_id: str | None, channel: str | None, obstacle: str) -> Document:
-        about = shown(find(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
+        about = target_document(find(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
         card = about["prediction"]
         channel = card["targetChannel"] if card else channel
         return {
@@ -172,7 +172,7 @@ class GatewayService:
     # -- the rest
 
     def configure(self, body: ConfigBody) -> Document:
-        """Change settings for this run alone (SPEC 10.1), all or none of them. Holds are lifted by their own words."""
+        """Change settings for this run (SPEC 10.1), all or none. Holds stay until they are resumed."""
         self._engine.autonomy.heard("gateway config")
         values = body.model_dump(exclude_none=True)
         if changed := {RUN_SETTINGS[name]: value for name, value in values.items() if name in RUN_SETTINGS}:
@@ -185,8 +185,8 @@ class GatewayService:
         return {"config": config, "crossPollStatus": status}
 
     def serve_twin(self, body: TwinBody) -> Document:
-        """What the Twin would do (SPEC 2.3): the model that the settings name, within every cap; where none may be
-        asked, or none answers, the best card."""
+        """What the Twin would do (SPEC 2.3): the answer of the configured model within every cap, else the best
+        card."""
         twin = self._engine.twin
         model = twin.named if self._engine.settings.current.twin_model_enabled else None
         if body.model is not None and (model is None or body.model not in (str(model), model.model)):
@@ -217,7 +217,7 @@ class GatewayService:
 
     @contextmanager
     def _slow_slot(self) -> Iterator[None]:
-        """One of the few that are waited for at a time."""
+        """Take one of the slots for slow requests. Raises `Refusal` `busy`."""
         if not self._slow.acquire(blocking=False):
             raise Refusal("busy", "other requests are being processed", "try again in a few seconds")
         try:

@@ -1,10 +1,11 @@
-"""The gateway's token as a verb, in the process of the one who asks: it crosses no socket (SPEC 10.1, 11.1)."""
+"""The verb `token`. It runs in the process of the person who asks, so that the token crosses no socket (SPEC 10.1,
+11.1)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from engine.api.gateway.access import NAME, turn_over
+from engine.api.gateway.access import NAME, rotate_token
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import Keys
@@ -15,22 +16,25 @@ Document = dict[str, Any]
 
 
 def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> Document:
-    """The token and where it lies; with `new` another one in its place, kept in the keyring or, with `in_file` (the
-    operator's consent), in a file of his own. Raises `Refusal`: `no_token`, and what `turn_over` raises."""
+    """The token and where it is stored; with `new` a new one, stored in the keyring, or with `in_file` in a private
+    file.
+
+    Raises `Refusal`: `no_token`, and what `rotate_token` raises.
+    """
     keys = Keys(home)
     holder = read_holder(home)
     where = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
     if new:
-        token, storage = turn_over(keys, in_file=in_file)
+        token, storage = rotate_token(keys, in_file=in_file)
         return {"token": token, "source": storage.source, "message": storage.words, **where, "badge": keys.badge()}
     key = keys.get(NAME)
     if key is None:
-        raise _none(keys, listening=bool(where["url"]))
+        raise _no_token(keys, listening=bool(where["url"]))
     return {"token": key.value, "source": key.source, "message": f"it is stored in the {key.source}", **where}
 
 
-def _none(keys: Keys, *, listening: bool) -> Refusal:
-    """Why there is no token to show, and the line that makes one on this machine."""
+def _no_token(keys: Keys, *, listening: bool) -> Refusal:
+    """Why there is no token, and the command that makes one on this machine."""
     message = "there is no token yet"
     if listening:
         message = (

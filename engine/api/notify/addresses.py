@@ -1,7 +1,7 @@
-"""Where each surface is reached: the environment, then the keys, then the settings (SPEC 10.2, 11.1).
+"""Finds the address of each surface: in the environment, the key stores, or the settings (SPEC 10.2, 11.1).
 
-An address may hold a token. It leaves here only as `Address.url`, for the one who delivers: it is in no repr, no log,
-no error and no document.
+An address may contain a token. It is available as `Address.url` for the delivery only, and in no repr, log, error or
+document.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal
 
 EXAMPLE = 'for example "ntfys://ntfy.sh/my-secret-topic"; see https://appriseit.com/services/ for others'
-"""How an address is written."""
+"""The format of an address, for errors."""
 
 
 class Address:
-    """An address and where it comes from: "environment", "keyring", "file" or "settings". Shown, it is a scheme."""
+    """An address and where it comes from: "environment", "keyring", "file" or "settings". Its repr has the scheme
+    only."""
 
     __slots__ = ("_url", "source", "surface")
 
@@ -32,12 +33,12 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The address itself: for its delivery and nothing else."""
+        """The address itself, for its delivery and nothing else."""
         return self._url
 
     @property
     def service(self) -> str:
-        """What kind of service it is, for instance `ntfy`: the scheme, and no more."""
+        """The kind of service, such as `ntfy`: the scheme only."""
         return self._url.partition("://")[0]
 
     def __repr__(self) -> str:
@@ -48,7 +49,7 @@ class Address:
 
 
 class Addresses:
-    """Finds addresses. A look at a keyring may take 3 s; one that no setting names is never looked for."""
+    """Finds addresses. Reading a keyring may take 3 s, so one that no setting names is not looked for."""
 
     def __init__(self, settings: SettingsSource, keys: Keys, *, environment: Mapping[str, str] = os.environ) -> None:
         self._settings = settings
@@ -56,15 +57,15 @@ class Addresses:
         self._environment = environment
         self._kept: dict[Surface, str] = {}  # addresses that came from the keys
 
-    def named(self, surface: Surface) -> bool:
-        """Whether there is, or ought to be, an address. Quick."""
+    def is_configured(self, surface: Surface) -> bool:
+        """Whether an address is set. Quick."""
         return bool(self._environment.get(variable(surface), "").strip() or self._written(surface))
 
     def of(self, surface: Surface) -> Address | None:
-        """The address of a surface, None when it is not wished for.
+        """The address of a surface, None when none is set.
 
-        Raises `Refusal`: `no_address` when it is said to be kept and is not, `bad_address` when it is none, and what
-        the file of keys raises.
+        Raises `Refusal`: `no_address` when the settings say that it is stored and it is not, `bad_address` when it is
+        malformed, and what the key file raises.
         """
         url, source = self._environment.get(variable(surface), "").strip(), ENVIRONMENT
         if not url:
@@ -78,27 +79,27 @@ class Addresses:
             self._kept[surface] = url
         if not url:
             return None
-        if malformed(url):  # which is not repeated: it may be a secret
+        if is_malformed(url):  # which is not repeated: it may be a secret
             raise Refusal("bad_address", f"what is stored for {surface.value} is not an address", EXAMPLE)
         return Address(surface, url, source)
 
     def secrets(self) -> tuple[str, ...]:
-        """Parts of the addresses that were asked for, or are in the environment: to be cut out of whatever is sent."""
+        """Parts of all known addresses that may be secret, to be removed from what is sent."""
         urls = [*(self._environment.get(variable(surface), "").strip() for surface in Surface), *self._kept.values()]
-        return tuple(part for url in urls if url for part in parts(url))
+        return tuple(part for url in urls if url for part in secret_parts(url))
 
     def _written(self, surface: Surface) -> str:
         return self._settings.current.notify.of(surface).url
 
 
-def malformed(url: str) -> bool:
-    """Whether `url` is not an address at all, of whatever service."""
+def is_malformed(url: str) -> bool:
+    """Whether `url` is no address at all, of whatever service."""
     scheme, between, rest = url.partition("://")
     return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
 
 
-def parts(url: str) -> tuple[str, ...]:
-    """An address and those parts of it that may be secret; of services that need none, a path is no secret."""
+def secret_parts(url: str) -> tuple[str, ...]:
+    """An address and its parts that may be secret; a path is none for services that need no secret."""
     try:
         split = urlsplit(url)
         inside = [split.username, split.password, *split.query.replace("=", "&").split("&")]

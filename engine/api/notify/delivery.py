@@ -1,6 +1,6 @@
-"""Carries a note to its address (SPEC 10.2): with Apprise, which knows a hundred services, or on this machine itself.
+"""Sends a note to its address (SPEC 10.2), with Apprise or with a program on this machine.
 
-Whatever goes wrong is told in words of our own: what a library says of it may hold the address, and so a secret.
+Errors are described in words of our own: those of a library may contain the address, and so a secret.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from engine.model import extras
 if TYPE_CHECKING:
     from engine.services import Services
 
-SECONDS = 15.0
-"""So long one delivery may take, all in all."""
+TIMEOUT_S = 15.0
+"""Seconds for one delivery in all."""
 
-PASSING = frozenset({408, 425, 429})
-"""Answers below 500 that may be another the next time."""
+RETRYABLE_STATUS = frozenset({408, 425, 429})
+"""Status codes below 500 after which a delivery is tried again."""
 
-BUTTONS_LAST = timedelta(hours=4)
-"""So long a button works; a card is decided later in the console."""
+BUTTON_LIFETIME = timedelta(hours=4)
+"""How long a button works; later the card is decided in the console."""
 
 VERBS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 """The last part of the gateway's path for each action."""
@@ -40,15 +40,15 @@ VERBS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
 
 PassFor = Callable[..., str]
-"""`Gateway.pass_for`: a credential for one request alone, "" while nothing listens."""
+"""`Gateway.pass_for`: a credential for a single request, "" while nothing listens."""
 
-MARKS = re.compile(r"([*_`~|>#\\\[\]])")
-"""What Discord would take for markdown."""
+MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
+"""Characters that Discord reads as Markdown."""
 
 
 @frozen
 class Failure:
-    """Why a note was not delivered. `lasting`: it will not be delivered later either, unless somebody mends it."""
+    """Why a delivery failed. `lasting`: it will fail again until somebody fixes it."""
 
     words: str
     lasting: bool = False
@@ -63,23 +63,22 @@ class Button:
 
 
 def buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
-    """A button for each action on a card, which calls the gateway; none where it could not be pressed.
+    """A button for each action on a card, which calls the gateway; none while it does not listen.
 
-    A notification goes through other people's servers, so it never carries the gateway's token. Each button carries a
-    pass: good for this one verb on this one card, and not for long.
+    A notification passes through other people's servers, so it never carries the token. Each button has a pass for one
+    action on one card, valid for a few hours.
     """
     base = engine.settings.current.notify.gateway
     if not base or not card_id:
         return {}
-    until = (engine.clock.now() + BUTTONS_LAST).timestamp()
+    until = (engine.clock.now() + BUTTON_LIFETIME).timestamp()
     paths = {action: f"/api/v1/predictions/{card_id}/{VERBS[action]}" for action in actions}
     passes = {action: pass_for("POST", path, until=until) for action, path in paths.items()}
     return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
 
 
 def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
-    """Deliver `note`; None when that succeeded. `buttons` by action, where they can be pressed. From any thread; it
-    takes at most about `SECONDS`."""
+    """Deliver a note; None on success. `buttons` by action. From any thread; takes at most about `TIMEOUT_S`."""
     if address.service == DESKTOP:
         return _run(desktop(note))
     if address.service == SPEAK:
@@ -89,9 +88,8 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
     return _send(address, note, buttons)
 
 
-def known(url: str) -> bool:
-    """Whether an address is one of a service that is known, and complete. Raises `Refusal` `not_installed` where
-    Apprise, which knows the services, is not there."""
+def is_known_service(url: str) -> bool:
+    """Whether an address is complete and of a supported service. Raises `Refusal` `not_installed` without Apprise."""
     if url.partition("://")[0] in (DESKTOP, SPEAK):
         return True
     if not extras.installed(extras.NOTIFY):
@@ -114,7 +112,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
         said_by_it.addHandler(logging.NullHandler())
     asset = apprise.AppriseAsset(
         app_id="clawpy", app_desc="Clawpy Console", app_url="", async_mode=False, http_redirects=False,
-        image_url_mask=None, image_url_logo=None, service_timeout=SECONDS, allow_templates=False,
+        image_url_mask=None, image_url_logo=None, service_timeout=TIMEOUT_S, allow_templates=False,
     )  # fmt: skip
     fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
@@ -134,7 +132,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     elif fields["schema"] == "discord":
         embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
         fields |= {"avatar": False} | ({"format": "markdown"} if embed else {})
-        body, title = (uncalled(text if embed else unmarked(text)) for text in (body, title))
+        body, title = (without_mentions(text if embed else escape_markdown(text)) for text in (body, title))
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
         return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
@@ -142,28 +140,30 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     carrier.add(service)
     kind = apprise.NotifyType.INFO if note.good else apprise.NotifyType.WARNING
     result = carrier.notify(
-        body=body, title=title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT, timeout=SECONDS
+        body=body, title=title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT, timeout=TIMEOUT_S
     )
     if result:
         return None
     if result.status.name == "TIMEOUT":
-        return Failure(f"it did not accept the notification within {SECONDS:g} s")
-    return explained([entry.message for entry in result.logs()])
+        return Failure(f"it did not accept the notification within {TIMEOUT_S:g} s")
+    return describe_failure([entry.message for entry in result.logs()])
 
 
-def explained(messages: Sequence[str]) -> Failure:
-    """What Apprise said of a failure, in words of our own."""
+def describe_failure(messages: Sequence[str]) -> Failure:
+    """The failure in the log lines of Apprise, in words of our own."""
     for line in messages:
         if match := re.search(r"error=(\d{3})\d{0,2}\b", line):
             status = int(match[1])
-            return Failure(f"the server answers {status}", lasting=400 <= status < 500 and status not in PASSING)
+            return Failure(
+                f"the server answers {status}", lasting=400 <= status < 500 and status not in RETRYABLE_STATUS
+            )
         if "onnection error" in line:
             return Failure("it cannot be reached")
     return Failure("it did not accept the notification")
 
 
 def ntfy(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
-    """What ntfy has of its own: priority, and buttons that call an address."""
+    """Fields of ntfy: priority, and buttons that call an address."""
     priority = "min" if note.form in (Form.SILENT, Form.REFRESH) else "low" if note.form in QUIET_FORMS else "default"
     if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
         priority = "high"
@@ -184,37 +184,44 @@ def ntfy(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
     return {"priority": priority, "include_image": False} | ({"actions": json.dumps(actions)} if actions else {})
 
 
-def unmarked(text: str) -> str:
-    """Text that Discord shows as it is."""
-    return MARKS.sub(r"\\\1", text)
+def escape_markdown(text: str) -> str:
+    """Text that Discord shows literally."""
+    return MARKDOWN.sub(r"\\\1", text)
 
 
-def uncalled(text: str) -> str:
-    """Text that calls nobody on Discord."""
+def without_mentions(text: str) -> str:
+    """Text that notifies nobody on Discord."""
     return text.replace("@", "@\u200b")
 
 
 def desktop(note: Note) -> list[str]:
-    """The command that shows a note on this desktop; empty when there is none."""
+    """The command that shows a note on the desktop; empty when there is none."""
     if sys.platform == "darwin":
         script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
         return ["osascript", "-e", script, note.title or "clawpy", note.text]
     if program := shutil.which("notify-send"):
         urgency = "low" if note.form in QUIET_FORMS else "normal"
-        return [program, "--app-name=clawpy", f"--urgency={urgency}", "--", note.title or "clawpy", escaped(note.text)]
+        return [
+            program,
+            "--app-name=clawpy",
+            f"--urgency={urgency}",
+            "--",
+            note.title or "clawpy",
+            escape_html(note.text),
+        ]
     return []
 
 
 def speech(note: Note) -> list[str]:
-    """The command that reads a note aloud on this machine; empty when there is none."""
+    """The command that reads a note aloud; empty when there is none."""
     for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
         if program := shutil.which(name):
             return [program, *options, note.text.lstrip("-")]
     return []
 
 
-def escaped(text: str) -> str:
-    """Text as desktops take it, who read some HTML."""
+def escape_html(text: str) -> str:
+    """Text for desktops that read some HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -223,10 +230,10 @@ def _run(command: Sequence[str]) -> Failure | None:
         return Failure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
     try:
         process = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return Failure(f"it did not accept the notification within {SECONDS:g} s")
+        return Failure(f"it did not accept the notification within {TIMEOUT_S:g} s")
     except OSError as error:
         return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
     return None if process.returncode == 0 else Failure(f"{command[0]} ended with {process.returncode}")

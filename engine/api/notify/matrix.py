@@ -1,4 +1,4 @@
-"""What reaches which surface, and in which form (SPEC 10.2): the table as data."""
+"""Which event reaches which surface, and in which form (SPEC 10.2), as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.config.notify import Surface
 
 
 class Happening(StrEnum):
-    """The seven events that are told."""
+    """The seven kinds of event that are notified."""
 
     NEW_MEDIUM = "new card, medium"
     NEW_HIGH = "new card, high"
@@ -22,7 +22,7 @@ class Happening(StrEnum):
 
 
 class Form(StrEnum):
-    """How it arrives."""
+    """How a notification appears."""
 
     CARD = "banner + card"  # with approve, reject, snooze
     BANNER = "banner"
@@ -41,7 +41,7 @@ class Form(StrEnum):
 
 
 class Urgency(StrEnum):
-    """How a happening is treated: low ones wait for each other, urgent ones wait for no morning."""
+    """How a notification is timed: low ones are collected, urgent ones ignore quiet hours."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -49,7 +49,7 @@ class Urgency(StrEnum):
 
 
 def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form | None) -> Mapping[Surface, Form]:
-    """A line of the table; web and desktop are as the phone."""
+    """A row of the table; web and desktop are like the phone."""
     forms = {
         Surface.PHONE: screen,
         Surface.WATCH: watch,
@@ -84,12 +84,12 @@ URGENCY: Mapping[Happening, Urgency] = {
 
 
 def form_of(happening: Happening, surface: Surface) -> Form | None:
-    """How `happening` arrives on `surface`, None when it does not."""
+    """The form of an event on a surface, None when it is not sent there."""
     return MATRIX[happening].get(surface)
 
 
 def allowed(surface: Surface, settings: Settings) -> bool:
-    """Whether the flags of SPEC 7.4 let anything out to a surface."""
+    """Whether the flags of SPEC 7.4 allow notifications on a surface."""
     if surface is Surface.WATCH:
         return settings.watch_complications_enabled
     if surface is Surface.GLASSES:

@@ -1,7 +1,7 @@
-"""What a fact of the ledger means to somebody who is not there: one of the seven happenings, or nothing.
+"""What a fact of the ledger means to somebody who is away: one of the seven kinds of event, or nothing. Pure.
 
-Pure. The outbox keeps only which fact it was; what is said of it is read anew when it is sent, so that what the
-operator has decided meanwhile, or had forgotten (SPEC 4.10), is not told any more.
+The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or forgotten
+meanwhile (SPEC 4.10) is not sent.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, So
 from engine.storage.ledger import LedgerEntry
 
 HIGH = 0.6
-"""From this confidence on a card is a high one, when its confidence is stated: it has the SUGGESTED badge (SPEC 2.5).
-What is broken or about to be lost is high whatever its confidence."""
+"""A card with at least this stated confidence is high: it has the SUGGESTED badge (SPEC 2.5). A broken test is always
+high."""
 
 KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
-"""The facts that may be told."""
+"""The kinds of facts that may be notified."""
 
 FAILURES = frozenset({SessionState.FAILED, SessionState.CANNOT_RUN, SessionState.BLOCKED, SessionState.INTERRUPTED})
 
@@ -29,9 +29,9 @@ CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
 
 @frozen
 class Moment:
-    """Something to tell. `words` say what happened, for a card its prompt. `confidence` in [0, 1] and `tier` are those
-    of a card, None where it is of none; `stated`: the confidence says something. `asks` that a person must look at the
-    card itself: the content filter asks, or no sandbox works."""
+    """An event to notify. `words` says what happened, or is the prompt of a card. `confidence` in [0, 1] and `tier` are
+    those of the card, None for none; `stated`: the confidence is meaningful; `asks`: a person must look at the card
+    itself, because the content filter asks or no sandbox works."""
 
     happening: Happening
     at: datetime
@@ -45,7 +45,7 @@ class Moment:
 
 
 def happening_of(fact: LedgerEntry) -> Happening | None:
-    """Which of the seven a fact is, None when it is none of them."""
+    """The kind of event that a fact is, None for none of them."""
     payload = fact.payload
     match fact.kind:
         case "PredictionCreated" if payload["source"] != Source.OPERATOR.value:
@@ -68,7 +68,7 @@ def happening_of(fact: LedgerEntry) -> Happening | None:
 def moment(
     fact: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
 ) -> Moment | None:
-    """What is to be told of a fact now; None when it needs no telling any more."""
+    """What to send about a fact now; None when that is no longer needed."""
     happening = happening_of(fact)
     if happening is None:
         return None

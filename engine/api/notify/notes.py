@@ -1,7 +1,6 @@
-"""What is said: a moment in the form that a surface takes (SPEC 10.2, 10.3). Pure.
+"""Writes the text of notifications in the form that a surface takes (SPEC 10.2, 10.3). Pure.
 
-Text of agents and models is hostile, and here it leaves the machine: it is sanitised, and what looks like a secret is
-cut out of it (SPEC 11.1).
+Text of agents and models is hostile and leaves the machine here: it is sanitised, and secrets are removed (SPEC 11.1).
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ THREAD = "crosspoll"
 SOUND = "prediction.caf"
 ACTIONS = ("approve", "reject", "snooze")
 
-LONGEST = 300
-"""Characters of what happened; phones show less."""
+MAX_CHARS = 300
+"""Characters of a text; phones show less."""
 
-LINES = 10
-"""So many lines of a digest; the rest is counted."""
+MAX_DIGEST_LINES = 10
+"""Lines of a digest; the rest is counted."""
 
-TAPS = ("success", "notice", "failure")
-"""What a tap tells, the weakest first."""
+HAPTICS = ("success", "notice", "failure")
+"""What a tap on the wrist means, weakest first."""
 
 QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
-"""They are there, and nothing rings."""
+"""Forms that make no sound."""
 
 _ONES = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -44,8 +43,8 @@ _TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy"
 
 @frozen
 class Note:
-    """One notification. `badge` is the number of pending cards; `actions` what can be done with the card from it.
-    `haptic` is one of `TAPS`, "" for none. `ask` asks for an answer by voice: said only where one is heard."""
+    """One notification. `badge` is the number of pending cards; `actions` what can be done with the card; `haptic` one
+    of `HAPTICS`, "" for none; `ask` asks for an answer by voice, where one can be heard."""
 
     form: Form
     title: str
@@ -64,12 +63,12 @@ class Note:
 
     @property
     def text(self) -> str:
-        """Subtitle and body, for services that know no subtitle."""
+        """Subtitle and body, for services without subtitles."""
         return f"{self.subtitle}\n{self.body}" if self.subtitle else self.body
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The push of a phone, for a service that takes it as it is."""
+        """The push message for a phone."""
         aps: dict[str, Any] = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
         if self.sound:
             aps |= {"sound": self.sound}
@@ -87,7 +86,7 @@ class Note:
 
 
 def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()) -> Note:
-    """What `moment` says in `form`, while `pending` cards wait."""
+    """The note of a moment in a form, while `pending` cards wait."""
     words = clean(moment.words, secrets)
     percent = f"{round(100 * moment.confidence)}%" if moment.confidence is not None and moment.stated else ""
     # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
@@ -105,7 +104,7 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
     )
     match form:
         case Form.CARD:
-            actions = ACTIONS if at_a_glance(moment, words) else ACTIONS[1:]
+            actions = ACTIONS if is_complete(moment, words) else ACTIONS[1:]
             return replace(base, sound=SOUND, category=CATEGORY, actions=actions)
         case Form.BANNER:
             return replace(base, sound=SOUND)
@@ -122,7 +121,7 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
         case Form.SPOKEN:
             if moment.confidence is None:
                 return replace(base, title="", subtitle="")
-            whole = at_a_glance(moment, words)
+            whole = is_complete(moment, words)
             ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
             answers = ACTIONS[:2] if whole else ACTIONS[1:2]
             return replace(base, title="", subtitle="", body=spoken(moment, words), actions=answers, ask=ask)
@@ -147,10 +146,10 @@ def digest(notes: Sequence[Note]) -> Note:
     taps = [note.haptic for note in notes if note.haptic]
     if taps or last.form in (Form.BADGE, Form.REFRESH):
         # A face has room for one, and the number counts all; of several taps the strongest is felt.
-        return replace(last, haptic=max(taps, key=TAPS.index, default=""))
+        return replace(last, haptic=max(taps, key=HAPTICS.index, default=""))
     lines = [f"• {note.subtitle}: {note.body}" if note.subtitle else f"• {note.body}" for note in notes]
-    if len(lines) > LINES:
-        lines = [*lines[: LINES - 1], f"• and {len(lines) - LINES + 1} more"]
+    if len(lines) > MAX_DIGEST_LINES:
+        lines = [*lines[: MAX_DIGEST_LINES - 1], f"• and {len(lines) - MAX_DIGEST_LINES + 1} more"]
     loud = any(note.sound for note in notes)
     return Note(
         Form.BANNER if loud else last.form,
@@ -164,14 +163,13 @@ def digest(notes: Sequence[Note]) -> Note:
 
 
 def clean(text: str, secrets: Iterable[str]) -> str:
-    """One line of at most `LONGEST` characters, without escapes and secrets."""
+    """One line of at most `MAX_CHARS` characters, without control characters and secrets."""
     line = " ".join(redact(sanitise(text), secrets).split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"
 
 
-def at_a_glance(moment: Moment, words: str) -> bool:
-    """Whether a card may be approved from its note. What the content filter asks about is not, and nothing is that is
-    not all there."""
+def is_complete(moment: Moment, words: str) -> bool:
+    """Whether a card may be approved from its note: the whole prompt is there, and the content filter does not ask."""
     return not moment.asks and words == " ".join(sanitise(moment.words).split())
 
 
@@ -194,7 +192,7 @@ def number(value: int) -> str:
 
 
 def short(pending: int) -> str:
-    """The complication, small (SPEC 10.3)."""
+    """The short form of the complication (SPEC 10.3)."""
     return f"🔮 {pending}"
 
 

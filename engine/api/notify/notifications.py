@@ -1,8 +1,7 @@
-"""Notifications (SPEC 10.2): what happened is read from the ledger, put into the outbox, and delivered.
+"""Reads events from the ledger, stores notifications in the outbox, and delivers them (SPEC 10.2).
 
-The matrix decides which surfaces hear of it. Each surface has a thread of its own that waits for nobody but its own
-service: one that is dead delays nothing else, and is left alone ever longer. A row is marked after it was delivered, so
-that a crash in between delivers it twice and never loses it.
+Each surface has its own thread and its own back-off, so that a dead service delays no other. A row is marked after its
+delivery: a crash in between delivers it twice, and never loses it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from engine.api.notify.addresses import Address, Addresses
 from engine.api.notify.delivery import Button, Failure, PassFor, buttons, deliver
 from engine.api.notify.matrix import URGENCY, Happening, Urgency, allowed, form_of
 from engine.api.notify.notes import Note
-from engine.api.notify.outbox import Dead, NotificationRow, Outbox, Standing
+from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox, UndeliveredNotes
 from engine.background import Background
 from engine.config.notify import Surface
 from engine.events import Subscription
@@ -33,13 +32,13 @@ log = logging.getLogger(__name__)
 
 CURSOR = "notify.read"
 CLOSE_SECONDS = 1.0
-"""`close` waits so long for a delivery that is under way; it is marked or comes again at the next start."""
+"""Seconds that `close` waits for a delivery in progress; it is marked, or repeated at the next start."""
 
 MAX_WAIT = 3600.0
-"""Seconds after which a surface with something to send is looked at again: a laptop may have slept."""
+"""Seconds until a surface with something to send is looked at again: a laptop may have slept."""
 
 UNDELIVERED = "notify-"
-"""How the id of an entry of the queue begins; a surface follows."""
+"""The prefix of an id in the queue; the name of a surface follows."""
 
 PRUNE_EVERY = timedelta(hours=6)
 
@@ -47,7 +46,7 @@ Deliver = Callable[[Address, Note, Mapping[str, Button]], Failure | None]
 
 
 class Notifications:
-    """`engine.notify`. All methods may be called from any thread."""
+    """The service `engine.notify`. Callable from any thread."""
 
     def __init__(self, engine: Services, *, pass_for: PassFor, deliver: Deliver = deliver) -> None:
         self.outbox = Outbox(engine.database)
@@ -66,7 +65,7 @@ class Notifications:
     # -- life
 
     def start(self) -> None:
-        """Begin, with what happened while nobody followed; until then somebody calls `catch_up` and `step`."""
+        """Start to follow events. Without it somebody calls `catch_up` and `step`."""
         self._subscription = self._engine.bus.subscribe(self._follower.wake, capacity=1_000)
         self._follower.wake()
 
@@ -107,12 +106,12 @@ class Notifications:
     # -- facts
 
     def catch_up(self) -> None:
-        """Put what happened since the last time into the outbox; in this thread."""
+        """Store notifications for what happened since the last time, in this thread."""
         self._read.each(self._take)
 
     def _take(self, facts: Sequence[LedgerEntry]) -> None:
         now = self._engine.clock.now()
-        rows = [row for fact in facts if now - fact.at < timing.OLDEST for row in self._rows(fact, now)]
+        rows = [row for fact in facts if now - fact.at < timing.MAX_AGE for row in self._rows(fact, now)]
         if self.outbox.put(rows):
             for surface in {row.surface for row in rows}:
                 self._wake(Surface(surface))
@@ -130,7 +129,7 @@ class Notifications:
             return []
         urgency = URGENCY[happening]
         window = timedelta(minutes=self._engine.settings.current.notify.digest_minutes)
-        gathered, due = timing.entry(urgency, now, quiet=self._engine.autonomy.quiet(), window=window)
+        gathered, due = timing.schedule(urgency, now, quiet=self._engine.autonomy.quiet(), window=window)
         return [
             NotificationRow(
                 fact_id=fact.id,
@@ -144,24 +143,24 @@ class Notifications:
                 changed_at=now,
             )
             for surface in Surface
-            if form_of(happening, surface) and self.wished(surface)
+            if form_of(happening, surface) and self.is_enabled(surface)
         ]
 
-    def wished(self, surface: Surface) -> bool:
-        """Whether you want to hear of anything there."""
-        return allowed(surface, self._engine.settings.current) and self.addresses.named(surface)
+    def is_enabled(self, surface: Surface) -> bool:
+        """Whether a surface has an address and is switched on."""
+        return allowed(surface, self._engine.settings.current) and self.addresses.is_configured(surface)
 
     # -- delivery
 
     def step(self, surface: Surface) -> float | None:
-        """Deliver what goes next to a surface, if anything does. Returns after how many seconds to look again, 0 for at
-        once, None when nothing waits."""
+        """Deliver what is due on a surface. Returns the seconds until the next look: 0 for at once, None when nothing
+        waits."""
         return self._senders[surface].step()
 
     def test(self, surface: Surface) -> Failure | None:
-        """Send a notification that says it is one, now; None when it was taken.
+        """Send a test notification now; None when it was accepted.
 
-        Raises `Refusal` as `Addresses.of`, and `no_surface` when there is no address.
+        Raises `Refusal` as `Addresses.of`, and `no_surface` without an address.
         """
         address = self.addresses.of(surface)
         if address is None:
@@ -174,7 +173,7 @@ class Notifications:
         return self.deliver(address, notes.note(subject, form, pending=len(self._engine.cards.pending()), now=now), {})
 
     def note(self, row: NotificationRow) -> Note | None:
-        """What a row says now; None for one that needs no telling any more."""
+        """The note of a row as it is now; None when it is no longer needed."""
         engine, form = self._engine, form_of(Happening(row.happening), Surface(row.surface))
         fact = next(iter(engine.ledger.since(row.fact_id - 1, 1)), None)
         if form is None or fact is None or fact.id != row.fact_id:
@@ -189,14 +188,14 @@ class Notifications:
     # -- looking
 
     def waiting(self) -> list[Waiting]:
-        """Surfaces that did not get something, for the operator's queue (SPEC 9.3)."""
+        """Surfaces with undelivered notifications, for the queue (SPEC 9.3)."""
         return [
             Waiting("notification", f"{UNDELIVERED}{dead.surface.value}", _undelivered(dead), dead.since)
             for dead in self.outbox.dead()
         ]
 
     def trouble(self, surface: Surface) -> str:
-        """Why a surface is left alone for now, "" when it is not."""
+        """Why a surface is in back-off, "" when it is not."""
         return self._senders[surface].trouble
 
     def retry_waiting(self, waiting_id: str) -> int:
@@ -204,11 +203,11 @@ class Notifications:
         return self.retry(Surface(waiting_id.removeprefix(UNDELIVERED)))
 
     def dismiss_waiting(self, waiting_id: str) -> int:
-        """Let go of what an entry of the queue tells of."""
+        """Dismiss what an entry of the queue is about; the number of notifications."""
         return self.outbox.dismiss(Surface(waiting_id.removeprefix(UNDELIVERED)))
 
     def retry(self, surface: Surface | None = None) -> int:
-        """Try again at once what was given up; how many that are."""
+        """Send again what was given up, at once; the number of notifications."""
         revived = self.outbox.revive(surface)
         for each, sender in self._senders.items():
             if surface in (None, each):
@@ -218,7 +217,7 @@ class Notifications:
 
 
 class _Sender:
-    """Delivers to one surface. `shut_until`: until then its service, which failed, is left alone."""
+    """Delivers to one surface. `shut_until`: it failed, and is not tried before then."""
 
     def __init__(self, hub: Notifications, engine: Services, surface: Surface) -> None:
         self.trouble = ""
@@ -256,16 +255,16 @@ class _Sender:
         if not plan.batch:
             return plan.wait
         pairs = [(row, hub.note(row)) for row in plan.batch]
-        hub.outbox.settle([row for row, note in pairs if note is None], Standing.DROPPED, "overtaken")
+        hub.outbox.settle([row for row, note in pairs if note is None], DeliveryState.DROPPED, "overtaken")
         rows = [row for row, note in pairs if note is not None]
         sendable = [note for _, note in pairs if note is not None]
-        if not hub.wished(self._surface):
-            hub.outbox.settle(rows, Standing.DROPPED, "notifications there were switched off")
+        if not hub.is_enabled(self._surface):
+            hub.outbox.settle(rows, DeliveryState.DROPPED, "notifications there were switched off")
         elif sendable:
             failure = self._deliver(sendable[0] if len(sendable) == 1 else notes.digest(sendable))
             if failure is not None:
                 return self._failed(rows, failure)
-            hub.outbox.settle(rows, Standing.SENT)
+            hub.outbox.settle(rows, DeliveryState.SENT)
             self._failures, self.shut_until, self.trouble = 0, None, ""
         return 0.0
 
@@ -288,14 +287,14 @@ class _Sender:
     def _failed(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
         outbox, now = self._hub.outbox, self._engine.clock.now()
         self._failures += 1
-        pause = timing.pause(self._failures)
+        pause = timing.backoff(self._failures)
         self.shut_until, self.trouble = now + timedelta(seconds=pause), failure.words
-        over = [row for row in rows if failure.lasting or timing.given_up(row.tries + 1, now - row.created_at)]
+        over = [row for row in rows if failure.lasting or timing.is_expired(row.tries + 1, now - row.created_at)]
         outbox.give_up(self._surface, over, failure.words)
         outbox.later([row for row in rows if row not in over], self.shut_until, failure.words)
         return pause
 
 
-def _undelivered(dead: Dead) -> str:
+def _undelivered(dead: UndeliveredNotes) -> str:
     number = "a notification" if dead.count == 1 else f"{dead.count} notifications"
     return f"{dead.surface.value} missed {number}: {dead.note}"

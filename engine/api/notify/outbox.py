@@ -1,6 +1,6 @@
-"""What waits to be delivered, what was, and what was given up: a table, so that a crash loses nothing (SPEC 10.2).
+"""The table of notifications that wait, were sent, or were given up, so that a crash loses none (SPEC 10.2).
 
-A row names the fact that it tells of and holds no words and no address: nothing has to be forgotten or kept secret.
+A row names its fact, and has neither text nor address: nothing in it must be forgotten or kept secret.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc_column
 
-KEPT = timedelta(days=7)
-"""So long a row is kept that is over."""
+RETENTION = timedelta(days=7)
+"""How long a finished row is kept."""
 
 
-class Standing(StrEnum):
-    """Where a notification stands."""
+class DeliveryState(StrEnum):
+    """Whether a notification waits, was sent, dropped or given up."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -33,7 +33,7 @@ class Standing(StrEnum):
 
 
 class NotificationRow(SQLModel, table=True):
-    """One notification for one surface. There is one for each fact and surface, however often the fact is read."""
+    """One notification for one surface: one for each fact and surface, however often the fact is read."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -49,7 +49,7 @@ class NotificationRow(SQLModel, table=True):
     subject: str
     urgent: bool
     gathered: bool
-    standing: str = Standing.WAITING.value
+    standing: str = DeliveryState.WAITING.value
     tries: int = 0
     note: str = ""
     created_at: datetime = Field(sa_column=utc_column())
@@ -58,8 +58,8 @@ class NotificationRow(SQLModel, table=True):
 
 
 @frozen
-class Dead:
-    """What a surface did not get: how many, since when, and why the last was given up."""
+class UndeliveredNotes:
+    """What was given up on a surface: how many, since when, and the reason of the last failure."""
 
     surface: Surface
     count: int
@@ -68,13 +68,13 @@ class Dead:
 
 
 class Outbox:
-    """The table. From any thread."""
+    """The table. Callable from any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, rows: Sequence[NotificationRow]) -> int:
-        """Take in what is not there yet; how many that were."""
+        """Store rows that are new; their number."""
 
         def work(tx: Transaction) -> int:
             values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
@@ -88,7 +88,8 @@ class Outbox:
         query = (
             select(NotificationRow)
             .where(
-                col(NotificationRow.standing) == Standing.WAITING.value, col(NotificationRow.surface) == surface.value
+                col(NotificationRow.standing) == DeliveryState.WAITING.value,
+                col(NotificationRow.surface) == surface.value,
             )
             .order_by(col(NotificationRow.id))
             .limit(500)
@@ -97,31 +98,31 @@ class Outbox:
             return list(session.exec(query))
 
     def surfaces(self) -> frozenset[Surface]:
-        """For which surfaces anything waits."""
+        """Surfaces for which something waits."""
         query = (
             sa.select(col(NotificationRow.surface))
             .distinct()
-            .where(col(NotificationRow.standing) == Standing.WAITING.value)
+            .where(col(NotificationRow.standing) == DeliveryState.WAITING.value)
         )
         with self._database.read() as session:
             return frozenset(Surface(name) for (name,) in session.connection().execute(query))
 
-    def settle(self, rows: Sequence[NotificationRow], standing: Standing, note: str = "") -> None:
-        """These are over: sent, dropped or dead. `note` says why, without any words of what was to be said."""
-        self._change(rows, standing=standing.value, note=note)
+    def settle(self, rows: Sequence[NotificationRow], standing: DeliveryState, note: str = "") -> None:
+        """Mark rows as sent, dropped or given up. `note` has the reason, without the text of the notification."""
+        self._update_waiting(rows, standing=standing.value, note=note)
 
     def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
-        """These are dead, and the ledger says so."""
+        """Mark rows as given up, and record that."""
         fact = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=note)
-        self._change(rows, fact, standing=Standing.DEAD.value, note=note)
+        self._update_waiting(rows, fact, standing=DeliveryState.DEAD.value, note=note)
 
     def later(self, rows: Sequence[NotificationRow], due_at: datetime, note: str) -> None:
-        """These were tried, and are tried again at `due_at`."""
-        self._change(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
+        """Count a failed attempt; the rows are tried again at `due_at`."""
+        self._update_waiting(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
 
-    def dead(self) -> list[Dead]:
-        """What was given up and not tried again, by surface."""
-        dead = col(NotificationRow.standing) == Standing.DEAD.value
+    def dead(self) -> list[UndeliveredNotes]:
+        """What was given up, by surface."""
+        dead = col(NotificationRow.standing) == DeliveryState.DEAD.value
         counts = (
             sa.select(
                 col(NotificationRow.surface), sa.func.count(), sa.func.min(col(NotificationRow.created_at)),
@@ -136,22 +137,26 @@ class Outbox:
                 select(NotificationRow).where(col(NotificationRow.id).in_([last for *_, last in groups]))
             )}  # fmt: skip
         return [
-            Dead(Surface(surface), count, since, notes.get(last, "")) for surface, count, since, last in sorted(groups)
+            UndeliveredNotes(Surface(surface), count, since, notes.get(last, ""))
+            for surface, count, since, last in sorted(groups)
         ]
 
     def revive(self, surface: Surface | None = None) -> int:
-        """Try again what was given up, all of it or that of one surface; how many that are."""
-        return self._of_dead(surface, standing=Standing.WAITING.value, tries=0, gathered=True)
+        """Have what was given up sent again, on all surfaces or one; the number of rows."""
+        return self._update_dead(surface, standing=DeliveryState.WAITING.value, tries=0, gathered=True)
 
     def dismiss(self, surface: Surface | None = None) -> int:
-        """Let go of what was given up; how many that were."""
-        return self._of_dead(surface, standing=Standing.DROPPED.value, note="dismissed by you")
+        """Drop what was given up; the number of rows."""
+        return self._update_dead(surface, standing=DeliveryState.DROPPED.value, note="dismissed by you")
 
     def prune(self) -> None:
-        """Give up rows that were over long ago; dead ones wait for the operator four times as long."""
+        """Delete old finished rows; those that were given up are kept four times as long."""
 
         def work(tx: Transaction) -> None:
-            for standings, age in (((Standing.SENT, Standing.DROPPED), KEPT), ((Standing.DEAD,), 4 * KEPT)):
+            for standings, age in (
+                ((DeliveryState.SENT, DeliveryState.DROPPED), RETENTION),
+                ((DeliveryState.DEAD,), 4 * RETENTION),
+            ):
                 tx.session.connection().execute(
                     sa.delete(NotificationRow).where(
                         col(NotificationRow.standing).in_([standing.value for standing in standings]),
@@ -161,24 +166,26 @@ class Outbox:
 
         self._database.write(work)
 
-    def _of_dead(self, surface: Surface | None, **values: object) -> int:
+    def _update_dead(self, surface: Surface | None, **values: object) -> int:
         def work(tx: Transaction) -> int:
-            query = sa.update(NotificationRow).where(col(NotificationRow.standing) == Standing.DEAD.value)
+            query = sa.update(NotificationRow).where(col(NotificationRow.standing) == DeliveryState.DEAD.value)
             if surface is not None:
                 query = query.where(col(NotificationRow.surface) == surface.value)
-            moments = {"due_at": tx.now, "created_at": tx.now} if values["standing"] == Standing.WAITING.value else {}
+            moments = (
+                {"due_at": tx.now, "created_at": tx.now} if values["standing"] == DeliveryState.WAITING.value else {}
+            )
             return tx.session.connection().execute(query.values(changed_at=tx.now, **moments, **values)).rowcount
 
         return self._database.write(work)
 
-    def _change(self, rows: Sequence[NotificationRow], fact: Event | None = None, **values: object) -> None:
+    def _update_waiting(self, rows: Sequence[NotificationRow], fact: Event | None = None, **values: object) -> None:
         if not rows:
             return
         ids = [row.id for row in rows]
 
         def work(tx: Transaction) -> None:
             query = sa.update(NotificationRow).where(
-                col(NotificationRow.id).in_(ids), col(NotificationRow.standing) == Standing.WAITING.value
+                col(NotificationRow.id).in_(ids), col(NotificationRow.standing) == DeliveryState.WAITING.value
             )
             tx.session.connection().execute(query.values(changed_at=tx.now, **values))
             if fact is not None:

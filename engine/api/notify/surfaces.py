@@ -1,4 +1,4 @@
-"""Surfaces as documents (SPEC 10.2): where notifications go, whether they arrive, what did not."""
+"""The verb `notify` (SPEC 10.2): the address and state of each surface."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PUSH = "pushNotificationsEnabled"
 
 
 def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
-    """Have notifications of a surface go to `url`. One that may hold a secret goes to the keys, in this very process;
-    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and
-    what `Keys.set` does."""
+    """Set the address of a surface. One that may contain a secret is stored among the keys, in this process;
+    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and what `Keys.set`
+    does."""
     surface, url = Surface(name), url.strip()
     if not url:
         fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface.value}.url"
         raise Refusal("bad_address", f"no address was given, so the one for {surface.value} was not changed", fix)
-    if addresses.malformed(url):
+    if addresses.is_malformed(url):
         raise Refusal("bad_address", "that is not an address", addresses.EXAMPLE)
-    if not delivery.known(url):
+    if not delivery.is_known_service(url):
         fix = "see https://appriseit.com/services/ for the format"
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
     source = "settings"
@@ -59,17 +59,17 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     }
 
 
-def tested(engine: ApiServices, surface: Surface | None) -> list[Document]:
+def test_surfaces(engine: ApiServices, surface: Surface | None) -> list[Document]:
     """Send a test to a surface, or to all that have an address. Raises `Refusal` `no_surface`."""
-    chosen = [surface] if surface else [each for each in Surface if engine.notify.addresses.named(each)]
+    chosen = [surface] if surface else [each for each in Surface if engine.notify.addresses.is_configured(each)]
     if not chosen:
         fix = "clawpy notify set phone, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
         raise Refusal("no_surface", "no address is set", fix)
-    return [_tested(engine, each) for each in chosen]
+    return [_test_surface(engine, each) for each in chosen]
 
 
-def listed(engine: ApiServices) -> list[Document]:
-    """How each surface is reached, and what it did not get."""
+def list_surfaces(engine: ApiServices) -> list[Document]:
+    """Each surface with its address and what was not delivered."""
     dead = {given_up.surface: given_up for given_up in engine.notify.outbox.dead()}
     return [
         {
@@ -84,7 +84,7 @@ def listed(engine: ApiServices) -> list[Document]:
 
 
 def _reached(engine: ApiServices, surface: Surface) -> Document:
-    """How a surface is reached, or what is missing."""
+    """The service of a surface, or what is missing."""
     on = allowed(surface, engine.settings.current)
     reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
     try:
@@ -108,7 +108,7 @@ def _flag(surface: Surface) -> str:
     return FLAGS.get(surface, PUSH)
 
 
-def _tested(engine: ApiServices, surface: Surface) -> Document:
+def _test_surface(engine: ApiServices, surface: Surface) -> Document:
     try:
         failure = engine.notify.test(surface)
     except Refusal as refusal:

@@ -1,7 +1,7 @@
-"""When what is sent (SPEC 10.2). Pure.
+"""When notifications are sent (SPEC 10.2). Pure.
 
-Low ones wait for the like and go as one. In quiet hours only what is urgent goes; the rest goes in the morning, as one.
-What a surface did not take is tried again, ever more seldom; after a day it is given up.
+Low ones are collected and sent as one. In quiet hours only urgent ones are sent; the rest follows in the morning. A
+surface that fails is tried again at growing intervals, for a day.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from engine.api.notify.outbox import NotificationRow
 from engine.frozen import frozen
 
 BACKOFF = (30.0, 120.0, 600.0, 1800.0, 3600.0)
-"""Seconds until a surface that failed is tried again, by how often it failed in a row; the last for all that follow."""
+"""Seconds until the next attempt, by the number of failures in a row; the last value for all that follow."""
 
-TRIES = 8
-"""So often one notification is tried."""
+MAX_TRIES = 8
+"""Attempts for one notification."""
 
-OLDEST = timedelta(hours=24)
-"""What could not be delivered by then is given up; what was not read by then is not told at all."""
+MAX_AGE = timedelta(hours=24)
+"""A notification that was not sent by then is given up; a fact that was not read by then is skipped."""
 
-QUIET_LOOK = 60.0
-"""Seconds after which it is looked again whether quiet hours are over."""
+QUIET_POLL_S = 60.0
+"""Seconds until the next check whether quiet hours are over."""
 
-TOGETHER = 50
-"""At most so many go as one."""
+MAX_BATCH = 50
+"""Notifications that are sent as one at most."""
 
 
 @frozen
 class Plan:
-    """What goes now, as one, and else after how many seconds to look again; None when nothing waits."""
+    """What to send now as one, or after how many seconds to look again; None when nothing waits."""
 
     batch: tuple[NotificationRow, ...] = ()
     wait: float | None = None
 
 
-def entry(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) -> tuple[bool, datetime]:
-    """Whether a new one is gathered, and when it is due."""
+def schedule(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) -> tuple[bool, datetime]:
+    """Whether a new notification is collected, and when it is due."""
     if urgency is Urgency.URGENT:
         return False, now
     if quiet:
@@ -49,23 +49,23 @@ def entry(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) ->
 
 
 def plan(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> Plan:
-    """What goes next to one surface: what is urgent first, then by age; a gathered one takes all gathered along."""
+    """What to send next on a surface: urgent ones first, then by age. Collected ones go together."""
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:
         together = [row for row in sendable if row.gathered] if first.gathered else [first]
-        return Plan(tuple(together[:TOGETHER]))
+        return Plan(tuple(together[:MAX_BATCH]))
     waits = [(row.due_at - now).total_seconds() for row in sendable]
     if quiet and len(sendable) < len(waiting):
-        waits.append(QUIET_LOOK)
+        waits.append(QUIET_POLL_S)
     return Plan(wait=min(waits) if waits else None)
 
 
-def pause(failures: int) -> float:
-    """Seconds that a surface is left alone after it failed so often in a row."""
+def backoff(failures: int) -> float:
+    """Seconds that a surface is left alone after so many failures in a row."""
     return BACKOFF[min(failures, len(BACKOFF)) - 1]
 
 
-def given_up(tries: int, age: timedelta) -> bool:
-    """Whether a notification of this age that was tried so often is tried no further."""
-    return tries >= TRIES or age >= OLDEST
+def is_expired(tries: int, age: timedelta) -> bool:
+    """Whether a notification of this age and number of attempts is given up."""
+    return tries >= MAX_TRIES or age >= MAX_AGE

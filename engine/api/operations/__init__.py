@@ -1,6 +1,6 @@
 """Everything that can be asked of an engine, each operation declared once (SPEC 9.8, 10.1).
 
-The command line, the control socket, the gateway, its JSON-RPC and the MCP server all come through `dispatch`.
+The command line, the control socket, the gateway, JSON-RPC and the MCP server all call `dispatch`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["OPERATIONS", "dispatch"]
 
 
 def dispatch(engine: ApiServices, name: str, arguments: Any) -> Document:
-    """Do an operation. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or whatever it refuses."""
+    """Carry out an operation. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or its own."""
     known_operation = OPERATIONS.get(name) if isinstance(name, str) else None
     if known_operation is None:
         raise Refusal(

@@ -1,11 +1,11 @@
-"""Operations of agents and what flows between them: agents, guidance, profile, bubbles (SPEC 1)."""
+"""Operations on agents and guidance: agents, guidance, profile, bubbles (SPEC 1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import Limit, Needed, Text, needed, operation
+from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, require
 from engine.config.agents import ACP
 from engine.hierarchy import profile_text
 from engine.model import BubbleState, Refusal
@@ -26,7 +26,7 @@ def agents(
     channel: Text = "",
     tier: Any = None,
 ) -> Document:
-    """list, show, add, move, retire, restore, tier; serve: let a coding agent of the operator's serve a channel."""
+    """List, show, add, move, retire or restore agents; set a tier; let a coding agent serve a channel."""
     hierarchy = engine.hierarchy
     if action == "list":
         return {
@@ -36,10 +36,10 @@ def agents(
             "retired": [agent.id for agent in hierarchy.retired()],
             "problems": hierarchy.problems(),
         }
-    needed("id", id)
+    require("id", id)
     match action:
         case "serve":
-            engine.agent_setup.hire(id, needed("channel", channel))
+            engine.agent_setup.hire(id, require("channel", channel))
             return {"channel": channel, "coding": [agent for agent in _coding(engine) if agent["name"] == id]}
         case "show":
             return _agent_document(engine, id)
@@ -48,10 +48,10 @@ def agents(
         case "restore":
             id = hierarchy.restore(id).id
         case "add":
-            leader = needed("reportsTo", reports_to)
+            leader = require("reportsTo", reports_to)
             hierarchy.add(id, reports_to=leader, title=title, archetype=archetype, domain=domain)
         case "move":
-            hierarchy.move(id, needed("reportsTo", reports_to))
+            hierarchy.move(id, require("reportsTo", reports_to))
         case "tier":
             hierarchy.assign_tier(id, _tier(tier))
     reply = _agent_document(engine, id)
@@ -70,7 +70,7 @@ def _tier(value: object) -> int | None:
 
 
 def _agent_document(engine: Services, agent_id: str) -> Document:
-    """All about one agent; of one that is broken or retired what can be told."""
+    """An agent with its chain of leaders; less of one that is broken or retired."""
     hierarchy = engine.hierarchy
     retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
     agent = retired or hierarchy.get(agent_id)
@@ -94,7 +94,7 @@ def _agent_document(engine: Services, agent_id: str) -> Document:
 
 
 def _coding(engine: Services) -> list[Document]:
-    """The coding agents that are installed or in the settings, and the channels they serve."""
+    """Coding agents that are installed or configured, and the channels they serve."""
     settings = engine.settings.current
     return [
         document(agent)
@@ -107,8 +107,9 @@ def _coding(engine: Services) -> list[Document]:
 
 
 @operation()
-def guidance(engine: Services, id: Needed, reports_to: Text = "") -> Document:
-    """What the next prompt of an agent will carry; with `reportsTo` also what it would carry there."""
+def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Document:
+    """The guidance in the next prompt of an agent; with `reportsTo` also the guidance it would have under that
+    leader."""
     wisdom = engine.wisdom
     if reports_to:
         preview = wisdom.preview_move(id, reports_to)
@@ -118,9 +119,11 @@ def guidance(engine: Services, id: Needed, reports_to: Text = "") -> Document:
 
 
 @operation(by_you=True)
-def profile(engine: Services, id: Needed, text: Text | None = None, yes: bool = False, undo: bool = False) -> Document:
-    """What a leader tells those below it, as a text to edit; with `text` what that would change, and with `yes` as
-    well it is saved. With `undo` the last save is undone."""
+def profile(
+    engine: Services, id: NonEmptyText, text: Text | None = None, yes: bool = False, undo: bool = False
+) -> Document:
+    """The profile of a leader as a text to edit; with `text` what that would change, which `yes` saves. `undo` reverses
+    the last save."""
     wisdom = engine.wisdom
     if undo:
         return {"leader": id, "text": profile_text.printed(wisdom.undo_profile(id)), "undone": True}
@@ -150,7 +153,7 @@ def bubbles(
     agent: Text = "",
     limit: Limit = 50,
 ) -> Document:
-    """list (of one state or agent), flush, approve: let words of others go up."""
+    """List findings (of a state or agent), send queued ones up, or approve one that quotes others."""
     wisdom = engine.wisdom
     if action == "flush":
         engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
@@ -158,6 +161,6 @@ def bubbles(
         flushed = {leader: list(ids) for leader, ids in report.flushed.items()}
         return {"flushed": flushed, "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
-        return {"bubbles": [document(wisdom.approve(needed("id", id)))]}
+        return {"bubbles": [document(wisdom.approve(require("id", id)))]}
     bubbles_found = wisdom.bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(bubbles_found)}

@@ -1,4 +1,5 @@
-"""Operations of cards: predict, cards, propose, approve, dismiss, muted, snooze, undo; and tasks (SPEC 2, 9.8)."""
+"""Operations on cards and tasks: predict, cards, propose, approve, dismiss, muted, snooze, undo, tasks (SPEC 2,
+9.8)."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.find import TAIL, channel_named, find, match, shown, with_transcript
-from engine.api.operations.operation import Limit, Needed, Seconds, Text, needed, operation
+from engine.api.find import TRANSCRIPT_LINES, channel_named, document_with_transcript, find, match, target_document
+from engine.api.operations.operation import Limit, NonEmptyText, Seconds, Text, operation, require
 from engine.model import Card, DecidedBy, DismissReason, Refusal, Status
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def predict(
     snoozed: bool = False,
     shown: bool = False,
 ) -> Document:
-    """One cycle now; then what is pending."""
+    """Check for new cards now, then return those that are pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
     latest = engine.ledger.latest(1)
     report = engine.predictions.run_cycle(workspaces=workspaces, requested=True)
@@ -54,9 +55,9 @@ def cards(
     limit: Limit = 50,
     shown: bool = False,
 ) -> Document:
-    """What is pending in the workspaces (all of them when none is named), or with `all` the latest of any status.
+    """The cards that are pending in the workspaces (all when none is named), or with `all` the latest of any status.
 
-    Of workspaces that were not asked for, `elsewhere` counts what is pending, by workspace, where there is any.
+    `elsewhere` counts pending cards of other workspaces, if there are any.
     """
     if not all:
         return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown)
@@ -87,18 +88,18 @@ def _pending(
 @operation(by_you=True)
 def propose(
     engine: Services,
-    text: Needed,
+    text: NonEmptyText,
     workspace: Text = "",
     channel: Text | None = None,
     continues: Text | None = None,
 ) -> Document:
-    """A card of the operator's own; with `continues`, one that goes on with a finished session."""
+    """Make a card of your own; with `continues` one that continues a finished session."""
     former = find(engine, continues).session if continues is not None else None
     if continues is not None and former is None:
         raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
     card = engine.cards.propose(
         text,
-        workspace=former.workspace if former else needed("workspace", workspace),
+        workspace=former.workspace if former else require("workspace", workspace),
         channel=channel,
         continues=former.id if former else "",
     )
@@ -108,31 +109,31 @@ def propose(
 @operation(by_you=True)
 def approve(
     engine: Services,
-    id: Needed,
+    id: NonEmptyText,
     edit: Text | None = None,
     parameters: dict[str, Any] | None = None,
     wait: bool = False,
     without_sandbox: bool = False,
 ) -> Document:
-    """Approve and start; with `wait` answer when the session has ended."""
+    """Approve a card and start it; with `wait` return when its session has ended."""
     target = find(engine, id)
     card = engine.cards.approve(target.card_id, edit=edit, parameters=parameters, without_sandbox=without_sandbox)
     if not wait or card.session_id is None:
-        return _about(engine, target.card_id)
+        return _card_document(engine, target.card_id)
     engine.sessions.wait(card.session_id, None)
-    return with_transcript(engine, find(engine, target.card_id), TAIL)
+    return document_with_transcript(engine, find(engine, target.card_id), TRANSCRIPT_LINES)
 
 
 @operation(by_you=True)
-def dismiss(engine: Services, id: Needed, reason: Reason | Literal[""] = "") -> Document:
-    """Dismiss a card; of one that was dismissed already, say why."""
-    return decided(engine, turn_down(engine, find(engine, id).card_id, reason or None))
+def dismiss(engine: Services, id: NonEmptyText, reason: Reason | Literal[""] = "") -> Document:
+    """Dismiss a card, or give the reason for an earlier dismissal."""
+    return decision_document(engine, dismiss_card(engine, find(engine, id).card_id, reason or None))
 
 
-def turn_down(
+def dismiss_card(
     engine: Services, card_id: str, reason: DismissReason | None, *, by: DecidedBy = DecidedBy.OPERATOR
 ) -> Card:
-    """Dismiss a card; of one that was dismissed already, say why."""
+    """Dismiss a card, or give the reason for an earlier dismissal."""
     if reason is not None and engine.cards.get(card_id).status is Status.REJECTED:
         return engine.cards.explain(card_id, reason)
     return engine.cards.dismiss(card_id, reason=reason, by=by)
@@ -140,39 +141,39 @@ def turn_down(
 
 @operation(by_you=True)
 def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text = "") -> Document:
-    """list what stays away because it was dismissed; lift one, so that it may come back."""
+    """List muted subjects, or unmute one."""
     mutes = engine.cards.muted()
     if action == "lift":
         mutes = [
-            engine.cards.lift(match(needed("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted"))
+            engine.cards.lift(match(require("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted"))
         ]
     return {"muted": document(mutes)}
 
 
 @operation(by_you=True)
-def snooze(engine: Services, id: Needed, seconds: Seconds = 7200) -> Document:
-    """Put a card off, 2 h unless said."""
+def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Document:
+    """Show a card again later, after 2 hours by default."""
     card_id = find(engine, id).card_id
     engine.cards.snooze(card_id, span=timedelta(seconds=seconds))
-    return _about(engine, card_id)
+    return _card_document(engine, card_id)
 
 
 @operation(by_you=True)
-def undo(engine: Services, id: Needed) -> Document:
+def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
     card_id = find(engine, id).card_id
     engine.cards.undo(card_id)
-    return _about(engine, card_id)
+    return _card_document(engine, card_id)
 
 
-def decided(engine: Services, card: Card) -> Document:
-    """A card that was decided, with what the decision itself had to say."""
-    reply = _about(engine, card.id)
+def decision_document(engine: Services, card: Card) -> Document:
+    """A card that was decided, with the note of the decision."""
+    reply = _card_document(engine, card.id)
     return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
 
 
-def _about(engine: Services, card_id: str) -> Document:
-    return shown(find(engine, card_id))
+def _card_document(engine: Services, card_id: str) -> Document:
+    return target_document(find(engine, card_id))
 
 
 @operation(by_you=True)
@@ -187,14 +188,14 @@ def tasks(
     state: Text | None = None,
     limit: Limit = 100,
 ) -> Document:
-    """list, add, done."""
+    """List tasks, add one, or mark one done."""
     if action == "add":
         where = channel_named(engine, channel) or ""
         return {
             "task": document(
-                engine.tasks.add(needed("title", title), channel=where, workspace=workspace or "", needs=list(needs))
+                engine.tasks.add(require("title", title), channel=where, workspace=workspace or "", needs=list(needs))
             )
         }
     if action == "done":
-        return {"task": document(engine.tasks.done(needed("id", id)))}
+        return {"task": document(engine.tasks.done(require("id", id)))}
     return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}

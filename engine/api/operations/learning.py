@@ -1,7 +1,7 @@
-"""Operations of what is learnt and how good it is: learnings, candidates, export, train, metrics (SPEC 5, 6, 8).
+"""Operations on what was learned, and on figures: learnings, candidates, export, train, metrics (SPEC 5, 6, 8).
 
-What a workspace learnt is both: what its sessions said again and again (the promotion chain), and what workers found
-out and their leaders took up (the hierarchy).
+The learnings of a workspace have two sources: statements that recurred in its sessions (the promotion chain), and
+findings that leaders accepted (the hierarchy).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document, dollars, instant
-from engine.api.operations.operation import WHOLE, Limit, Text, needed, operation
+from engine.api.operations.operation import WHOLE, Limit, Text, operation, require
 from engine.learning.decisions.training_examples import DPO
 from engine.learning.decisions.training_lines import Shape
 from engine.learning.decisions.training_runs import ADOPTED, TrainingRun
@@ -24,13 +24,13 @@ from engine.model.lessons import lesson_id, lessons_of
 if TYPE_CHECKING:
     from engine.services import Services
 
-WRITES = "write_agents_md"
+WRITE_FLOW = "write_agents_md"
 """The flow that writes an `AGENTS.md`."""
 
 MAX_LESSONS, MAX_TEXT = 60, 12_000
-"""So many texts, and so many characters of them, go onto one card."""
+"""Lessons on one card at most, and their characters."""
 
-SHOWN = 10
+MAX_LISTED = 10
 """Training runs that are listed."""
 
 DAYS, MAX_DAYS = 7, 3_650
@@ -54,27 +54,27 @@ def learnings(
     limit: Limit = 50,
     judge: bool = False,
 ) -> Document:
-    """list: what holds in a workspace, or the entries of a scope or a session; show: one, with where it came from and
-    went; scopes; retract, keep, promote one; chain: run the promotion chain now, with `judge` up to all projects;
-    write: a card that writes what the workspace learnt into its `AGENTS.md` (SPEC 1.12)."""
+    """List learnings of a workspace, scope or session; show one with its sources; list scopes; retract, keep or promote
+    one; run the promotion chain (with `judge` up to all projects); or make a card that writes them into `AGENTS.md`
+    (SPEC 1.12)."""
     service = engine.learnings
     match action:
         case "show":
-            view = service.view(needed("id", id))
+            view = service.view(require("id", id))
             return {"learning": document(view) | _lesson_uses(engine, view.entry.lesson)}
         case "scopes":
             return {"scopes": document(service.scopes())}
         case "retract":
-            report = service.retract(needed("id", id), reason)
+            report = service.retract(require("id", id), reason)
             return {
                 "retired": list(report.retired),
                 "queued": list(report.queued),
                 "sessions": list(report.sessions),
             }
         case "keep":
-            return {"kept": document(service.keep(needed("id", id)))}
+            return {"kept": document(service.keep(require("id", id)))}
         case "promote":
-            return {"promoted": document(service.promote(needed("id", id)))}
+            return {"promoted": document(service.promote(require("id", id)))}
         case "chain":
             chain = service.chain(judge=judge)
             return {
@@ -86,7 +86,7 @@ def learnings(
                 "judged": [{"id": entry, "verdict": verdict} for entry, verdict in chain.judged.items()],
             }
         case "write":
-            return _write(engine, needed("workspace", workspace))
+            return _write(engine, require("workspace", workspace))
     if scope or session or not workspace:
         where = "" if scope == LearningScope.GLOBAL.value else workspace
         entries = service.entries(scope, where, session, kind, words, limit)
@@ -108,7 +108,7 @@ def learnings(
 
 
 def _lesson_uses(engine: Services, lesson: str) -> Document:
-    """Where a lesson stands besides the pages: which leaders say it, and which learned guidance, by its candidate."""
+    """Where else a lesson is used: by which leaders, and in which active candidates."""
     leaders = [agent.id for agent in engine.hierarchy.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
     promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
     candidates = [
@@ -124,8 +124,7 @@ def _teaches(engine: Services, leader: str, lesson: str) -> bool:
 
 
 def _write(engine: Services, workspace: str) -> Document:
-    """A card that writes what the workspace learnt down: what its leaders took up and what its sessions say again and
-    again, the newest first, each once."""
+    """A card that writes the lessons of a workspace, the newest first, each once."""
     taught = [(learnt.at, learnt.text) for learnt in engine.wisdom.learnt(workspace)]
     entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
     from_sessions = [
@@ -146,7 +145,7 @@ def _write(engine: Services, workspace: str) -> Document:
         if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_TEXT:
             break
         lessons.append(text)
-    prompt = f"{WRITES} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
+    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
     card = engine.cards.propose(prompt, workspace=workspace)
     return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
 
@@ -162,20 +161,20 @@ def candidates(
     reason: Text = "",
     limit: Limit = 50,
 ) -> Document:
-    """list (of one status or type), show, approve, reject, rollback, undo; digest looks for new ones now, records
-    are what they are drawn from."""
+    """List candidates (by status or type), show, approve, reject, roll back, or undo a decision; `digest` looks for new
+    ones now, `records` lists the records they are made from."""
     service = engine.adaptation
     match action:
         case "show":
-            return dict(document(service.view(needed("id", id))))
+            return dict(document(service.view(require("id", id))))
         case "approve":
-            return {"candidate": document(service.approve(needed("id", id)))}
+            return {"candidate": document(service.approve(require("id", id)))}
         case "reject":
-            return {"candidate": document(service.reject(needed("id", id), reason))}
+            return {"candidate": document(service.reject(require("id", id), reason))}
         case "rollback":
-            return {"candidate": document(service.roll_back(needed("id", id), reason))}
+            return {"candidate": document(service.roll_back(require("id", id), reason))}
         case "undo":
-            return {"candidate": document(service.undo(needed("id", id)))}
+            return {"candidate": document(service.undo(require("id", id)))}
         case "records":
             return {"records": document(service.records(kind, limit))}
         case "digest":
@@ -189,7 +188,7 @@ def candidates(
 
 @operation(by_you=True)
 def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
-    """`dpo`: preference pairs in the shape `format`; `sft`: conversations (SPEC 8.3)."""
+    """Export preference pairs (`dpo`) in a format, or conversations (`sft`) (SPEC 8.3)."""
     result = engine.exporter.preferences(format) if what == "dpo" else engine.exporter.conversations()
     return {
         "what": what,
@@ -207,12 +206,12 @@ def train(
     action: Literal["status", "start", "cancel", "adopt", "back", "import"] = "status",
     file: Text = "",
 ) -> Document:
-    """status (brings a run that is under way on by a step), start, cancel, adopt, back, import (SPEC 8.4)."""
+    """Show trainings and move the current one on, start, cancel, adopt, go back, or import pairs (SPEC 8.4)."""
     training = engine.training
     reply: Document = {}
     match action:
         case "import":
-            reply = {"imported": engine.exporter.curate(_lines(needed("file", file)))}
+            reply = {"imported": engine.exporter.curate(_lines(require("file", file)))}
         case "start":
             training.launch()
         case "cancel":
@@ -228,7 +227,7 @@ def train(
         "twinModel": None if model is None else str(model),
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
-        "runs": [_run(run) for run in training.runs(SHOWN)],
+        "runs": [_run(run) for run in training.runs(MAX_LISTED)],
     }
 
 
@@ -263,7 +262,7 @@ def _lines(file: str) -> list[str]:
 def metrics(
     engine: Services, days: Annotated[int, WHOLE, Field(ge=1, le=MAX_DAYS)] = DAYS, workspace: Text = ""
 ) -> Document:
-    """How good the predictions of the last `days` were, 7 unless said, today's included (SPEC 8.5, 8.6)."""
+    """How good the cards of the last `days` were, today included (SPEC 8.5, 8.6)."""
     trained = (run for run in engine.training.runs() if run.state == ADOPTED and run.method == DPO)
     last = instant(next((run.updated_at for run in trained), None))
     return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}

@@ -1,6 +1,6 @@
-"""Operations of memory: recall, remember, note, suggest, drafts, forget (SPEC 4, 10.4).
+"""Operations on memory: recall, remember, note, suggest, drafts, forget (SPEC 4, 10.4).
 
-`note` and `suggest` are for agents at work elsewhere: under their own name, and never as the operator, so that a card
+`note` and `suggest` are for agents that work elsewhere. They act under their own name, never as the operator, so a card
 of theirs waits like any other.
 """
 
@@ -16,24 +16,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.api.documents import Document, document
 from engine.api.find import match
-from engine.api.operations.operation import WHOLE, Needed, Text, needed, operation, read
+from engine.api.operations.operation import WHOLE, NonEmptyText, Text, operation, require, validate_arguments
 from engine.memory.json_lines import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
 
 if TYPE_CHECKING:
     from engine.services import Services
 
-RECALL_SECONDS = 20.0
-"""Seconds that a layer has: somebody waits, unlike for a prompt; and the first question loads the embedder."""
+RECALL_DEADLINE_S = 20.0
+"""Seconds that a layer has. A person waits, unlike for a prompt, and the first question loads the embedder."""
 
-SETTLE, BATCH_SETTLE = 5.0, 30.0
-"""Seconds that a question, or a batch of them, waits for vectors which are still to be made."""
+SETTLE_S, BATCH_SETTLE_S = 5.0, 30.0
+"""Seconds that a question, or a batch, waits for vectors that are still being made."""
 
-SHOWN = 200
-"""So many drafts are shown; the longest waiting first."""
+MAX_LISTED = 200
+"""Drafts that are listed, the oldest first."""
 
-LONGEST_NAME = 60
-LONGEST_REASON = 500
+MAX_NAME_CHARS = 60
+MAX_REASON_CHARS = 500
 
 _AUTHORITIES = """
     admin administrator alfred api automation autonomy boss butler ceo chief clawpy clawpyconsole console customer
@@ -41,7 +41,7 @@ _AUTHORITIES = """
     theuser twin user you
 """
 AUTHORITIES = frozenset(_AUTHORITIES.split())
-"""Who an agent may not pass for: the operator, the engine, and those who speak in their name."""
+"""Names that no agent may use: those of the operator, the engine, and who speaks for them."""
 
 _DIGITS = str.maketrans("013457$@|!", "oieastsaii")
 
@@ -53,7 +53,7 @@ class _Line(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    query: Needed
+    query: NonEmptyText
     k: K = 10
 
 
@@ -66,18 +66,18 @@ def recall(
     workspaces: Sequence[str] = (),
     lines: list[str] | None = None,
 ) -> Document:
-    """What all layers know: the `k` best for `query`, or with `lines` of JSON (`id`, `query`, `k`) those for each."""
+    """The `k` best memories for `query`, or with `lines` of JSON (`id`, `query`, `k`) those for each line."""
     scope = RecallQuery("", workspace=workspaces[0] if len(workspaces) == 1 else None, agent=agent)
     missing, trouble = engine.memory.missing()
     if missing and not trouble:
-        engine.memory.settle(SETTLE if lines is None else BATCH_SETTLE)
+        engine.memory.settle(SETTLE_S if lines is None else BATCH_SETTLE_S)
     if lines is not None:
         return {"results": [_line(engine, line, scope) for line in lines]}
-    return _recalled(engine, replace(scope, text=needed("query", query), k=k))
+    return _recalled(engine, replace(scope, text=require("query", query), k=k))
 
 
 def _line(engine: Services, line: str, scope: RecallQuery) -> Document:
-    """One line of a batch; a bad one is answered with its error and stops nothing."""
+    """The answer to one line of a batch; a bad line is answered with its error and stops nothing."""
     identity: Document = {}
     example = '{"id": "1", "query": "…", "k": 10}'
     try:
@@ -85,7 +85,7 @@ def _line(engine: Services, line: str, scope: RecallQuery) -> Document:
         if not isinstance(fields, dict):
             raise Refusal("bad_line", "each line must be an object", example)
         identity = {"id": fields["id"]} if "id" in fields else {}
-        question = read(_Line, fields)
+        question = validate_arguments(_Line, fields)
         return identity | _recalled(engine, replace(scope, text=question.query, k=question.k))
     except (ValueError, RecursionError):
         return Refusal("bad_line", "each line must be JSON", example).document()
@@ -94,7 +94,7 @@ def _line(engine: Services, line: str, scope: RecallQuery) -> Document:
 
 
 def _recalled(engine: Services, query: RecallQuery) -> Document:
-    result: Recall = engine.memory.recall(query, deadline=RECALL_SECONDS)
+    result: Recall = engine.memory.recall(query, deadline=RECALL_DEADLINE_S)
     return {"results": document(result.items), "leftOut": list(result.left_out)}
 
 
@@ -106,10 +106,10 @@ def remember(
     source: Text = "",
     settle: Annotated[float, Field(ge=0, le=30)] = 0,
 ) -> Document:
-    """Remember `lines`, `first` being the number of the first in `source`; then wait up to `settle` seconds for the
-    vectors of all that was ever remembered. What is acknowledged is on disk.
+    """Store `lines`, of which the first has the number `first` in `source`; then wait up to `settle` seconds for
+    vectors. What is acknowledged is on disk.
 
-    `remembered` are new, `known` were there before; `bad` lines are passed over, or `kept` without what was wrong.
+    `remembered` are new, `known` were stored before; `bad` lines are skipped, or `kept` without what was wrong.
     """
     items, bad = read_lines(list(lines), first=first, source=source)
     new = engine.memory.add(items).new if items else 0
@@ -129,13 +129,13 @@ def remember(
 @operation()
 def note(
     engine: Services,
-    text: Needed,
-    by: Needed,
+    text: NonEmptyText,
+    by: NonEmptyText,
     kind: Literal["fact", "decision", "correction", "note"] = "fact",
     workspace: Text = "",
 ) -> Document:
-    """Remember `text` as said `by` an agent; what looks like a secret is cut out of it. A note is kept for a
-    day; the others until they are forgotten."""
+    """Store `text` as said `by` an agent, without what looks like a secret. A note lasts a day, other kinds until they
+    are forgotten."""
     name = agent_name(by)
     memory = NewMemory(text, kind=kind, speaker=name, workspace=workspace, source=f"mcp:{name}")
     stored = engine.memory.add([memory])
@@ -144,27 +144,33 @@ def note(
 
 @operation()
 def suggest(
-    engine: Services, text: Needed, by: Needed, workspace: Needed, reason: Text = "", channel: Text | None = None
+    engine: Services,
+    text: NonEmptyText,
+    by: NonEmptyText,
+    workspace: NonEmptyText,
+    reason: Text = "",
+    channel: Text | None = None,
 ) -> Document:
-    """A card with `text`, suggested `by` an agent for a reason; one that waits already is answered as it is."""
+    """Make a card with `text`, suggested `by` an agent; the same text again returns the pending card."""
     name, words = agent_name(by), sanitise(text).strip()
     for card in engine.cards.pending(include_snoozed=True):
         if (card.assignment.prompt, card.assignment.workspace) == (words, workspace):
             return {"predictions": [document(card)], "new": False}
-    why = " ".join(sanitise(reason).split())[:LONGEST_REASON]
+    why = " ".join(sanitise(reason).split())[:MAX_REASON_CHARS]
     reasoning = f"suggested by {name}" + (f": {why}" if why else "")
     card = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
     return {"predictions": [document(card)], "new": True}
 
 
 def agent_name(given_name: str) -> str:
-    """The name an agent goes by, in a word that fits a line; what it says of itself is only that.
+    """The name of an agent, on one line.
 
-    Raises `Refusal`: `bad_arguments` for none, `not_its_name` for one that carries authority, however it is spelt.
+    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for one that carries authority, however it is
+    spelt.
     """
     from engine.safety.content.shell import fold  # it brings the whole filter along
 
-    name = " ".join(sanitise(given_name).split())[:LONGEST_NAME]
+    name = " ".join(sanitise(given_name).split())[:MAX_NAME_CHARS]
     if not name:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
     plain = unicodedata.normalize("NFKD", fold(name)).casefold()
@@ -180,13 +186,13 @@ def agent_name(given_name: str) -> str:
 def drafts(
     engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
 ) -> Document:
-    """list what waits; promote one to a fact, in the words of `edit` if there are any; dismiss one for good."""
+    """List drafts of facts; keep one as a fact, with the text of `edit` if given; or dismiss one for good."""
     service = engine.memory.drafts
-    waiting = service.waiting(SHOWN)
+    waiting = service.waiting(MAX_LISTED)
     if action == "list":
         return {"drafts": document(waiting)}
     # One that was decided is known by its whole id: the same verb again says what became of it.
-    decided_ids = [id] if _is_draft(engine, needed("id", id)) else []
+    decided_ids = [id] if _is_draft(engine, require("id", id)) else []
     draft_id = match(id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list")
     if action == "dismiss":
         return {"drafts": [document(service.reject(draft_id))]}
@@ -202,8 +208,8 @@ def _is_draft(engine: Services, draft_id: str) -> bool:
 
 
 @operation(by_you=True)
-def forget(engine: Services, what: Needed, yes: bool = False) -> Document:
-    """What forgetting an id or words would touch; with `yes` it is done, and cannot be undone.
+def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
+    """What forgetting an id or words would delete; with `yes` delete it, which cannot be undone.
 
     Raises `Refusal`: `nothing_found`, and as `Forget.forget`.
     """

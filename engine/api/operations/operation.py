@@ -1,4 +1,4 @@
-"""What an operation is: a function of the engine whose parameters are its arguments, declared once (SPEC 9.8)."""
+"""What an operation is: a function on the engine's services whose signature declares its arguments (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Work = TypeVar("Work", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
 
-LOOKING = frozenset({"list", "show", "get", "scopes", "status"})
-"""Actions that say nothing about whether you are there."""
+READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
+"""Actions that do not show that you are there."""
 
 
 def _whole(value: Any) -> Any:
-    """To JSON 22.0 is a whole number, too."""
+    """Accept 22.0 as a whole number, as JSON does."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -37,14 +37,14 @@ def _says_something(value: str) -> str:
 
 WHOLE = BeforeValidator(_whole)
 Text = Annotated[str, Field(max_length=100_000)]
-Needed = Annotated[Text, AfterValidator(_says_something)]
+NonEmptyText = Annotated[Text, AfterValidator(_says_something)]
 Limit = Annotated[int, WHOLE, Field(ge=1, le=1000)]
 Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
 
 
 class Operation:
-    """One operation. `work(engine, …)` does it; parameters behind a `*` are no arguments of it. `by_you`: asking for it
-    means that you are there, unless its action only looks."""
+    """One operation. `work(engine, …)` does it; keyword-only parameters are not arguments of it. `by_you`: to ask for
+    it means that you are there, unless its action only reads."""
 
     def __init__(self, name: str, work: Callable[..., Document], *, by_you: bool) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Operation:
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
-        """The model of its arguments, which come in camelCase."""
+        """The model of its arguments, in camelCase."""
         hints = typing.get_type_hints(
             self._work, localns={"Services": object, "ApiServices": object}, include_extras=True
         )
@@ -67,22 +67,22 @@ class Operation:
         return create_model(self.name, __config__=config, **fields)
 
     def __call__(self, engine: ApiServices, arguments: Any) -> Document:
-        """Do it. Raises `Refusal` `bad_arguments`, and what it refuses itself."""
-        values = read(self.arguments, arguments)
+        """Carry it out. Raises `Refusal` `bad_arguments`, and its own."""
+        values = validate_arguments(self.arguments, arguments)
         arguments_by_name = {name: getattr(values, name) for name in type(values).model_fields}
-        if self._by_you and arguments_by_name.get("action") not in LOOKING:
+        if self._by_you and arguments_by_name.get("action") not in READ_ONLY_ACTIONS:
             engine.autonomy.heard(f"clawpy {self.name}")
         return self._work(engine, **arguments_by_name)
 
 
 NO_OBJECT = "model_attributes_type"
-"""Pydantic's word for what is something else where an object belongs."""
+"""Pydantic's error type for a value that is no object."""
 
 OPERATIONS: dict[str, Operation] = {}
 
 
 def operation(*, name: str = "", by_you: bool = False) -> Callable[[Work], Work]:
-    """Declare a function to be an operation, of its own name where none is given."""
+    """Declare a function to be an operation, of its own name by default."""
 
     def declare(work: Work) -> Work:
         operation_name = name or work.__name__
@@ -92,8 +92,8 @@ def operation(*, name: str = "", by_you: bool = False) -> Callable[[Work], Work]
     return declare
 
 
-def read(model: type[Model], values: Any) -> Model:
-    """Arguments, which may come from any program; what is null is not there. Raises `Refusal` `bad_arguments`."""
+def validate_arguments(model: type[Model], values: Any) -> Model:
+    """Arguments of any program, validated; null means absent. Raises `Refusal` `bad_arguments`."""
     if not isinstance(values, Mapping):
         raise Refusal("bad_arguments", "the arguments must be an object", 'for example {"id": "pred_1"}')
     try:
@@ -108,15 +108,15 @@ def read(model: type[Model], values: Any) -> Model:
         raise Refusal("bad_arguments", message, fix) from error
 
 
-def needed(name: str, value: str) -> str:
-    """An argument that an action cannot do without. Raises `Refusal` `bad_arguments`."""
+def require(name: str, value: str) -> str:
+    """An argument that this action needs. Raises `Refusal` `bad_arguments` when it is empty."""
     if not value.strip():
         raise Refusal("bad_arguments", f"the argument {name}: it must not be empty", "see the verb's --help")
     return value
 
 
 def in_words(fault: Mapping[str, Any]) -> str:
-    """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
+    """What is wrong with an argument, without its value: that may be a secret in the wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
     no_object = fault["type"] == NO_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")

@@ -1,5 +1,4 @@
-"""Operations of sessions, what they changed and what they ask: work, land, comment, branch, discard, xray, reply,
-permissions (SPEC 3.9, 9.3, 9.4, 9.6)."""
+"""Operations on sessions: work, land, comment, branch, discard, xray, reply, permissions (SPEC 3.9, 9.3, 9.4, 9.6)."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.find import TAIL, Found, find, match, shown, with_transcript
-from engine.api.operations.operation import WHOLE, Limit, Needed, Text, needed, operation
+from engine.api.find import TRANSCRIPT_LINES, Target, document_with_transcript, find, match, target_document
+from engine.api.operations.operation import WHOLE, Limit, NonEmptyText, Text, operation, require
 from engine.model import (
     ChangeState,
     FilePart,
@@ -26,8 +25,8 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine.services import Services
 
-FAR_BACK = 1000
-"""Beginnings of what sessions ask leave for are looked for among so many of the latest."""
+MAX_REQUESTS = 1000
+"""The latest permission requests among which a beginning of an id is looked up."""
 
 
 @operation()
@@ -36,13 +35,13 @@ def work(
     id: Text | None = None,
     workspaces: Sequence[str] = (),
     limit: Limit = 20,
-    lines: Annotated[int, WHOLE, Field(ge=0, le=2000)] = TAIL,
+    lines: Annotated[int, WHOLE, Field(ge=0, le=2000)] = TRANSCRIPT_LINES,
     diff: bool = False,
     shown: bool = False,
 ) -> Document:
-    """Sessions and what waits to be landed; with an id one of them, with the end of its transcript.
+    """List sessions and waiting changes; with an id one session, with the end of its transcript.
 
-    Of workspaces that were not asked for, `elsewhere` counts the sessions, by workspace.
+    `elsewhere` counts the sessions of workspaces that were not asked for.
     """
     if id is None:
         fetched = 1000 if workspaces else limit
@@ -59,45 +58,45 @@ def work(
     target = _find(engine, id)
     if shown and target.card is not None:
         engine.cards.look_at(target.card.id)
-    reply = with_transcript(engine, target, lines)
+    reply = document_with_transcript(engine, target, lines)
     if diff and target.change_set is not None:
         reply["diff"] = document(engine.changes.diff(target.change_set.id))
     return reply
 
 
 @operation(by_you=True)
-def land(engine: Services, id: Needed, only: Sequence[Any] = ()) -> Document:
-    """Bring a change set into the working tree, or `only` some of its files, or of these some hunks."""
+def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Document:
+    """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
     target = _find(engine, id)
     engine.changes.land(target.change_set_id, [_part(part) for part in only])
-    return shown(find(engine, target.change_set_id))
+    return target_document(find(engine, target.change_set_id))
 
 
 @operation(by_you=True)
-def branch(engine: Services, id: Needed) -> Document:
-    """Commit a change set onto a branch of its own."""
+def branch(engine: Services, id: NonEmptyText) -> Document:
+    """Commit a change set to a new branch."""
     target = _find(engine, id)
     engine.changes.branch(target.change_set_id)
-    return shown(find(engine, target.change_set_id))
+    return target_document(find(engine, target.change_set_id))
 
 
 @operation(by_you=True)
-def discard(engine: Services, id: Needed) -> Document:
-    """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
+def discard(engine: Services, id: NonEmptyText) -> Document:
+    """Delete a change set; acknowledge an interrupted session that left none."""
     target = _find(engine, id)
     if target.session is not None and target.session.state is SessionState.INTERRUPTED:
         engine.acknowledge(target.session.id)
         if target.change_set is None:
-            return shown(target)
+            return target_document(target)
     engine.changes.discard(target.change_set_id)
     engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
-    return shown(find(engine, target.change_set_id))
+    return target_document(find(engine, target.change_set_id))
 
 
 @operation(by_you=True)
 def comment(
     engine: Services,
-    id: Needed,
+    id: NonEmptyText,
     file: Text | None = None,
     line: Annotated[int, WHOLE, Field(ge=0, le=10_000_000)] = 0,
     text: Text | None = None,
@@ -105,15 +104,15 @@ def comment(
     remove: Annotated[int, WHOLE, Field(ge=1, le=1_000_000)] | None = None,
     send: bool = False,
 ) -> Document:
-    """Comment on a line of a change set, remove a comment, or send all that were not sent to the agent that made it, as
-    a card that continues its session; without any of these, its comments."""
+    """Comment on a line of a change set, remove a comment, or send the unsent ones to the agent as a card that
+    continues its session; without any of these, show the comments."""
     target, changes = _find(engine, id), engine.changes
     change_id = target.change_set_id
     if file is not None and text is not None:
         changes.comment(change_id, file, line, text, old=old)
     if remove:
         changes.remove_comment(change_id, remove)
-    reply = shown(find(engine, change_id))
+    reply = target_document(find(engine, change_id))
     if send:
         session = target.session
         assert session is not None  # it has a change set
@@ -137,14 +136,14 @@ def _part(part: object) -> FilePart:
     return FilePart(path, tuple(hunks))
 
 
-def _find(engine: Services, wanted: str) -> Found:
+def _find(engine: Services, wanted: str) -> Target:
     return find(engine, wanted, see="clawpy work")
 
 
 @operation()
-def xray(engine: Services, id: Needed, call: Any = None) -> Document:
-    """The calls of a session, or of the night after a day as `nightly:2026-01-05`; with `call`, a number from 1 or its
-    id, that one's prompt, each line with its source, its trust, and what the content filter has against it."""
+def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
+    """The model calls of a session, or of a night as `nightly:2026-01-05`; with `call` (a number from 1, or an id) its
+    prompt, each line with its source, its trust and the objection of the content filter."""
     session = None
     if not id.startswith("nightly:"):
         session = find(engine, id).session
@@ -190,8 +189,8 @@ def _chosen(calls: list[ModelCall], named: object, session_id: str) -> ModelCall
 
 
 @operation(by_you=True)
-def reply(engine: Services, id: Needed, text: Needed) -> Document:
-    """Tell a running session something."""
+def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
+    """Send a message to a running session."""
     target = find(engine, id, see="clawpy work")
     if target.session is None:
         raise Refusal("no_session", "this card has not run yet", f"clawpy approve {target.card_id} runs it")
@@ -208,14 +207,17 @@ def permissions(
     all: bool = False,
     limit: Limit = 50,
 ) -> Document:
-    """list what waits (with `all` the latest), allow or deny one: once, or with `session` for the same thing as long as
-    the session runs."""
+    """List open requests (with `all` the latest), or answer one: once, or with `session` as long as the session
+    runs."""
     if action == "list":
         requests = engine.permissions.latest(limit) if all else engine.permissions.waiting()
         return {"permissions": [_permission(engine, request) for request in requests]}
-    requests = [*engine.permissions.waiting(), *engine.permissions.latest(FAR_BACK)]
+    requests = [*engine.permissions.waiting(), *engine.permissions.latest(MAX_REQUESTS)]
     request_id = match(
-        needed("id", id), [request.id for request in requests], what="permission request", see="clawpy permissions list"
+        require("id", id),
+        [request.id for request in requests],
+        what="permission request",
+        see="clawpy permissions list",
     )
     answer = PermissionAnswer(f"{action}-{'session' if session else 'once'}")
     return {"permissions": [_permission(engine, engine.permissions.answer(request_id, answer))]}

@@ -1,4 +1,5 @@
-"""Operations of the whole engine: status, stop, resume, dnd, config, notify, check, doctor, key (SPEC 3.5, 3.7, 7)."""
+"""Operations on the engine as a whole: status, stop, resume, dnd, config, notify, check, doctor, key (SPEC 3.5, 3.7,
+7)."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api import doctor, keys
-from engine.api.crosspoll import counts
+from engine.api.crosspoll import figures
 from engine.api.documents import Document, document, instant
 from engine.api.notify import surfaces
-from engine.api.operations.operation import Seconds, Text, needed, operation
+from engine.api.operations.operation import Seconds, Text, operation, require
 from engine.config.notify import Surface
 from engine.model import RailVerdict, Refusal
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 @operation()
 def status(engine: ApiServices) -> Document:
-    """State, holds, caps, the last decisions and what waits. `engine` is "none" where none runs but the one that
-    answers: the state is then the one that the last engine left."""
+    """State, holds, caps, the last decisions and what waits. `engine` is "none" when the one that answers was opened
+    for this question: the state is then that of the last engine."""
     autonomy = engine.autonomy
     runs = autonomy.scheduled
     last = None if runs else autonomy.last_state()
@@ -39,7 +40,7 @@ def status(engine: ApiServices) -> Document:
         "since": document(engine.since()),
         "nextChange": instant(state.next_change),
         "holds": document(engine.safety.holds()),
-        "crossPollStatus": counts(engine),
+        "crossPollStatus": figures(engine),
         "byItself": None if earning is None else {"missing": list(earning.missing), "words": earning.words},
         "phase": {
             "number": phase.number,
@@ -74,7 +75,7 @@ def status(engine: ApiServices) -> Document:
 
 @operation()
 def stop(engine: ApiServices, reason: Text = "") -> Document:
-    """Stop everything and keep it stopped until `resume stop` (SPEC 3.7)."""
+    """Stop everything until `resume stop` (SPEC 3.7)."""
     running = [view.id for view in engine.sessions.running()]
     try:
         engine.safety.stop(reason or "stopped by you", "clawpy stop")
@@ -89,7 +90,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 
 @operation(by_you=True)
 def resume(engine: ApiServices, word: Text = "") -> Document:
-    """Lift one hold by its word, without one the only one there is. `lifted` says which, `holds` what holds still."""
+    """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
     before = engine.safety.holds()
     if not word:
         words = [hold.word for hold in before]
@@ -108,7 +109,7 @@ def resume(engine: ApiServices, word: Text = "") -> Document:
 
 @operation(by_you=True)
 def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
-    """Do not disturb for `seconds`, 2 h unless said, or `off`: cards are made, nothing executes by itself."""
+    """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
     until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))
     return {"dndUntil": instant(until), "quiet": engine.autonomy.quiet()}
 
@@ -117,7 +118,7 @@ def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Docu
 def config(
     engine: ApiServices, action: Literal["get", "set", "unset"] = "get", key: Text = "", value: Any = None
 ) -> Document:
-    """get (one key or all), set, unset."""
+    """Show one setting or all, set or unset one."""
     settings = engine.settings
     if action == "get" and not key:
         return {"settings": settings.document(), "file": str(settings.file)}
@@ -133,16 +134,16 @@ def notify(
     action: Literal["list", "test", "retry", "dismiss"] = "list",
     surface: Literal["phone", "watch", "glasses", "discord", "web", "desktop", ""] = "",
 ) -> Document:
-    """list surfaces and what they did not get; test, retry or dismiss: of one surface, or of all (SPEC 10.2)."""
+    """List surfaces and what was not delivered; test, retry or dismiss, for one surface or all (SPEC 10.2)."""
     chosen = Surface(surface) if surface else None
     if action == "test":
-        return {"tested": surfaces.tested(engine, chosen)}
+        return {"tested": surfaces.test_surfaces(engine, chosen)}
     reply: Document = {}
     if action == "retry":
         reply["retried"] = engine.notify.retry(chosen)
     if action == "dismiss":
         reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
-    return reply | {"surfaces": surfaces.listed(engine), "quiet": engine.autonomy.quiet()}
+    return reply | {"surfaces": surfaces.list_surfaces(engine), "quiet": engine.autonomy.quiet()}
 
 
 @operation()
@@ -153,17 +154,17 @@ def check(
     lines: Sequence[Any] | None = None,
     cwd: Text = "",
 ) -> Document:
-    """The content filter on a command, a prompt, or with `lines` on many of them, each answered in its place."""
+    """The verdict of the content filter on a command, a prompt, or each of many `lines`."""
     folder = Path(cwd) if cwd else None
     if lines is not None:
         return {"results": [_check_line(engine, line, folder) for line in lines]}
     if prompt is not None:
-        return _judged(engine.safety.check_prompt(prompt))
-    return _judged(engine.safety.check_command(needed("command", command), cwd=folder))
+        return _verdict_document(engine.safety.check_prompt(prompt))
+    return _verdict_document(engine.safety.check_command(require("command", command), cwd=folder))
 
 
 def _check_line(engine: ApiServices, line: Any, cwd: Path | None) -> Document:
-    """One line of a batch; a bad one is answered with its error and stops nothing."""
+    """The verdict on one line of a batch; a bad line is answered with its error and stops nothing."""
     if not isinstance(line, Mapping) or ("command" in line) == ("prompt" in line):
         return Refusal("bad_line", 'each line needs either "command" or "prompt"', '{"command": "ls"}').document()
     identity: Document = {"id": line["id"]} if "id" in line else {}
@@ -172,25 +173,25 @@ def _check_line(engine: ApiServices, line: Any, cwd: Path | None) -> Document:
         refusal = Refusal("bad_line", '"command" and "prompt" must be strings', '{"command": "ls"}')
         return identity | refusal.document()
     judge = engine.safety.check_command(text, cwd=cwd) if "command" in line else engine.safety.check_prompt(text)
-    return identity | _judged(judge)
+    return identity | _verdict_document(judge)
 
 
-def _judged(verdict: RailVerdict) -> Document:
+def _verdict_document(verdict: RailVerdict) -> Document:
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 
 @operation(name="doctor")
 def examine(engine: ApiServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
-    """What is configured, found, missing, and how to mend it."""
+    """What is configured, found and missing, and how to fix it."""
     return doctor.examine(engine.home, workspaces or list(engine.workspaces), online=online)
 
 
 @operation()
 def key(engine: ApiServices, action: Literal["list", "delete", "test"] = "list", name: Text = "") -> Document:
-    """list, delete, test. Keeping one is no operation: see `engine.api.keys.keep_key`."""
+    """List, delete or test keys. `engine.api.keys.keep_key` stores one, outside of the engine."""
     match action:
         case "list":
-            return keys.listed(engine.home)
+            return keys.list_keys(engine.home)
         case "delete":
-            return keys.delete(engine.home, needed("name", name))
-    return keys.test(engine.home, needed("name", name))
+            return keys.delete(engine.home, require("name", name))
+    return keys.test(engine.home, require("name", name))

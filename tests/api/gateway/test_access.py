@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.access import NAME, THIS_RUN, USED, Access, turn_over
+from engine.api.gateway.access import NAME, THIS_RUN, USED_PASSES, Access, rotate_token
 from engine.api.gateway.tokens import gateway_token
 from engine.clock import SystemClock
 from engine.home import Home
@@ -36,9 +36,9 @@ def test_the_first_start_makes_a_token_and_the_second_finds_it(tmp_path: Path) -
     assert first.source == "keyring"
     second = Access(keys_of(tmp_path, keyring))
     assert second.begin() == "", "it is shown once"
-    assert second.admits(token)
-    assert not second.admits(token[:-1])
-    assert not second.admits("")
+    assert second.accepts(token)
+    assert not second.accepts(token[:-1])
+    assert not second.accepts("")
 
 
 def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_p
     access = Access(keys)
     token = access.begin()
     assert access.source == THIS_RUN
-    assert access.admits(token)
+    assert access.accepts(token)
     assert not list(tmp_path.rglob("keys.json"))
     consenting = Access(Keys(Home.locate(tmp_path), environment={}))
     kept = consenting.begin(in_file=True)
@@ -60,9 +60,9 @@ def test_the_environments_token_is_the_one(tmp_path: Path) -> None:
     keys = keys_of(tmp_path, CLAWPY_GATEWAY_API_KEY="from-the-environment")
     access = Access(keys)
     assert access.begin() == ""
-    assert access.admits("from-the-environment")
+    assert access.accepts("from-the-environment")
     with pytest.raises(Refusal) as refused:
-        turn_over(keys)
+        rotate_token(keys)
     assert refused.value.code == "in_environment"
 
 
@@ -72,13 +72,13 @@ def test_another_token_makes_tokens_and_passes_void(tmp_path: Path, database: Da
     old = access.begin()
     given = access.pass_for("POST", "/a", until=100)
     assert passes(access, given, method="POST", path="/a", now=99)
-    token, kept = turn_over(keys)
+    token, kept = rotate_token(keys)
     generation = access.generation
-    access.look()
+    access.refresh()
     assert access.generation == generation + 1
     assert kept.source == "keyring"
-    assert access.admits(token)
-    assert not access.admits(old)
+    assert access.accepts(token)
+    assert not access.accepts(old)
     assert not passes(access, given, method="POST", path="/a", now=99)
 
 
@@ -92,7 +92,7 @@ def test_a_pass_opens_once(tmp_path: Path, database: Database) -> None:
     another = access.pass_for("POST", "/a", until=200)
     assert passes(access, another, method="POST", path="/a", now=150)
     with database.read() as session:
-        assert list(state.get(session, USED).values()) == [200], "it is remembered no longer than it is good for"
+        assert list(state.get(session, USED_PASSES).values()) == [200], "it is remembered no longer than it is good for"
 
 
 def test_a_pass_that_was_used_is_none_after_a_restart(tmp_path: Path, database: Database) -> None:
@@ -138,8 +138,8 @@ def test_a_keyring_that_fails_shows_nobody_out(tmp_path: Path) -> None:
     token = access.begin()
     keys.forget()
     keyring.locked = True
-    access.look()
-    assert access.admits(token)
+    access.refresh()
+    assert access.accepts(token)
 
 
 @pytest.mark.parametrize("in_file", [False, True])
@@ -150,17 +150,17 @@ def test_a_token_that_was_taken_away_lets_nobody_in(tmp_path: Path, database: Da
     access = Access(keys, database)
     token = access.begin(in_file=in_file)
     given, generation = access.pass_for("POST", "/a", until=100), access.generation
-    assert access.admits(token)
+    assert access.accepts(token)
     keys.delete(NAME)
-    assert not access.look()
-    assert not access.admits(token)
+    assert not access.refresh()
+    assert not access.accepts(token)
     assert not passes(access, given, method="POST", path="/a", now=99)
     assert access.generation == generation + 1, "who is in already is shown out"
-    access.look()
+    access.refresh()
     assert access.generation == generation + 1
-    another, _ = turn_over(keys, in_file=in_file)
-    access.look()
-    assert access.admits(another)
+    another, _ = rotate_token(keys, in_file=in_file)
+    access.refresh()
+    assert access.accepts(another)
 
 
 def test_the_verb_shows_it_and_makes_another(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from engine.api.gateway.addresses import ListenOptions, host_name, listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.certificate import check_pair
-from engine.api.gateway.gateway import ENDED, Gateway
+from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
 from engine.config.gateway import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import QUICK, Serve, Served
@@ -112,11 +112,11 @@ def test_one_that_ended_by_itself_is_not_said_to_listen(serve: Serve) -> None:
     server = other.gateway._server
     assert server is not None
     server.close()
-    other.gateway.follow()
+    other.gateway.apply_settings()
     state = other.gateway.state()
-    assert (state.listening, state.words) == (False, ENDED)
+    assert (state.listening, state.words) == (False, STOPPED_WORDS)
     (told,) = other.engine.ledger.latest(1, kinds=("FaultReported",))
-    assert told.payload["message"] == ENDED
+    assert told.payload["message"] == STOPPED_WORDS
     other.gateway.open(port=0)
     assert other.ask("GET", "/api/v1/health").status_code == 200
 
@@ -126,20 +126,20 @@ def test_it_follows_the_settings(serve: Serve) -> None:
     other = serve()
     gateway, settings = other.gateway, other.engine.settings
     gateway.close()
-    gateway.follow()
+    gateway.apply_settings()
     assert not gateway.state().listening
     settings.set("gateway.port", 0)
     settings.set("gateway.enabled", True)
-    gateway.follow()
+    gateway.apply_settings()
     first = other.url
     assert first
-    gateway.follow()
+    gateway.apply_settings()
     assert other.url == first, "nothing changed"
     settings.set("gateway.hosts", ["phone.example"])
-    gateway.follow()
+    gateway.apply_settings()
     assert other.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
     settings.set("gateway.enabled", False)
-    gateway.follow()
+    gateway.apply_settings()
     assert not gateway.state().listening
 
 
@@ -151,14 +151,14 @@ def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
     other.engine.settings.set("gateway.port", 0)
     other.engine.settings.set("gateway.enabled", True)
     gateway = Gateway(other.engine, build, announce=lambda url: None)
-    gateway.follow()
+    gateway.apply_settings()
     try:
         first = gateway.state().url
         assert first
         token = gateway.open(port=0, tunnel=False)
         assert token.startswith("clawpy_")
         assert gateway.state().url != first
-        assert gateway.reveal() == ""
+        assert gateway.take_new_token() == ""
         headers = {"Authorization": f"Bearer {token}"}
         assert httpx.get(f"{gateway.state().url}/api/v1/health", headers=headers, trust_env=False).status_code == 200
         second = gateway.state().url
@@ -179,13 +179,13 @@ def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
         assert refused.value.code == "port_taken"
         other.engine.settings.set("gateway.port", port)
         other.engine.settings.set("gateway.enabled", True)
-        other.gateway.follow()
-        other.gateway.follow()
+        other.gateway.apply_settings()
+        other.gateway.apply_settings()
     told = other.engine.ledger.latest(10, kinds=("FaultReported",))
     assert [one.payload["where"] for one in told] == ["gateway"]
     assert "used by another program" in other.gateway.state().words
     other.engine.settings.set("gateway.port", 0)
-    other.gateway.follow()
+    other.gateway.apply_settings()
     assert other.gateway.state().listening
 
 
@@ -199,12 +199,12 @@ def test_what_somebody_opened_takes_on_names_and_pages_of_the_settings(serve: Se
         settings.set("gateway.hosts", ["laptop.tail1234.ts.net"])
         settings.set("gateway.origins", ["https://phone.example"])
         url = other.url
-        other.gateway.follow()
+        other.gateway.apply_settings()
         assert other.url == url
         reply = client.get("/api/v1/health", headers=renamed)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "https://phone.example")
         settings.set("gateway.hosts", [])
-        other.gateway.follow()
+        other.gateway.apply_settings()
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
 
 

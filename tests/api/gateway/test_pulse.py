@@ -326,11 +326,11 @@ def test_a_client_that_stalls_is_dropped_and_told_and_nobody_waits(serve: Serve)
 def test_another_token_shows_everybody_out(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.api.gateway import access, feed
 
-    monkeypatch.setattr(feed, "LOOK", 0.1)
+    monkeypatch.setattr(feed, "POLL_S", 0.1)
     other = serve()
     with listening(other) as one:
         one.subscribe()
-        token, kept = access.turn_over(other.engine.keys, in_file=True)
+        token, kept = access.rotate_token(other.engine.keys, in_file=True)
         assert kept.source == "file"
         assert code_of(one, 30) == (4001, "the token has changed")
     assert other.ask("GET", "/api/v1/health").status_code == 401

@@ -17,7 +17,7 @@ from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
 from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import Button, Failure, deliver, explained
+from engine.api.notify.delivery import Button, Failure, deliver, describe_failure
 from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
 from engine.api.notify.notes import Note, note
@@ -127,13 +127,13 @@ def test_what_a_server_says_no_with(office: PostOffice, status: int, failure: Fa
 
 def test_a_server_that_never_answers(office: PostOffice, monkeypatch: pytest.MonkeyPatch) -> None:
     office.open.clear()
-    monkeypatch.setattr(delivery, "SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
     assert send(office.ntfy, said(Form.BANNER)) == Failure("it did not accept the notification within 0.05 s")
 
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
 def test_what_a_library_says_is_never_repeated(lines: list[str]) -> None:
-    assert explained(lines) == Failure("it did not accept the notification")
+    assert describe_failure(lines) == Failure("it did not accept the notification")
 
 
 def test_no_part_of_an_address_is_written_anywhere(

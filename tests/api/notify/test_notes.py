@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
-from engine.api.notify.notes import ACTIONS, LINES, LONGEST, Note, clean, digest, note
+from engine.api.notify.notes import ACTIONS, MAX_CHARS, MAX_DIGEST_LINES, Note, clean, digest, note
 from engine.model import Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -57,7 +57,7 @@ def test_what_the_filter_asks_about_is_not_approved_at_a_glance() -> None:
 
 def test_what_is_not_all_there_is_not_approved_from_it() -> None:
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""
-    whole = ("run " * LONGEST)[:LONGEST].strip()
+    whole = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
     assert said(replace(CARD, words=whole), Form.CARD).actions == ACTIONS
     for cut in (whole + " and more", "run it with hunter2hunter2"):
         assert said(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
@@ -112,7 +112,7 @@ def test_what_leaves_the_machine_has_no_secret_and_no_escape(form: Form) -> None
 @given(st.text(max_size=2000))
 def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
     line = clean(text, [])
-    assert len(line) <= LONGEST
+    assert len(line) <= MAX_CHARS
     assert "\n" not in line
 
 
@@ -140,7 +140,7 @@ def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
 def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
     found = digest([said(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
     lines = found.body.splitlines()
-    assert len(lines) == LINES
+    assert len(lines) == MAX_DIGEST_LINES
     assert lines[0] == "• koji-core • 72% confidence: card 0"
     assert lines[-1] == "• and 3 more"
     assert found.subtitle == "12 notifications"

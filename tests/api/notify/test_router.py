@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import BUTTONS_LAST, Button, Failure
+from engine.api.notify.delivery import BUTTON_LIFETIME, Button, Failure
 from engine.api.notify.matrix import Form
-from engine.api.notify.timing import BACKOFF, OLDEST, TRIES
+from engine.api.notify.timing import BACKOFF, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.notify import Surface
 from engine.events import (
@@ -167,7 +167,7 @@ def test_a_surface_that_is_dead_is_tried_ever_more_seldom_and_given_up(world: Wo
     while (wait := world.router.step(Surface.PHONE)) is not None:
         waits.append(wait)
         clock.advance(timedelta(seconds=wait))
-    assert len(world.courier.to(Surface.PHONE)) == TRIES
+    assert len(world.courier.to(Surface.PHONE)) == MAX_TRIES
     assert waits[: len(BACKOFF)] == list(BACKOFF)
     [waiting] = world.router.waiting()
     assert waiting.kind == "notification"
@@ -245,7 +245,7 @@ def test_what_was_not_delivered_before_a_crash_is_delivered_after_it(
 def test_old_news_is_no_news(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.database.write(lambda tx: tx.record(PAUSED))
-    clock.advance(OLDEST)
+    clock.advance(MAX_AGE)
     world.happen(COST)
     world.deliver()
     assert [note.body[:4] for note in world.courier.to(Surface.PHONE)] == ["82 %"]
@@ -273,7 +273,7 @@ def test_buttons_go_with_a_card_that_has_them(world: World) -> None:
     pressed = {name: Button(f"{path}/{verb}", "word") for name, verb in verbs.items()}
     assert world.courier.buttons == [{}] * 5 + [pressed]
     assert "word" not in repr(pressed)
-    assert timedelta(hours=4) == BUTTONS_LAST
+    assert timedelta(hours=4) == BUTTON_LIFETIME
 
 
 def test_a_fact_that_cannot_be_understood_holds_up_no_other(world: World) -> None:

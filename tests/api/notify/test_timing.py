@@ -10,14 +10,14 @@ from engine.api.notify.matrix import Urgency
 from engine.api.notify.outbox import NotificationRow
 from engine.api.notify.timing import (
     BACKOFF,
-    OLDEST,
-    QUIET_LOOK,
-    TRIES,
+    MAX_AGE,
+    MAX_TRIES,
+    QUIET_POLL_S,
     Plan,
-    entry,
-    given_up,
-    pause,
+    backoff,
+    is_expired,
     plan,
+    schedule,
 )
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -40,7 +40,7 @@ def item(number: int, *, urgent: bool = False, gathered: bool = False, due: floa
     ],
 )
 def test_an_entry(urgency: Urgency, quiet: bool, gathered: bool, minutes: int) -> None:
-    assert entry(urgency, NOW, quiet=quiet, window=WINDOW) == (gathered, NOW + timedelta(minutes=minutes))
+    assert schedule(urgency, NOW, quiet=quiet, window=WINDOW) == (gathered, NOW + timedelta(minutes=minutes))
 
 
 def test_one_by_one_the_urgent_first() -> None:
@@ -58,15 +58,15 @@ def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> Non
 def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
     waiting = [item(1, gathered=True), item(2, urgent=True)]
     assert plan(waiting, NOW, quiet=True).batch == (waiting[1],)
-    assert plan(waiting[:1], NOW, quiet=True) == Plan(wait=QUIET_LOOK)
+    assert plan(waiting[:1], NOW, quiet=True) == Plan(wait=QUIET_POLL_S)
     assert plan(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
 
 
 def test_a_failing_surface_is_left_alone_ever_longer() -> None:
-    assert [pause(failures) for failures in range(1, 7)] == [*BACKOFF, BACKOFF[-1]]
+    assert [backoff(failures) for failures in range(1, 7)] == [*BACKOFF, BACKOFF[-1]]
 
 
 def test_when_it_is_given_up() -> None:
-    assert not given_up(TRIES - 1, OLDEST - timedelta(seconds=1))
-    assert given_up(TRIES, timedelta(0))
-    assert given_up(0, OLDEST)
+    assert not is_expired(MAX_TRIES - 1, MAX_AGE - timedelta(seconds=1))
+    assert is_expired(MAX_TRIES, timedelta(0))
+    assert is_expired(0, MAX_AGE)
