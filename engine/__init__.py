@@ -14,7 +14,7 @@ from engine.home import Home
 if TYPE_CHECKING:
     from engine.api.calling import call, exit_status, stop, talk
     from engine.api.documents import document
-    from engine.api.gateway.tokens import gateway_token
+    from engine.api.gateway.access import gateway_token
     from engine.api.keys import keep_key
     from engine.api.mcp import mcp_serve
     from engine.api.names import names
@@ -59,7 +59,7 @@ _HOMES = {
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
     "exit_status": "engine.api.calling",
-    "gateway_token": "engine.api.gateway.tokens",
+    "gateway_token": "engine.api.gateway.access",
     "keep_address": "engine.api.notify.surfaces",
     "keep_key": "engine.api.keys",
     "kind_title": "engine.prediction.kinds",

@@ -52,7 +52,7 @@ def status(document: Document) -> Lines:
         yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
     elif phase["learning"]:
         yield f"  {phase['learning']}"
-    if document.get("byItself"):
+    if document["byItself"]["words"]:
         yield f"  {document['byItself']['words']}"
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     if runs:

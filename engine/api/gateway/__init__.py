@@ -1,8 +1,7 @@
-"""The gateway: the same engine for a phone, a watch, a script, another agent (SPEC 10.1).
+"""The HTTP API and WebSocket of the engine, for a phone, a watch, a script or another agent (SPEC 10.1).
 
-`gateway` is the port `engine.gateway`, light until it is opened; `server` the thread, loop and sockets; `connections`
-what a connection may take of time and room; `limits` all such numbers; `guard` who gets in, by which name (`addresses`)
-and token (`access`); `service` the questions, answered by the engine; `api` the paths, `bodies` and `replies` what
-goes in and out; `rpc` the same by JSON-RPC; `pulse` the WebSocket, `feed` and `messages` what it tells. May import what
-a door may; holds no rule of the engine's.
+`gateway` opens and closes it, and imports the rest only then. `server` has the thread, the loop and the socket;
+`connections` their deadlines; `limits` all numbers; `addresses` where it listens; `guard` and `access` who gets in;
+`api` the routes, with `bodies` and `replies`; `rpc` JSON-RPC; `service` the logic behind both; `pulse`, `feed` and
+`messages` the WebSocket. Decides nothing that the engine decides.
 """

@@ -17,8 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from engine.api.gateway.addresses import ListenAddress
-from engine.api.gateway.certificate import check_pair
+from engine.api.gateway.addresses import ListenAddress, check_pair
 from engine.api.gateway.connections import Connection, PulseConnection
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import Limits

@@ -41,7 +41,7 @@ def status(engine: ApiServices) -> Document:
         "nextChange": instant(state.next_change),
         "holds": document(engine.safety.holds()),
         "crossPollStatus": figures(engine),
-        "byItself": None if earning is None else {"missing": list(earning.missing), "words": earning.words},
+        "byItself": {"missing": list(earning.missing), "words": earning.words},
         "phase": {
             "number": phase.number,
             "decisions": phase.decisions,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.access import NAME, THIS_RUN, USED_PASSES, Access, rotate_token
-from engine.api.gateway.tokens import gateway_token
+from engine.api.gateway.access import NAME, THIS_RUN, USED_PASSES, Access, gateway_token, rotate_token
 from engine.clock import SystemClock
 from engine.home import Home
 from engine.key_stores import Keyring

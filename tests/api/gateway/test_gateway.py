@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.api.gateway.addresses import ListenOptions, host_name, listen_address
+from engine.api.gateway.addresses import ListenOptions, check_pair, host_name, listen_address
 from engine.api.gateway.api import build
-from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
 from engine.config.gateway import GatewaySettings
 from engine.model import Refusal
