@@ -290,13 +290,6 @@ def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
     assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
 
 
-@pytest.mark.long
-def test_without_the_setting_no_worktree_is_prepared(agents: World) -> None:
-    project(agents, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
-
-    assert "prepare" not in agents.transcript(agents.run("anything"))
-
-
 # -- when it cannot be done -----------------------------------------------------------------------------------------
 
 
@@ -323,19 +316,6 @@ def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: Wor
     assert view.state is SessionState.CANNOT_RUN, told(world, view)
     assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
-
-
-@pytest.mark.long
-def test_a_registry_that_does_not_answer_is_named(world: World) -> None:
-    needs("npm")
-    top = bare(world)
-    world.settings_now = Settings(workspaces={str(top): WorkspaceSettings(hosts=("registry.invalid",))})
-
-    view = world.run("prepare_environment", command=["npm ci"])
-
-    assert view.state is not SessionState.SUCCEEDED
-    assert "registry.invalid cannot be reached" in view.summary, told(world, view)
-    assert not (top / "node_modules").exists()
 
 
 def test_without_network_the_card_is_given_back() -> None:

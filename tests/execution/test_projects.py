@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains.projects import Project, project_of, projects
+from engine.execution.runners.toolchains.projects import Project, projects
 from engine.git import GitError
 from tests.conftest import Repository
 
@@ -65,12 +63,6 @@ def test_what_is_too_deep_or_not_the_projects_own_is_none(repository: Repository
     repository.write(".gitignore", "")
     found = look(repository, {**below(folder, GO), **below("a/b/c/d", GO), ".gitignore": ".venv\n"})
     assert list(found) == ["", "a/b/c/d"]
-
-
-def test_a_manifest_that_git_does_not_track_is_none(repository: Repository) -> None:
-    repository.commit("begin", {"a.txt": ""})
-    repository.write("web/package.json", "{}")
-    assert [project.path for project in projects(repository.path)] == [""]
 
 
 def test_a_test_file_not_yet_committed_counts(repository: Repository) -> None:
@@ -155,11 +147,6 @@ def test_a_script_of_the_top_alone_leaves_the_members_theirs(repository: Reposit
     assert len(names(found)[""]) == 1
 
 
-def test_a_lock_file_above_that_keeps_no_members_is_not_theirs(repository: Repository) -> None:
-    found = look(repository, {**node("jest src"), "package-lock.json": "", **below("site", node("vitest"))})
-    assert (found["site"].lock, found["site"].install) == ("", "npm install")
-
-
 def test_what_is_not_there_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {**below("web", node("vitest", devDependencies={"vitest": "3"})), **below("srv", GO)}
     found = look(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
@@ -174,39 +161,6 @@ def test_what_is_not_there_is_named(repository: Repository, tmp_path: Path, monk
         "": "", "shop": "phpunit", "srv": "go", "web": "npm"
     }  # fmt: skip
     assert found["srv"].untested == "its tests need go"
-
-
-def test_files_belong_to_the_innermost_project(repository: Repository) -> None:
-    found = look(repository, {**PYTHON, **below("web", node("vitest"))})
-    every = list(found.values())
-    assert project_of(every, "web/src/a.ts") is found["web"]
-    assert project_of(every, "website/a.ts") is found[""]
-    assert found["web"].tests("web/src/a.ts")
-    assert not found["web"].tests("src/a.ts")
-    assert found["web"].within("web/src/a.ts") == "src/a.ts"
-
-
-def test_a_change_log_is_named_from_the_top(repository: Repository) -> None:
-    found = look(repository, {"CHANGES.md": "", **below("web", {**node("vitest"), "CHANGELOG.md": ""})})
-    assert (found[""].changelog, found["web"].changelog) == ("CHANGES.md", "web/CHANGELOG.md")
-
-
-@pytest.mark.long
-def test_twenty_projects_are_found_in_a_moment(repository: Repository) -> None:
-    files = {f"src/d{number % 50}/f{number}.py": "" for number in range(5_000)}
-    for number in range(20):
-        files |= below(f"packages/p{number}", (PYTHON, node("vitest"), GO, {"Cargo.toml": "[package]\n"})[number % 4])
-    repository.commit("begin", {".gitignore": ".venv\n", **files})
-    begun = time.process_time(), time.monotonic()
-    found = projects(repository.path)
-    assert len([project for project in found if project.tools]) == 20
-    assert time.process_time() - begun[0] < 1.5
-
-
-def test_a_folder_that_git_does_not_know_has_its_top_alone(tmp_path: Path) -> None:
-    (tmp_path / "go.mod").write_text("module x\n")
-    assert [(project.path, project.tool and project.tool.name) for project in projects(tmp_path)] == [("", "go")]
-    assert subprocess.run(["git", "-C", str(tmp_path), "rev-parse"], capture_output=True, check=False).returncode
 
 
 def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(repository: Repository) -> None:

@@ -10,25 +10,11 @@ import pytest
 from engine.execution.runners.toolchains import output_readers
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.runners.toolchains.python import imports_module, module_of, reexported_modules, related_tests
-from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS, Finding, FinishedRun, as_operand, is_inside
+from engine.execution.runners.toolchains.python import imports_module, reexported_modules, related_tests
+from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS, Finding, FinishedRun, is_inside
 from engine.model import CheckResult
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("path", "module"),
-    [
-        ("src/shop/cart.py", "shop.cart"),
-        ("shop/__init__.py", "shop"),
-        ("lib/x.py", "x"),
-        ("src.py", "src"),
-        ("a/b/c.py", "a.b.c"),
-    ],
-)
-def test_module_names(path: str, module: str) -> None:
-    assert module_of(path) == module
 
 
 @pytest.mark.parametrize(
@@ -129,13 +115,6 @@ def test_junit_gives_node_ids(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
-def test_a_missing_report_is_an_error(tmp_path: Path, exit_code: int, errors: int) -> None:
-    check = printed("junit", ended(report="<testsuite", exit_code=exit_code))
-    assert (check.passed, check.errors) == (0, errors)
-    assert not check.green
-
-
 # -- cargo ----------------------------------------------------------------------------------------------------------
 
 CARGO = """   Compiling shop v0.1.0 (/shop)
@@ -172,12 +151,6 @@ def test_cargo_totals_and_names() -> None:
     check = printed("cargo", ended(CARGO, 101))
     assert (check.passed, check.failed, check.skipped, check.errors, check.seconds) == (3, 1, 1, 0, 0.75)
     assert check.failing == ("cart::tests::prints",)
-
-
-def test_cargo_that_does_not_compile() -> None:
-    check = printed("cargo", ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
-    assert (check.passed, check.failed, check.errors) == (0, 0, 1)
-    assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
 
 
 def test_clippy_findings_have_their_rule() -> None:
@@ -372,13 +345,6 @@ def test_javascript_runners(
     assert check.seconds == pytest.approx(seconds, abs=0.001)
 
 
-def test_pytest_behind_a_makefile() -> None:
-    check = printed(
-        "words", ended("FAILED tests/test_a.py::test_b - assert 0\n==== 1 failed, 2 passed in 0.12s ====\n", 2)
-    )
-    assert (check.passed, check.failed, check.failing) == (2, 1, ("tests/test_a.py::test_b",))
-
-
 def test_a_red_command_with_green_tests_is_red() -> None:
     check = printed("words", ended("Tests:       2 passed, 2 total\n", 1))
     assert (check.passed, check.errors, check.green) == (2, 1, False)
@@ -477,11 +443,6 @@ def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], keepe
     assert packages.hosts
 
 
-def test_names_of_tests_are_escaped(tmp_path: Path) -> None:
-    command = bound("node:test", tmp_path, script=("test/",)).test_command(["a (b)"], tmp_path / "r")
-    assert command.argv == ("node", "--test", r"--test-name-pattern=^(a \(b\))$", "test/")
-
-
 def test_eslint_stylish() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
@@ -489,19 +450,6 @@ def test_eslint_stylish() -> None:
     assert [(finding.path, finding.line, finding.rule) for finding in output_readers.findings("stylish", output)] == [
         ("/shop/a.js", 1, "no-unused-vars"),
         ("/shop/a.js", 9, "eslint"),
-    ]
-
-
-def test_ruff_and_flake8_lines() -> None:
-    output = (
-        "a.py:1:8: F401 [*] `os` imported but unused\n./b.py:3:1: E302 expected 2 blank lines\n"
-        "a.py:1:1: invalid-syntax: Expected\nFound 3 errors.\n"
-    )
-    found = output_readers.findings("lines", output)
-    assert [(one.path, one.line, one.rule) for one in found] == [
-        ("a.py", 1, "F401"),
-        ("b.py", 3, "E302"),
-        ("a.py", 1, "invalid-syntax"),
     ]
 
 
@@ -544,12 +492,6 @@ def test_lines_of_linters(read: str, line: str, finding: Finding | None) -> None
 
 
 # -- finding tools --------------------------------------------------------------------------------------------------
-
-
-def test_an_empty_folder_has_no_tools(tmp_path: Path) -> None:
-    project = project_at(tmp_path)
-    assert (project.tools, project.linters, project.packages, project.looked) == ((), (), (), ())
-    assert project.untested == "it has no tests"
 
 
 def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> Path:
@@ -615,12 +557,6 @@ def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
     assert command.environment["PYTHONPATH"] == f"{worktree}/src:{worktree}"
 
 
-def test_npm_without_a_test_script_is_said(tmp_path: Path) -> None:
-    (tmp_path / "package.json").write_text('{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}')
-    project = project_at(tmp_path)
-    assert (project.tools, project.looked) == ((), ("a test script in package.json",))
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts": 3}', '{"scripts": null}'])
 def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
     (tmp_path / "package.json").write_text(text)
@@ -656,8 +592,3 @@ def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(("path", "yes"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)])
 def test_paths_stay_inside(path: str, yes: bool) -> None:
     assert is_inside(path) is yes
-
-
-def test_an_operand_is_no_option() -> None:
-    assert as_operand("-rf") == "./-rf"
-    assert as_operand("a.py") == "a.py"

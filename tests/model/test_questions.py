@@ -73,13 +73,6 @@ def test_a_slow_answer_is_given_up_and_cancelled_on_the_server(
     smollm2.wait_until_idle()
 
 
-def test_a_stream_that_is_cut_is_none(engine: Engine, wire: Wire) -> None:
-    wire.cuts = [700]
-    with pytest.raises(NoAnswer, match="local cannot be reached"):
-        engine.completions.ask(SMOLLM2, question())
-    assert only_call(engine).state == "failed"
-
-
 def test_an_empty_answer_is_none(tmp_path: Path, clock: FakeClock, warm: ModelHost) -> None:
     with Smollm2(template=SILENT) as server, Wire(server) as wire:
         world = free(ModelWorld(tmp_path, clock, wire, host=warm))

@@ -61,9 +61,3 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     assert (repository.path / "b.txt").read_text() == "by the agent\n"
     engine.changes.undo(ended.change_set_id)
     assert not (repository.path / "b.txt").exists()
-
-
-@pytest.mark.long
-def test_the_card_says_who_does_it_and_what_it_reaches(engine: Any, repository: Repository) -> None:
-    card = engine.cards.propose("fix the cart", workspace=str(repository.path), channel="koji-core")
-    assert card.served == "small; network: api.example.com for it alone"

@@ -38,12 +38,6 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
 
 
-def test_unknown_branch_is_named(repository: Repository, run_flow: RunFlow) -> None:
-    branches(repository)
-    with pytest.raises(FlowUnable, match="`gone` names no commit"):
-        run_flow("forecast_conflicts", base="main", branches=["gone"])
-
-
 # -- review_unpushed ------------------------------------------------------------------------------------------------
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
@@ -84,20 +78,6 @@ def test_lines_that_look_like_headers_are_lines() -> None:
     patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
     lines = [(line.path, line.line, line.text) for line in unpushed.added_lines(patch)]
     assert lines == [("a.txt", 1, "++ b/evil.txt"), ("a.txt", 2, "second")]
-
-
-@pytest.mark.parametrize(
-    ("printed", "name"),
-    [
-        ("a b.txt", "a b.txt"),
-        (r'"a\tb\"c\\d.txt"', 'a\tb"c\\d.txt'),
-        (r'"caf\303\251\033.py"', "café\x1b.py"),
-        (r'"caf\351.py"', os.fsdecode(b"caf\xe9.py")),
-        ('"', '"'),
-    ],
-)
-def test_names_as_git_prints_them(printed: str, name: str) -> None:
-    assert unpushed.unquoted(printed) == name
 
 
 # -- report_branches ------------------------------------------------------------------------------------------------

@@ -33,13 +33,6 @@ def test_the_last_commits_of_both_and_what_the_partner_looked_like(repository: R
     assert ran.bench.ran == []
 
 
-def test_files_of_one_folder(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("Page", {"docs/a.md": "1\n", "mkdocs.yml": "1\n"}, at=day(1))
-    repository.commit("Deep", {"docs/in/b.md": "1\n", "mkdocs.yml": "2\n"}, at=day(2))
-    ran = run_flow("look_together", path="docs/*.md", partner="mkdocs.yml")
-    assert ran.result.facts["together"] == 1
-
-
 def test_a_name_is_no_pattern_and_no_option(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=day(1))
     repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=day(2))
@@ -55,20 +48,6 @@ def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow) -> Non
     ran = run_flow("look_together", path="a.py", partner="settings.py")
     assert TOKEN not in ran.bench.text
     assert "a likely secret, not shown" in ran.bench.text
-
-
-def test_long_changes_and_binary_files(repository: Repository, run_flow: RunFlow) -> None:
-    (repository.path / "data.bin").write_bytes(b"\0\1")
-    repository.commit("Much", {"a.py": "1\n", "long.py": "".join(f"{number}\n" for number in range(40))})
-    assert "and 28 more lines" in run_flow("look_together", path="a.py", partner="long.py").bench.text
-    assert "no lines of data.bin" in run_flow("look_together", path="a.py", partner="data.bin").result.summary
-
-
-def test_never_together(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("One", {"a.py": "1\n"})
-    repository.commit("Two", {"b.py": "1\n"})
-    with pytest.raises(FlowUnable, match="no commit changed both"):
-        run_flow("look_together", path="a.py", partner="b.py")
 
 
 def test_what_a_release_would_hold(repository: Repository, run_flow: RunFlow) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import CannotRun, FlowUnable
+from engine.execution.runners.flow import CannotRun
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -44,13 +43,6 @@ def test_the_top_says_where_the_tests_are(shop: Repository, run_flow: RunFlow) -
         run_flow("run_tests")
 
 
-def test_a_folder_that_is_no_project_is_refused(shop: Repository, run_flow: RunFlow) -> None:
-    with pytest.raises(FlowUnable, match="packages is not a project of this repository"):
-        run_flow("run_tests", project="packages")
-    with pytest.raises(ValueError, match="inside the repository"):
-        run_flow("run_tests", project="../x")
-
-
 @pytest.mark.long
 def test_bisect_and_flakes_and_head(shop: Repository, run_flow: RunFlow) -> None:
     good = shop.git("rev-parse", "HEAD")
@@ -64,17 +56,6 @@ def test_bisect_and_flakes_and_head(shop: Repository, run_flow: RunFlow) -> None
     shop.write("packages/py/cart.py", CART["packages/py/cart.py"])
     ran = run_flow("check_clean_head", project="packages/py")
     assert ran.result.facts["passes_with_files"] == [test]
-
-
-@pytest.mark.long
-def test_a_merge_is_rehearsed_with_its_tests(shop: Repository, run_flow: RunFlow) -> None:
-    main = shop.git("branch", "--show-current")
-    shop.git("checkout", "-q", "-b", "other")
-    shop.commit("break it", {"packages/py/cart.py": "def total(prices):\n    return 0\n"})
-    shop.git("checkout", "-q", main)
-    shop.commit("docs", {"README.md": "x"})
-    ran = run_flow("rehearse_merge", source="other", target=main, project="packages/py")
-    assert ran.result.facts["red_before"] == {"tests/test_cart.py::test_total": ["other"]}
 
 
 # -- new findings ---------------------------------------------------------------------------------------------------
@@ -125,15 +106,6 @@ def test_a_file_that_was_renamed_has_its_old_findings(repository: Repository, ru
     ]
 
 
-@pytest.mark.long
-@pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
-def test_the_same_line_once_more_is_new(repository: Repository, run_flow: RunFlow) -> None:
-    python_project(repository, **{"a.py": "x = undefined\n"})
-    repository.write("a.py", "x = undefined\nx = undefined\n")
-    ran = run_flow("lint", paths=["a.py"])
-    assert ran.result.facts["rules"]["F821"] == 1
-
-
 @pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
 def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow) -> None:
     python_project(repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""})
@@ -163,13 +135,3 @@ def test_typescript_tells_what_a_change_breaks_elsewhere(repository: Repository,
     assert [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]] == [
         ("src/b.ts", 2, "TS2322")
     ]
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("go") is None, reason="needs go")
-def test_go_vet_against_the_base(repository: Repository, run_flow: RunFlow) -> None:
-    head = 'package x\n\nimport "fmt"\n\nfunc A() { fmt.Printf("%d\\n", "old") }\n'
-    repository.commit("begin", {"go.mod": "module x\n\ngo 1.19\n", "a.go": head})
-    repository.write("a.go", f'{head}\nfunc B() {{ fmt.Printf("%d\\n", "new") }}\n')
-    ran = run_flow("lint", paths=["a.go"])
-    assert [(fact["path"], fact["line"]) for fact in ran.result.facts["findings"]] == [("a.go", 7)]

@@ -9,10 +9,8 @@ import pytest
 
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.test_runs import how_to_run_tests
-from engine.execution.runners.flows.testing import tally_runs
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.runners.toolchains.python import environment_command
-from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -61,25 +59,6 @@ def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) 
     assert dict(ran.result.check.durations).keys() == {"tests/test_cart.py::test_total", ran.result.check.failing[0]}
     again = run_flow("hunt_flakes", tests=list(ran.result.check.failing), times=2)
     assert again.result.facts["tests"][0]["verdict"] == "broken"
-
-
-@pytest.mark.long
-def test_tests_that_are_named(project: Repository, run_flow: RunFlow) -> None:
-    shop(project)
-    ran = run_flow("run_tests", tests=["tests/test_tax.py::test_tax"])
-    assert ran.result.check is not None
-    assert ran.result.check.passed + ran.result.check.failed == 1
-    assert not ran.result.full
-
-
-@pytest.mark.long
-def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -> None:
-    shop(project)
-    ran = run_flow("run_tests", paths=["README.md"])
-    assert ran.result.full
-    assert "the whole suite" in ran.result.summary
-    assert ran.result.check is not None
-    assert ran.result.check.passed == 2
 
 
 UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
@@ -146,21 +125,6 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert environment_command(tmp_path) == command
-
-
-def test_no_tool_is_said_with_what_was_looked_for(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("notes", {"notes.txt": "nothing to run"})
-    with pytest.raises(FlowUnable) as caught:
-        run_flow("run_tests")
-    assert caught.value.message == "no way to run the tests of this project: it has no tests"
-    assert "Makefile" in caught.value.fix
-
-
-def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("make", {"Makefile": "test:\n\t@echo broken; exit 3\n"})
-    check = run_flow("run_tests").result.check
-    assert check is not None
-    assert (check.passed, check.failed, check.failing) == (0, 1, ("make test",))
 
 
 @pytest.mark.long
@@ -301,24 +265,6 @@ def test_broken(): assert 0
         "test_x.py::test_broken": ("broken", 3, 3),
     }
     assert ran.result.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
-
-
-def test_tally_of_runs() -> None:
-    runs = [
-        CheckResult("pytest", 2, 0, durations=(("a", 2.0), ("b", 1.0))),
-        CheckResult("pytest", 1, 1, failing=("b",), durations=(("a", 4.0), ("b", 1.0))),
-    ]
-    assert [(one.test, one.failed, one.mean_seconds, one.verdict) for one in tally_runs(runs)] == [
-        ("b", 1, 1.0, "flaky"),
-        ("a", 0, 3.0, "steady"),
-    ]
-
-
-@pytest.mark.long
-def test_a_test_that_is_not_there_is_said(project: Repository, run_flow: RunFlow) -> None:
-    shop(project)
-    with pytest.raises(FlowUnable, match="exit code 4"):
-        run_flow("hunt_flakes", tests=["tests/test_cart.py::test_gone"], times=2)
 
 
 # -- check_clean_head -----------------------------------------------------------------------------------------------

@@ -38,11 +38,6 @@ def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) 
     assert later.count("import pytest") == 1
 
 
-def test_a_test_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match="there is no test test_b"):
-        add_skip_mark("def test_a():\n    pass\n", ["test_b"], DAY, "")
-
-
 @pytest.mark.long
 def test_a_test_is_really_skipped(project: Repository, run_flow: RunFlow) -> None:
     project.commit("one", {"tests/test_a.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"})

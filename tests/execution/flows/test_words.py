@@ -236,13 +236,6 @@ KEEP = """# Changelog
 """
 
 
-def test_an_unreleased_section_is_extended_in_place() -> None:
-    after = add_entries(KEEP, {"Added": ["Gardens"], "Removed": ["Old cart"]})
-    assert after == KEEP.replace("- Gifts\n", "- Gifts\n- Gardens\n").replace(
-        "- Tax\n", "- Tax\n\n### Removed\n\n- Old cart\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -115,10 +115,6 @@ class TestAQuestion:
             self.ask(engine)
         assert server.requests == []
 
-    def test_a_model_that_cannot_be_had_is_named_with_the_fix(self, engine: Engine) -> None:
-        with pytest.raises(NoAnswer, match="there is no provider nobody"):
-            engine.completions.ask("nobody:x", question())
-
 
 def ended(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
     """A session of the model that said something and is over; its id."""
@@ -177,14 +173,6 @@ class TestSummaries:
         engine.knowledge.catch_up()
         assert summary(engine, third) == "It answers again."
 
-    @pytest.mark.long
-    def test_none_is_asked_where_none_is_named(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
-        engine.settings.set("memory.model", "")
-        session = ended(engine, world, server)
-        engine.knowledge.catch_up()
-        assert summary(engine, session).startswith("Task: Look at the parser.")
-        assert len(server.requests) == 1
-
 
 class TestNight:
     @pytest.fixture
@@ -235,12 +223,3 @@ class TestNight:
         assert report.reason.startswith("no model evaluated it, so rules draft facts: openai is not working")
         finished = next(row for row in day.ledger.latest(20) if row.kind == "NightlyFinished")
         assert finished.payload["reason"] == report.reason
-
-    def test_the_calls_of_a_night_are_in_the_x_ray(self, day: Engine, server: ModelServer) -> None:
-        from engine.api.operations import dispatch
-
-        server.script(self.fact(day.memory.captures.entries()[0].source))
-        day.knowledge.nightly.run(MONDAY)
-        document = dispatch(day, "xray", {"id": NIGHT, "call": 1})
-        assert document["session"] is None
-        assert "port 8000" in json.dumps(document["prompt"])

@@ -56,30 +56,6 @@ def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: fl
 
 
 @pytest.mark.long
-def test_a_provider_that_is_not_there(world: ModelWorld) -> None:
-    world.server.close()
-    with world.opened():
-        view = world.run()
-        assert "cannot be reached at http://127.0.0.1" in view.error
-        card = world.card_of(view)
-        assert (card.status, card.note) == (Status.PENDING, f"not done: {view.error}")
-        assert view.cost == 0
-        world.close_well(view)
-
-
-@pytest.mark.long
-def test_a_card_that_was_given_back_can_be_approved_again(world: ModelWorld) -> None:
-    world.server.script(Reply(status=401), "Done.")
-    with world.opened() as engine:
-        view = world.run()
-        again = engine.cards.approve(view.prediction_id, without_sandbox=True)
-        assert again.session_id not in (None, view.id)
-        done = world.finish(engine.sessions.get(str(again.session_id)))
-        assert done.state is SessionState.SUCCEEDED
-        assert world.card_of(done).status is Status.EXECUTED
-
-
-@pytest.mark.long
 def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) -> None:
     before = hosts()
     alone.server.script(calls("read", path="readme.md"), HELD, "Done.")

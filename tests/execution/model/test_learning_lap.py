@@ -7,10 +7,8 @@ import sys
 import pytest
 
 from engine.execution.validation import REPAIRS
-from engine.model import CheckResult, NewMemory, Trust
+from engine.model import CheckResult
 from engine.model.adaptation import CandidateStatus, FixTemplate
-from engine.wiring.learning import _Sources
-from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import ModelWorld
 from tests.situations.conftest import SHOP
 from tests.support.model_server import Call, Reply
@@ -72,25 +70,3 @@ def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) ->
         assert fix.title == "Make test_total pass"
         assert fix.template.failing == ("tests/test_cart.py::test_total",)
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in fix.template.patch
-
-
-def test_what_adaptation_is_told_of_everything_else(world: ModelWorld) -> None:
-    """Sayings of leaders, memories, facts, days: asked of those who keep them."""
-    with world.opened() as engine:
-        sources = _Sources(engine)
-        said = [item for hop in engine.wisdom.guidance("backend_builder").hops for item in hop.kept]
-        assert said
-        assert all(sources.saying(item.ref) == (item.text, item.trust) for item in said)
-        assert sources.saying("nobody#principles/x")[0] == ""
-        (memory,) = engine.memory.remember([NewMemory("The queue is Redis.")])
-        assert sources.memory(memory) == ("The queue is Redis.", Trust.QUOTED)
-        assert sources.memory("mem_nothing")[0] == ""
-        assert sources.kept_fact("fact_nothing") is None
-        assert sources.day(MONDAY_MORNING) == "2026-01-05"
-        assert sources.edited("pred_nothing") is None
-        assert (sources.over("sess_nothing"), list(sources.transcript("sess_nothing"))) == (True, [])
-        assert (sources.summary("sess_nothing"), sources.title("sess_nothing")) == ("", "")
-        assert (sources.mended("sess_nothing"), sources.patch("sess_nothing", landed=True)) == (None, "")
-        assert sources.patch("sess_nothing", landed=False) == ""
-        assert sources.models("backend_builder") is None
-        assert sources.tries() == 3

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.model import failures, host_protocol
+from engine.execution.runners.model import failures
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.failures import MAX_DELAY, MAX_RETRY_AFTER, MAX_TRIES
 from engine.execution.runners.model.host_protocol import Failure, Kind, Model
 from engine.execution.runners.model.prompt_parts import (
-    MAX_LINE,
     StreamedText,
     assistant_part,
     operator_part,
     result_part,
 )
-from engine.model import Refusal, SourceKind
+from engine.model import SourceKind
 from engine.model.secrets import CUT, redact
 
 AGAIN = {
@@ -61,11 +60,6 @@ def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, t
         assert asked <= pause <= max(asked, MAX_DELAY)
 
 
-@pytest.mark.parametrize(("kind", "is_so"), [(Kind.SERVER, True), (Kind.AUTH, True), (Kind.CONTEXT, False)])
-def test_who_is_at_fault(kind: Kind, is_so: bool) -> None:
-    assert failures.is_provider_fault(Failure(kind)) is is_so
-
-
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
 def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
@@ -81,20 +75,6 @@ def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
         assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
 
 
-def test_lines_are_whole_and_at_a_pause_sentences_are() -> None:
-    lines: list[str] = []
-    speaking = StreamedText(lambda kind, text: lines.append(text), redact)
-    for piece in ("one li", "ne\ntwo", " lines\nthen a sentence. And one that is not comple"):
-        speaking.take("say", piece)
-    assert lines == ["one line", "two lines"]
-    speaking.pause()
-    assert lines[2:] == ["then a sentence. "]
-    speaking.end()
-    assert lines[3:] == ["And one that is not comple"]
-    speaking.take("say", "word " * MAX_LINE)
-    assert len(lines) > 5
-
-
 def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
     lines: list[str] = []
     speaking = StreamedText(lambda kind, text: lines.append(text), redact)
@@ -108,50 +88,12 @@ def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
     assert len(lines) == 2
 
 
-def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
-    histories = ConversationStore(tmp_path / "transcripts")
-    file = histories.begin("sess_1")
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert not histories.has("sess_1")
-    histories.add("sess_1", ['{"a": 1}', '{"b": "ü"}'])
-    assert histories.has("sess_1")
-    copy = histories.begin("sess_2", continues="sess_1")
-    histories.add("sess_2", ['{"c": 3}'])
-    assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"a": 1}, {"b": "ü"}, {"c": 3}]
-    assert len(file.read_text().splitlines()) == 2
-    with pytest.raises(Refusal, match="no conversation"):
-        histories.begin("sess_4", continues="sess_3")
-
-
 def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path: Path) -> None:
     histories = ConversationStore(tmp_path)
     histories.begin("sess_1")
     histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
     copy = histories.begin("sess_2", continues="sess_1")
     assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"content": f"use {CUT}"}, {"b": "ü"}]
-
-
-@pytest.mark.long
-@given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
-def test_messages_survive_the_pipe(message: dict[str, object]) -> None:
-    line = host_protocol.encode(message)
-    assert line.count(b"\n") == 1
-    assert line.endswith(b"\n")
-    if all(_plain(text) for pair in message.items() for text in pair if isinstance(text, str)):
-        assert host_protocol.decode(line) == message
-
-
-def _plain(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def test_a_message_is_an_object() -> None:
-    with pytest.raises(ValueError, match="no object"):
-        host_protocol.decode(b"[1]\n")
 
 
 def test_a_model_never_shows_its_key() -> None:

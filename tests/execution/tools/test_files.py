@@ -14,18 +14,6 @@ from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
 
 
-def test_read_gives_a_file_as_it_is(world: BeltWorld) -> None:
-    world.file("src/a.py", "a = 1\nb = 2\n")
-    assert world.ok("read", path="src/a.py") == "a = 1\nb = 2\n"
-    assert world.lines() == ["read src/a.py"]
-
-
-def test_an_absolute_path_inside_is_as_good(world: BeltWorld) -> None:
-    file = world.file("src/a.py", "x")
-    assert world.ok("read", path=str(file)) == "x"
-    assert world.ok("read", path="./src/../src//a.py") == "x"
-
-
 def test_read_gives_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
     world.file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
     told = world.ok("read", path="a.txt", first_line=40, lines=2)
@@ -47,29 +35,6 @@ def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld)
             break
         first = int(note.rpartition(" ")[2].rstrip("]"))
     assert got == whole
-
-
-def test_a_line_without_end_is_cut_and_said(world: BeltWorld) -> None:
-    world.file("min.js", "y" * 200_000)
-    told = world.ok("read", path="min.js")
-    assert len(told) < text_edits.MAX_RESULT + 200
-    assert "200,000 characters, cut here" in told
-
-
-def test_read_lists_a_folder(world: BeltWorld) -> None:
-    world.file("src/a.py")
-    world.file("b.txt")
-    assert world.ok("read", path=".").splitlines() == ["b.txt", "src/"]
-    (world.folder / "empty").mkdir()
-    assert world.ok("read", path="empty") == "[the folder is empty]"
-    assert world.ok("read", path="b.txt") == "[the file is empty]"
-
-
-def test_what_is_no_text_is_told(world: BeltWorld) -> None:
-    world.file("a.png", b"\x89PNG\0\0")
-    assert "not text: 6 bytes" in world.no("read", path="a.png")
-    world.file("latin.txt", "gr\u00fc\u00dfe".encode("latin-1"))
-    assert world.ok("read", path="latin.txt") == "gr\ufffd\ufffde"
 
 
 def test_mistakes_are_answered_with_what_to_do(world: BeltWorld) -> None:
@@ -106,20 +71,6 @@ def test_write_makes_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> N
     os.umask(mask)
     assert stat.S_IMODE((world.folder / "a/b/c.py").stat().st_mode) == 0o666 & ~mask
     assert world.ok("read", path=".").splitlines() == ["a/", "run.sh"]
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    world: BeltWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = world.file("a.txt", "old")
-
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    assert "No space left on device" in world.no("write", path="a.txt", content="new")
-    assert file.read_text() == "old"
-    assert world.ok("read", path=".") == "a.txt"
 
 
 def test_edit_replaces_what_is_there_once(world: BeltWorld) -> None:
