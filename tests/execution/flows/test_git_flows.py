@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows.history import Branch
+from engine.execution.runners.flows.branch_report import Branch
 from engine.git import unpushed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow

@@ -21,6 +21,7 @@ from engine.execution.runners.acp.agents import (
 from engine.execution.runners.agent_runner import AgentRunner, AgentServices
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
 from engine.execution.runners.runner import RunnerResult
+from engine.execution.sandbox import Confinement
 from engine.execution.session_workspace import UNDO_NOTES
 from engine.frozen import frozen
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
@@ -104,11 +105,9 @@ class AcpRunner(AgentRunner):
             prompt = self._prompt(live, view, workspace, kind)
             command = agent.settings.command
             confinement = agent_confinement(
-                live.confinement,
-                place=agent.place,
-                command=command,
-                hosts=agent.settings.hosts,
+                live.confinement, place=agent.place, command=command, hosts=agent.settings.hosts
             )
+            _require_host_limits(live, agent, confinement)
             transcript = AgentTranscript(live.write, live.journal.erred, live.without_secrets)
             terminals = Terminals(
                 live, workspace.folder, command_confinement(confinement, live.confinement, place=agent.place)
@@ -118,9 +117,6 @@ class AcpRunner(AgentRunner):
             requests = ClientRequests(live, belt, terminals, transcript, on_usage=counting.update)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
-            if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
-                fix = "install bubblewrap, or set network = true for this workspace"
-                raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
             live.say(f"{agent.title} · {_describe_start(live, agent)}")
             environment = agent_environment(place=agent.place, names=agent.settings.env, environment=self._environment)
             with live.spawn(command, cwd=workspace.folder, env=environment, confinement=confinement) as process:
@@ -162,6 +158,13 @@ class AcpRunner(AgentRunner):
                     "price_known": counting.meter.price_known,
                 },
             )
+
+
+def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
+    """Raises `FlowUnable` where the sandbox cannot restrict the agent to the hosts of its provider."""
+    if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
+        fix = "install bubblewrap, or set network = true for this workspace"
+        raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 
 
 def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:

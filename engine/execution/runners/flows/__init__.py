@@ -11,12 +11,12 @@ from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
 from engine.execution.runners.flows.bisection import Bisect, TimeTests
+from engine.execution.runners.flows.branch_report import ReportBranches
 from engine.execution.runners.flows.documents import DraftChangelog, WriteAgentsMd
 from engine.execution.runners.flows.history import (
     LookAtPullRequest,
     LookAtRelease,
     LookTogether,
-    ReportBranches,
     SummariseDay,
 )
 from engine.execution.runners.flows.leftovers import LookAtMentions, LookForLeftovers, RemoveLeftovers, UpdateDocs

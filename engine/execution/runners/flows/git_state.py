@@ -83,8 +83,12 @@ def main_branch(job: Job) -> str | None:
     return next((name for name in wished if name in local), None)
 
 
-REHEARSAL_AUTHOR = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
-"""Options of git for commits that nobody keeps."""
+REHEARSAL_AUTHOR = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
+}
+"""Environment of git for commits that nobody keeps."""
 
 LINKED_FOLDERS = ("node_modules", "vendor", "deps")
 """What `borrowed` may have linked into the worktree."""

@@ -71,7 +71,13 @@ class RehearseMerge(ProjectFlow):
         job.say(f"{names[1]} is at {read_commit(job.git, target)}")
         job.say(f"{names[0]} is at {read_commit(job.git, source)}")
         done = job.git.run(
-            *REHEARSAL_AUTHOR, "merge", "--no-commit", "--no-ff", "--no-verify", source, allowed=(0, 1, 2, 128)
+            "merge",
+            "--no-commit",
+            "--no-ff",
+            "--no-verify",
+            source,
+            environment=REHEARSAL_AUTHOR,
+            allowed=(0, 1, 2, 128),
         )
         conflicts = unmerged_files(job.git)
         if conflicts:
@@ -147,7 +153,7 @@ class RehearseMerge(ProjectFlow):
         if job.git.text("rev-list", "--count", "--merges", f"{source}..{target}") != "0":
             return "a rebase was not tried: the commits include merges", None
         reset_worktree(job, target)
-        done = job.git.run(*REHEARSAL_AUTHOR, "rebase", "--no-autosquash", source, allowed=(0, 1, 128))
+        done = job.git.run("rebase", "--no-autosquash", source, environment=REHEARSAL_AUTHOR, allowed=(0, 1, 128))
         if done.returncode == 0:
             return f"a rebase of {count(own, 'commit')} would be clean", True
         conflicts = [path for path, _ in unmerged_files(job.git)]
@@ -205,12 +211,6 @@ def _count_conflict_markers(git: Git, path: str) -> int:
 
 MAX_PAIRED_BRANCHES = 5
 """The newest so many branches are also tried with each other: at most ten pairs."""
-
-_IDENTITY = {
-    f"GIT_{role}_{what}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
-}
 
 
 @frozen
@@ -291,7 +291,7 @@ def _best_order(job: Job, target: str, tips: dict[str, str], ages: dict[str, int
 
     A file in conflict is merged on with git's marks in it: who changes the same lines later conflicts again.
     """
-    aside = separate_objects(job.git, job.scratch) | _IDENTITY
+    aside = separate_objects(job.git, job.scratch) | REHEARSAL_AUTHOR
     merged: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {(): (target, ())}
     orders = []
     for names in permutations(sorted(tips, key=lambda name: ages[name])):

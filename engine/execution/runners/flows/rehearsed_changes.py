@@ -158,8 +158,8 @@ class RehearseAutosquash(ProjectFlow):
         reset_worktree(job, head)
         before = _commits_since(job, onto)
         done = job.git.run(
-            *REHEARSAL_AUTHOR, "rebase", "--interactive", "--autosquash", "--no-verify", start,
-            environment=_NO_EDITOR, allowed=(0, 1, 128),
+            "rebase", "--interactive", "--autosquash", "--no-verify", start,
+            environment=_NO_EDITOR | REHEARSAL_AUTHOR, allowed=(0, 1, 128),
         )  # fmt: skip
         facts: dict[str, object] = {"head": head, "onto": onto, "before": len(before)}
         if done.returncode:
@@ -302,7 +302,10 @@ class LookAtStash(Flow):
             job.say(f"  and {len(stash.files) - MAX_STASH_FILES} more")
         reset_worktree(job, head)
         # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
-        job.git.run(*REHEARSAL_AUTHOR, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit, allowed=(0, 1))
+        job.git.run(
+            "cherry-pick", "--no-commit", "--mainline", "1", stash.commit,
+            environment=REHEARSAL_AUTHOR, allowed=(0, 1),
+        )  # fmt: skip
         conflicts, (existing, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
         if conflicts:
             state = f"conflicts in {join_names(conflicts, 3)}"

@@ -118,7 +118,7 @@ def _measure(
         raise CannotRun(
             "coverage is not installed in the project's environment", add_package_command(job.workspace, "coverage")
         )
-    data, report = job.scratch / "coverage.data", job.scratch / "coverage.json"
+    data = job.scratch / "coverage.data"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
     options = [f"--data-file={data}", f"--source={','.join(folders)}"]
     # Its own measuring would push ours aside, and processes of its own would not be measured.
@@ -131,31 +131,23 @@ def _measure(
         return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": without})
 
     check = run_tests(job, tool, tests, wrap=wrap)
+    return check, _uncovered_by_file(job, tool, interpreter, data)
+
+
+def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) -> dict[str, set[int]]:
+    """The lines that no test ran, by file, from coverage's `data`. Raises `CannotRun` when there is none."""
+    report = job.scratch / "coverage.json"
     if not data.exists():  # `parallel` is configured: each process wrote a file of its own
         job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
-    done = job.run(
-        [
-            interpreter,
-            "-m",
-            "coverage",
-            "json",
-            f"--data-file={data}",
-            "-o",
-            str(report),
-            "--fail-under=0",
-            "--ignore-errors",
-        ],
-        cwd=tool.folder,
-        quiet=True,
-    )
+    options = [f"--data-file={data}", "-o", str(report), "--fail-under=0", "--ignore-errors"]
+    done = job.run([interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
     try:
         files = json.loads(read_plain(report, MAX_REPORT_BYTES))["files"]
     except (OSError, ValueError, KeyError) as error:
         raise CannotRun(
             f"coverage measured nothing: {last_line(done.output)}", "run it in a terminal to see why"
         ) from error
-    missing = {name.replace("\\", "/"): set(entry["missing_lines"]) for name, entry in files.items()}
-    return check, missing
+    return {name.replace("\\", "/"): set(entry["missing_lines"]) for name, entry in files.items()}
 
 
 def format_line_ranges(lines: Sequence[int]) -> str:

@@ -1,0 +1,137 @@
+"""Which branches are merged or forgotten, and the commands that tidy them. Deletes nothing."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+
+from pydantic import Field
+
+from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.git_state import main_branch
+from engine.execution.runners.flows.wording import count, one_line
+from engine.frozen import frozen
+from engine.git.merges import separate_objects
+
+MAX_BRANCHES = 200
+"""The branches that were idle longest, when there are more."""
+
+
+@frozen
+class Branch:
+    """One local branch against the base. `here`: it is checked out in some working tree."""
+
+    name: str
+    sha: str
+    days: int
+    ahead: int
+    behind: int
+    here: bool
+    state: str  # "merged", "applied", "stale" or "active"
+
+    @property
+    def command(self) -> str:
+        """What tidies it, to be pasted into a shell; "" when there is nothing to do."""
+        name = shlex.quote(self.name)
+        if self.here or self.state == "active":
+            return ""
+        # -d refuses what git does not know to be merged; a rebased or squashed branch needs -D
+        return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
+
+
+class ReportBranches(Flow):
+    """Compares each local branch with the main one."""
+
+    name = "report_branches"
+    label = "Report branches"
+    place = Place.OPERATOR_TREE
+    days: int = Field(default=30, ge=1, le=3650, description="a branch without a commit for this many days is stale")
+
+    def describe(self) -> str:
+        return f"Report the branches that are merged or had no commit for {count(self.days, 'day')}"
+
+    def run(self, job: Job) -> FlowResult:
+        base = main_branch(job)
+        if base is None:
+            raise FlowUnable("no branch to compare with", "create main, or check out a branch")
+        job.say(f"Compared with {one_line(base)}")
+        branches = self._branches(job, base)
+        width = max((len(branch.name) for branch in branches), default=0)
+        for state, title in (
+            ("merged", f"Merged into {one_line(base)}"),
+            ("applied", f"Their changes are in {one_line(base)} as other commits (rebased or squashed)"),
+            ("stale", f"No commit for {self.days} days"),
+        ):
+            group = [branch for branch in branches if branch.state == state]
+            if group:
+                job.say(f"{title}:")
+            for branch in group:
+                note = "checked out" if branch.here else branch.command
+                numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
+                job.say(f"  {one_line(branch.name):<{width}}  {numbers:<16}  {note}")
+        return _result(branches, base)
+
+    def _branches(self, job: Job, base: str) -> list[Branch]:
+        form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
+        out = job.git.text(
+            "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
+        )
+        rows = [line.split("\0") for line in out.splitlines()]
+        return [self._branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
+
+    def _branch(self, job: Job, base: str, row: list[str]) -> Branch:
+        reference, sha, date, worktree = row
+        behind_count, ahead_count = job.git.text(
+            "rev-list", "--left-right", "--count", f"refs/heads/{base}...{sha}"
+        ).split()
+        ahead, behind = int(ahead_count), int(behind_count)
+        days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
+        state = "stale" if days >= self.days else "active"
+        if ahead == 0:
+            state = "merged"
+        elif ahead <= 100 and _is_applied(job, base, sha):
+            state = "applied"
+        name = reference.removeprefix("refs/heads/")
+        return Branch(name, sha, days, ahead, behind, here=bool(worktree), state=state)
+
+
+def _is_applied(job: Job, base: str, sha: str) -> bool:
+    """Whether the base has every change of a branch, commit for commit or squashed into one."""
+    upstream = f"refs/heads/{base}"
+    lines = job.git.text("cherry", upstream, sha).splitlines()
+    if lines and all(line.startswith("-") for line in lines):
+        return True
+    fork = job.git.run("merge-base", upstream, sha, allowed=(0, 1)).stdout.decode().strip()
+    if not fork:
+        return False
+    # squashed: merging it would change nothing any more
+    aside = separate_objects(job.git, job.scratch)
+    done = job.git.run("merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=aside)
+    return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
+
+
+def _result(branches: list[Branch], base: str) -> FlowResult:
+    facts = {
+        "base": one_line(base),
+        "branches": [
+            {
+                "name": one_line(branch.name),
+                "state": branch.state,
+                "days": branch.days,
+                "ahead": branch.ahead,
+                "behind": branch.behind,
+                "command": branch.command,
+            }
+            for branch in branches
+            if branch.state != "active"
+        ],
+    }
+    finished = sum(branch.state in ("merged", "applied") for branch in branches)
+    stale = sum(branch.state == "stale" for branch in branches)
+    if not finished + stale:
+        return FlowResult(
+            f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} besides {base}, all active", facts=facts
+        )
+    return FlowResult(
+        f"{finished} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts
+    )
