@@ -53,7 +53,7 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     entry = world.engine.safety.log(1)[0]
     assert (entry.trigger_type, entry.decided_by, entry.blocked) == ("autonomous", "autonomy", False)
     assert all(verdict.verdict == "allow" for verdict in entry.verdicts)
-    assert [one.rail for one in entry.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert [verdict.rail for verdict in entry.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
 
 
 @pytest.mark.long
@@ -65,7 +65,7 @@ def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: Wor
     world.clock.advance(timedelta(minutes=9, seconds=59))
     soon = world.cycle()
     assert soon.acted == ""
-    assert any("rate:" in one for one in soon.blocked)
+    assert any("rate:" in line for line in soon.blocked)
     world.clock.advance(timedelta(seconds=1))
     assert world.cycle().acted
 
@@ -76,12 +76,12 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     world.away()
     first = world.cycle()
     assert first.acted == ""
-    assert all("gate: more than 80 %" in one for one in first.blocked)
+    assert all("gate: more than 80 %" in line for line in first.blocked)
     assert first.blocked
     tried = len(world.engine.safety.log(100))
     again = world.cycle()
     assert again.blocked == ()
-    assert {one.split(":")[0] for one in first.blocked} <= {one.split(":")[0] for one in again.kept}
+    assert {line.split(":")[0] for line in first.blocked} <= {line.split(":")[0] for line in again.kept}
     assert len(world.engine.safety.log(100)) == tried
     world.engine.settings.set("crossPollCostCapPerDay", "20")
     assert world.cycle().acted
@@ -126,7 +126,7 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
     done = world.cycle()
     assert bool(done.acted) is starts
     if not starts:
-        assert any("somebody wrote to shop 9 min ago" in one for one in done.kept)
+        assert any("somebody wrote to shop 9 min ago" in line for line in done.kept)
         card = world.card()
         with pytest.raises(Refusal, match="somebody wrote to"):
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
@@ -171,13 +171,13 @@ def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World
     world.engine.autonomy.heard("key")
     then = world.engine.since()
     assert then.instant == left
-    assert [one.prediction_id for one in then.ran] == [acted]
-    assert [(one.rail, one.decided_by) for one in then.blocked] == [("rate", "autonomy")]
+    assert [item.prediction_id for item in then.ran] == [acted]
+    assert [(line.rail, line.decided_by) for line in then.blocked] == [("rate", "autonomy")]
     assert "the last trigger was at" in then.blocked[0].reason
     assert (then.approved, then.approved_by_itself, then.rejected) == (1, 1, 0)
-    assert [wait.id for wait in then.waits] == [one.id for one in world.engine.changes.list()]
+    assert [wait.id for wait in then.waits] == [item.id for item in world.engine.changes.list()]
     document = dispatch(world.engine, "status", {})["since"]
-    assert [one["rail"] for one in document["blocked"]] == ["rate"]
+    assert [line["rail"] for line in document["blocked"]] == ["rate"]
     assert world.engine.since(world.clock.now()).nothing
 
 

@@ -66,7 +66,7 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
         [card] = heartbeats(world)
         assert card.assignment.channel == "koji-core"
         world.away()
-        kept = dict(one.split(": ", 1) for one in world.cycle().kept)
+        kept = dict(line.split(": ", 1) for line in world.cycle().kept)
         assert "similar cards" in kept[card.id], "other cards for the same flow were approved, not this item"
         world.earn(kind=card.kind, channel="koji-core", others=0)
         world.away(timedelta(minutes=10))
@@ -92,12 +92,12 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
         if kind == "stale_task":
             world.clock.advance(timedelta(days=7))
             engine.predictions.run_cycle()
-        [card] = [one for one in engine.cards.pending() if one.kind == kind]
+        [card] = [card for card in engine.cards.pending() if card.kind == kind]
         assert card.assignment.flow == "report_branches"
         world.away()
         cycle = world.cycle()
         assert cycle.acted != card.id
-        assert "somebody else may have written" in dict(one.split(": ", 1) for one in cycle.kept)[card.id]
+        assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
         with pytest.raises(Refusal, match="somebody else may have written"):
             engine.cards.trigger(card.id, by="a program")
         earning = engine.autonomy.earning([world.workspace])

@@ -66,7 +66,7 @@ def test_what_a_crash_left_with_its_permit(world: World, hinder: Callable[[World
         engine.cards.approvals._start = die  # type: ignore[method-assign]
         with pytest.raises(Died):
             engine.autonomy.act()
-        [card] = [one for one in engine.cards.recent() if one.status is Status.CONFIRMED]
+        [card] = [card for card in engine.cards.recent() if card.status is Status.CONFIRMED]
         hinder(world, engine)
     with world.opened() as engine:
         after = engine.cards.get(card.id)
@@ -86,7 +86,7 @@ def test_what_waited_for_its_turn(world: World, hinder: Callable[[World, Engine]
         world.away()
         engine.sessions.hold_back()
         engine.autonomy.schedule.run(ACT)
-        [queued] = [one for one in engine.sessions.list() if one.state is SessionState.QUEUED]
+        [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
         hinder(world, engine)
     with world.opened() as engine:
         ended = engine.sessions.wait(queued.id, 20)

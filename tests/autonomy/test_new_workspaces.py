@@ -35,8 +35,8 @@ def test_one_that_is_taken_on_later_is_checked_at_once_and_not_again(world: Worl
         assert engine.workspaces == [world.workspace, str(second.path)]
         engine.autonomy.schedule.run(STATE)
         assert set(engine.predictions.last_checked()) == {world.workspace, str(second.path)}
-        added, cycles = (engine.ledger.latest(9, kinds=(one,)) for one in ("WorkspaceAdded", "CycleFinished"))
-        assert ([one.subject for one in added], len(cycles)) == ([str(second.path)], 2)
+        added, cycles = (engine.ledger.latest(9, kinds=(item,)) for item in ("WorkspaceAdded", "CycleFinished"))
+        assert ([item.subject for item in added], len(cycles)) == ([str(second.path)], 2)
         engine.autonomy.schedule.run(STATE)
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 

@@ -39,8 +39,8 @@ SPECIFIED = {
 """SPEC 7.1, row by row, and what follows from it for a switch that is turned off. Nothing else is a move."""
 
 
-@pytest.mark.parametrize("given_input", [one.name for one in Input])
-@pytest.mark.parametrize("before", [one.name for one in State])
+@pytest.mark.parametrize("given_input", [item.name for item in Input])
+@pytest.mark.parametrize("before", [item.name for item in State])
 def test_every_row_is_a_move_and_what_has_no_row_is_none(before: str, given_input: str) -> None:
     after = SPECIFIED.get((before, given_input))
     assert ((State[before], Input[given_input]) in TABLE) == (after is not None)

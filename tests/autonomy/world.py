@@ -162,4 +162,4 @@ class World:
         return self.engine.sessions.wait(view.id, 20)
 
     def card(self, flow: str = FLOW) -> Card:
-        return next(one for one in self.engine.cards.pending() if one.assignment.flow == flow)
+        return next(card for card in self.engine.cards.pending() if card.assignment.flow == flow)

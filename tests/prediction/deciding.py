@@ -229,7 +229,7 @@ class World:
             randomness,
             contexts=self.contexts,
             workspaces=lambda: self.workspaces,
-            propose=lambda context, failed: [one for one in self.seen if one.workspace == context.workspace],
+            propose=lambda context, failed: [item for item in self.seen if item.workspace == context.workspace],
         )
         self.cards = self.bench.cards = Cards(
             self.store, approvals, self.predictions, router, randomness, reverse=self.landed.reverse
@@ -257,7 +257,7 @@ class World:
         self.seen = list(proposals)
         return list(self.predictions.run_cycle().created)
 
-    def one(self, name: str = "a", **more: Any) -> Card:
+    def card(self, name: str = "a", **more: Any) -> Card:
         """A card for one proposal."""
         (card,) = self.see(proposal(name, **more))
         return card

@@ -97,7 +97,7 @@ class World:
         class Tasks:
             def list(self, *, workspace: str, state: str, limit: int) -> Sequence[Task]:
                 world._fail("tasks")
-                return [one for one in world.tasks if one.state == state][:limit]
+                return [task for task in world.tasks if task.state == state][:limit]
 
         class Sessions:
             def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]:

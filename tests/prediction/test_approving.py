@@ -31,7 +31,7 @@ def world(database: Database, clock: FakeClock) -> World:
 
 
 def test_approve_runs_it_with_the_permit(world: World) -> None:
-    card = world.cards.approve(world.one().id)
+    card = world.cards.approve(world.card().id)
     assert (card.status, card.decided_by) == (Status.CONFIRMED, DecidedBy.OPERATOR)
     ((permit, assignment, mode),) = world.bench.started
     assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
@@ -42,17 +42,17 @@ def test_approve_runs_it_with_the_permit(world: World) -> None:
 
 
 def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
-    card = world.one()
+    card = world.card()
     blocked = refusal(world.cards.approve, world.cards.propose("run_tests paths=forbidden", workspace=SHOP).id)
     assert blocked == "blocked"
-    stuck = next(one for one in world.cards.pending() if one.id != card.id)
+    stuck = next(shown_card for shown_card in world.cards.pending() if shown_card.id != card.id)
     assert stuck.note == "content: it is forbidden"
     assert world.bench.started == []
     assert world.signals() == []
 
 
 def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.rails.stopped = True
     with pytest.raises(Refusal) as refused:
         world.cards.approve(card.id)
@@ -62,7 +62,7 @@ def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: Wo
 
 
 def test_an_edit_that_asks_is_shown_first(world: World) -> None:
-    card = world.one()
+    card = world.card()
     assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     shown = world.cards.get(card.id)
     assert shown.assignment.parameters == {"paths": "risky"}
@@ -71,7 +71,7 @@ def test_an_edit_that_asks_is_shown_first(world: World) -> None:
 
 
 def test_editing_a_flow_edits_its_parameters(world: World) -> None:
-    card = world.one()
+    card = world.card()
     assert refusal(world.cards.approve, card.id, edit="nonsense") == "bad_parameters"
     world.cards.approve(card.id, edit="paths=src")
     assert world.bench.started[0][1].parameters == {"paths": "src"}
@@ -94,7 +94,7 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> N
 def ordered(world: World, board: TaskBoard) -> tuple[Card, str]:
     """A card of an item that the operator wrote to run by itself, and its task."""
     task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
-    return world.one(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN: True}, task_id=task), task
+    return world.card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN: True}, task_id=task), task
 
 
 def runs(world: World, card: Card) -> bool:
@@ -119,8 +119,8 @@ def test_an_order_is_one_while_it_stands_as_the_operator_wrote_it(world: World, 
 
 
 def test_who_approves_decides_what_is_triggered(world: World) -> None:
-    world.cards.approve(world.one("a").id, by=DecidedBy.AUTONOMY)
-    world.cards.approve(world.one("b").id, by=DecidedBy.API)
+    world.cards.approve(world.card("a").id, by=DecidedBy.AUTONOMY)
+    world.cards.approve(world.card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
     assert [mode for _, _, mode in world.bench.started] == ["autonomous", "approved"]
     assert world.signals() == ["approved"], "autonomy says nothing about the operator"
@@ -128,9 +128,9 @@ def test_who_approves_decides_what_is_triggered(world: World) -> None:
 
 def test_what_a_program_triggers_is_no_approval(world: World) -> None:
     """SPEC 3.1, 3.2: every rail as for what runs by itself; `force` is for the rate rail alone to look at."""
-    world.cards.trigger(world.one("a").id, by="gateway")
-    world.cards.trigger(world.one("b").id, force=True, by="gateway")
-    ruled = [(one.type, one.decided_by, one.from_channel, one.force) for one in world.rails.ruled]
+    world.cards.trigger(world.card("a").id, by="gateway")
+    world.cards.trigger(world.card("b").id, force=True, by="gateway")
+    ruled = [(trigger.type, trigger.decided_by, trigger.from_channel, trigger.force) for trigger in world.rails.ruled]
     asked = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
     assert ruled == [(*asked, False), (*asked, True)]
     assert [mode for _, _, mode in world.bench.started] == ["autonomous", "autonomous"]
@@ -138,7 +138,7 @@ def test_what_a_program_triggers_is_no_approval(world: World) -> None:
 
 
 def test_what_cannot_start_is_pending_again(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.bench.broken = True
     assert refusal(world.cards.approve, card.id) == "permit_used"
     after = world.cards.get(card.id)
@@ -171,7 +171,7 @@ def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World
 
 
 def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.bench.hold = True
     world.cards.approve(card.id)
     world.cards.undo(card.id)
@@ -187,7 +187,7 @@ def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
 def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = world.one()
+    card = world.card()
     start = world.bench.start
 
     def start_and_fail(*arguments: Any, **named: Any) -> None:
@@ -249,4 +249,4 @@ def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Databas
     assert world.cards.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
     told = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
-    assert [(one.subject, one.payload["served"]) for one in told] == [(card.id, came.served), (other.id, "")]
+    assert [(item.subject, item.payload["served"]) for item in told] == [(card.id, came.served), (other.id, "")]

@@ -96,7 +96,7 @@ def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_p
     with_meeting = [Meeting("Stand-up", NOW + PREPARED_FROM, NOW - timedelta(days=3))]
 
     def offered(found: list[Meeting]) -> list[str]:
-        return [one.prompt for one in prepare_meeting(replace(context, meetings=tuple(found)))]
+        return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(found)))]
 
     [prompt] = offered(with_meeting)
     assert prompt.startswith("Prepare for “Stand-up” at ")

@@ -35,7 +35,7 @@ def world(database: Database, clock: FakeClock) -> World:
 
 
 def test_deciding_twice_is_refused(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.dismiss(card.id)
     for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
         assert refusal(call, card.id) == "already_decided"
@@ -48,10 +48,12 @@ def test_what_a_program_suggests_is_of_its_own_source(world: World, database: Da
     put = world.cards.propose("tidy the cart", workspace=SHOP, reasoning="suggested by claude")
     assert (own.source, own.kind) == (Source.OPERATOR, "own")
     assert (put.source, put.kind, put.reasoning) == (Source.PREDICTOR_HOOK, "suggested", "suggested by claude")
-    made = {one.subject: one.payload["source"] for one in Ledger(database).since(0, 50)}
+    made = {entry.subject: entry.payload["source"] for entry in Ledger(database).since(0, 50)}
     assert made[put.id] == "predictor-hook", "it is notified as any new card, and counted as a prediction"
     world.cards.approve(world.cards.propose("run_tests", workspace=SHOP, reasoning="suggested by claude").id)
-    assert [one.kind for one in world.decisions.recent()] == ["suggested"], "no decision on what he wrote himself"
+    assert [decision.kind for decision in world.decisions.recent()] == ["suggested"], (
+        "no decision on what he wrote himself"
+    )
 
 
 def test_suggestions_are_of_the_five_and_do_not_fill_them(world: World) -> None:
@@ -60,8 +62,8 @@ def test_suggestions_are_of_the_five_and_do_not_fill_them(world: World) -> None:
     put = [world.cards.propose(f"part {number}", workspace=SHOP, reasoning="by claude") for number in range(3)]
     pending = world.cards.pending()
     assert len(pending) == 5
-    assert {one.id for one in put} < {one.id for one in pending}
-    assert {one.assignment.prompt for one in known} - {one.assignment.prompt for one in pending} == {
+    assert {card.id for card in put} < {item.id for item in pending}
+    assert {card.assignment.prompt for card in known} - {item.assignment.prompt for item in pending} == {
         f"run the tests of p{number}" for number in (1, 2, 3)
     }, "the least make room, without a signal, and come back when there is a seat"
     assert world.signals() == []
@@ -79,7 +81,7 @@ def test_a_prompt_of_ones_own(world: World) -> None:
     card = world.cards.propose("run_tests paths=src", workspace=SHOP)
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.cards.propose("run_tests of the cart", workspace=SHOP).assignment.flow is None
-    world.one("urgent", tier=Tier.BROKEN)
+    world.card("urgent", tier=Tier.BROKEN)
     assert world.cards.pending()[0].source is Source.OPERATOR, "one's own lies on top"
     assert refusal(world.cards.propose, " \n", workspace=SHOP) == "empty_prompt"
     assert refusal(world.cards.propose, "x", workspace=SHOP, channel="gardn") == "unknown_channel"
@@ -95,7 +97,7 @@ def test_no_key_gets_into_a_prompt(world: World) -> None:
 
 def test_a_program_makes_no_chain_longer_than_it_is(world: World, database: Database) -> None:
     """SPEC 3.3: whoever asks for a follow-up, its link comes from the channel that it follows."""
-    card = world.one()
+    card = world.card()
 
     def follow(tx: Transaction) -> None:
         row = tx.session.get(Prediction, card.id)
@@ -113,7 +115,7 @@ def test_a_program_makes_no_chain_longer_than_it_is(world: World, database: Data
 
 
 def test_a_dismissal_is_not_undone_when_its_evidence_is_gone(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.dismiss(card.id)
     world.see()
     assert refusal(world.cards.undo, card.id) == "evidence_gone"
@@ -122,7 +124,7 @@ def test_a_dismissal_is_not_undone_when_its_evidence_is_gone(world: World) -> No
 
 
 def test_undo_before_the_session_began(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.bench.hold = True
     world.cards.approve(card.id)
     after = world.cards.undo(card.id)
@@ -132,7 +134,7 @@ def test_undo_before_the_session_began(world: World) -> None:
 
 
 def test_undo_while_it_runs_cancels_it(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.approve(card.id)
     after = world.cards.undo(card.id)
     assert (after.status, after.outcome) == (Status.EXECUTED, Outcome.CANCELLED)
@@ -140,7 +142,7 @@ def test_undo_while_it_runs_cancels_it(world: World) -> None:
 
 
 def test_undo_later_reverses_the_landing(world: World) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.approve(card.id)
     world.bench.end(card.id)
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
@@ -150,7 +152,7 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
 
 
 def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Database) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.approve(card.id)
     world.bench.end(card.id)
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_1")))
@@ -161,7 +163,7 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
 
 
 def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Database) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.approve(card.id)
     world.bench.end(card.id)
     for left, signals in ((1, ["approved"]), (0, ["undone"])):
@@ -172,7 +174,7 @@ def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Databa
 
 
 def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Database) -> None:
-    flow = world.one()
+    flow = world.card()
     world.cards.approve(flow.id, edit="paths=src")
     world.bench.serves = "ollama:qwen"
     card = world.cards.propose("explain the cart", workspace=SHOP)
@@ -191,7 +193,7 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Da
 
 
 def ran_by_itself(world: World, name: str = "a") -> Card:
-    world.cards.approve(world.one(name).id, by=DecidedBy.AUTONOMY)
+    world.cards.approve(world.card(name).id, by=DecidedBy.AUTONOMY)
     card = world.cards.recent()[0]
     world.bench.end(card.id)
     return card
@@ -230,7 +232,7 @@ def test_a_check_that_ran_by_itself_can_be_complained_of_once(
 
 
 def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
-    card = world.one()
+    card = world.card()
     clock.advance(timedelta(hours=24) - MOMENT)
     assert world.cards.expire_due() == 0
     clock.advance(MOMENT)
@@ -243,29 +245,29 @@ def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
 
 
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:
-    card = world.one()
+    card = world.card()
     clock.advance(timedelta(hours=23))
     until = world.cards.snooze(card.id).snoozed_until
     assert until == clock.now() + timedelta(hours=2)
     clock.advance(timedelta(hours=2) - MOMENT)
     assert world.cards.expire_due() == 0
     assert world.cards.pending() == []
-    assert [one.id for one in world.cards.pending(include_snoozed=True)] == [card.id]
+    assert [card.id for card in world.cards.pending(include_snoozed=True)] == [card.id]
     clock.advance(MOMENT)
-    assert [one.id for one in world.cards.pending()] == [card.id]
+    assert [card.id for card in world.cards.pending()] == [card.id]
     assert world.signals() == []
 
 
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
 def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
-    assert refusal(world.cards.snooze, world.one().id, span=span) == "bad_span"
+    assert refusal(world.cards.snooze, world.card().id, span=span) == "bad_span"
 
 
 # -- the stack
 
 
 def test_a_dismissed_subject_comes_back_early_only_when_it_escalates(world: World) -> None:
-    world.cards.dismiss(world.one("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
+    world.cards.dismiss(world.card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
     again = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
     assert world.see(proposal(tier=Tier.BLOCKS, **again)) == []
     (card,) = world.see(proposal(tier=Tier.BROKEN, **again))
@@ -278,14 +280,14 @@ def test_a_dismissed_subject_comes_back_early_only_when_it_escalates(world: Worl
 def test_approving_ones_own_prompt_earns_no_prediction_anything(world: World) -> None:
     for _ in range(11):
         world.cards.approve(world.cards.propose("run_tests", workspace=SHOP).id)
-    assert world.cards.similar(world.one().id) == (0, 0)
+    assert world.cards.similar(world.card().id) == (0, 0)
     assert [past.waited_hours for past in world.decisions.after(0)] == [None] * 11
 
 
 def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = world.one()
+    card = world.card()
     world.cards.approve(card.id)
     running = world.bench.sessions[card.id]
 
@@ -302,7 +304,7 @@ def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
 
 def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
     heard = bus.subscribe(lambda: None)
-    card = world.one()
+    card = world.card()
     world.cards.snooze(card.id)
     world.cards.undo(card.id)
     world.cards.dismiss(card.id)

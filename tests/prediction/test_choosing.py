@@ -19,10 +19,10 @@ from tests.prediction.deciding import SHOP, World, proposal
 
 
 def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Draft:
-    one = proposal(name, kind=kind, **more)
+    suggestion = proposal(name, kind=kind, **more)
     parts = ConfidenceParts(total, total, 0.5, total, total, stated=True)
-    assignment, info = Assignment(one.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
-    return Draft(new_row("", one, assignment, info, now=NOW, expires_at=NOW, context="", parts=parts), info)
+    assignment, info = Assignment(suggestion.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
+    return Draft(new_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", parts=parts), info)
 
 
 class Draws(Randomness):
@@ -40,7 +40,7 @@ NEVER, ALWAYS = Draws(0.99), Draws(0.0)
 
 
 def names(drafts: list[Draft]) -> list[Any]:
-    return [one.row.facts["name"] for one in drafts]
+    return [proposal.row.facts["name"] for proposal in drafts]
 
 
 def test_below_three_tenths_is_left_out() -> None:

@@ -95,7 +95,7 @@ def test_one_card_a_fingerprint(world: World) -> None:
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
-    card = world.one("a")
+    card = world.card("a")
     world.cards.mark_shown([card.id])
     own = world.cards.propose("run_tests", workspace=SHOP)
     world.seen = []
@@ -116,7 +116,7 @@ def committed(world: World) -> GitState:
 def test_what_the_operator_did_himself_was_chosen(
     world: World, clock: FakeClock, shown: bool, signals: list[str]
 ) -> None:
-    card = world.one("a", kind="report_branches", facts={"branches": [["x", "t"]]})
+    card = world.card("a", kind="report_branches", facts={"branches": [["x", "t"]]})
     if shown:
         world.cards.mark_shown([card.id])
     clock.advance(timedelta(minutes=5))
@@ -128,7 +128,7 @@ def test_what_the_operator_did_himself_was_chosen(
 
 
 def test_what_was_not_seen_is_not_gone(world: World) -> None:
-    card = world.one("a")
+    card = world.card("a")
     world.errors = ("runs: the table is locked",)
     world.seen = []
     report = world.predictions.run_cycle()
@@ -140,7 +140,7 @@ def test_what_was_not_seen_is_not_gone(world: World) -> None:
 
 
 def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) -> None:
-    there = world.one("a")
+    there = world.card("a")
     propose = world.predictions._propose
 
     def faulty(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
@@ -165,10 +165,10 @@ def test_what_the_content_rail_blocks_is_logged_and_not_shown(world: World, bus:
 
 def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
     teach(world, 29)
-    card = world.one("a")
+    card = world.card("a")
     assert (card.confidence, card.source, world.predictions.phase().number) == (0.4, Source.TEMPLATE, 0)
     teach(world, 1, DecisionSignal.DISMISSED, kind="other")
-    card = world.one("b", evidence_at=world.clock.now() - timedelta(days=2))
+    card = world.card("b", evidence_at=world.clock.now() - timedelta(days=2))
     assert (card.source, card.band, world.predictions.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
     assert card.parts is not None
     assert card.parts.words == (
@@ -238,9 +238,9 @@ def test_who_asks_for_another_workspace_gets_a_cycle_of_his_own(world: World) ->
 
 
 def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World) -> None:
-    world.one("full")
+    world.card("full")
     due = [proposal(str(number), kind=f"heartbeat-{number}", tier=Tier.BLOCKS) for number in range(6)]
     others = [proposal(str(number), kind=f"kind_{number}") for number in range(9)]
     made = world.see(*due, *others)
-    assert {card.kind for card in made} >= {one.kind for one in due}
+    assert {card.kind for card in made} >= {proposal.kind for proposal in due}
     assert len(made) == 6 + 5

@@ -20,7 +20,7 @@ def world(database: Database, clock: FakeClock) -> World:
 
 
 def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind: str = "lint") -> list[Card]:
-    return [world.cards.dismiss(world.one(name, kind=kind).id, reason=reason) for name in names]
+    return [world.cards.dismiss(world.card(name, kind=kind).id, reason=reason) for name in names]
 
 
 def test_a_dismissed_subject_stays_away_while_its_facts_move_on(world: World, clock: FakeClock) -> None:
@@ -31,7 +31,7 @@ def test_a_dismissed_subject_stays_away_while_its_facts_move_on(world: World, cl
     clock.advance(DAY - timedelta(minutes=1))
     assert world.see(proposal("main", kind="lint", facts={"head": 7})) == []
     clock.advance(timedelta(minutes=1))
-    again = world.one("main", kind="lint", facts={"head": 8})
+    again = world.card("main", kind="lint", facts={"head": 8})
     world.cards.dismiss(again.id)
     clock.advance(14 * DAY - timedelta(minutes=1))
     assert world.see(proposal("main", kind="lint", facts={"head": 9})) == []
@@ -46,7 +46,7 @@ def test_other_subjects_kinds_and_workspaces_go_on(world: World) -> None:
 
 
 def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) -> None:
-    card = world.one("main", facts={"head": 1})
+    card = world.card("main", facts={"head": 1})
     world.cards.snooze(card.id)
     clock.advance(timedelta(hours=2) - timedelta(minutes=1))
     assert world.see(proposal("main", facts={"head": 2})) == []
@@ -70,7 +70,7 @@ def test_undo_switches_the_kind_on_again(world: World) -> None:
     world.seen = [proposal("c", kind="lint")]
     world.cards.undo(third.id)
     assert world.cards.get(third.id).status is Status.PENDING
-    assert [one.subject for one in world.cards.muted()] == ["b", "a"]
+    assert [mute.subject for mute in world.cards.muted()] == ["b", "a"]
     assert len(world.see(*world.seen, proposal("d", kind="lint"))) == 1
 
 
@@ -97,7 +97,7 @@ def test_never(world: World, reason: str, elsewhere: int) -> None:
 )
 def test_what_a_reason_teaches_now_or_later(world: World, reason: str | None, weights: list[float]) -> None:
     chosen = None if reason is None else DismissReason(reason)
-    card = world.one("a")
+    card = world.card("a")
     world.cards.dismiss(card.id, reason=chosen)
     assert [decision.weight for decision in world.decisions.recent()] == weights
     if chosen is not None:
@@ -108,21 +108,21 @@ def test_what_a_reason_teaches_now_or_later(world: World, reason: str | None, we
 
 
 def test_only_what_was_dismissed_has_a_reason(world: World) -> None:
-    card = world.one("a")
+    card = world.card("a")
     world.cards.approve(card.id)
     assert refusal(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
-    other = world.one("b")
+    other = world.card("b")
     world.cards.dismiss(other.id)
     assert refusal(world.cards.dismiss, other.id) == "already_decided"
 
 
 def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
-    kind = next(one for one in world.cards.muted() if not one.subject)
+    kind = next(mute for mute in world.cards.muted() if not mute.subject)
     assert world.cards.lift(kind.id) == kind
     assert len(world.see(proposal("d", kind="lint"))) == 1
     assert world.see(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
-    own = next(one for one in world.cards.muted() if one.subject == "a")
+    own = next(mute for mute in world.cards.muted() if mute.subject == "a")
     world.cards.lift(own.id)
     assert len(world.see(proposal("a", kind="lint"))) == 1
     assert refusal(world.cards.lift, own.id) == "unknown_mute"
@@ -153,5 +153,5 @@ def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world:
     world.workspaces = [SHOP]
     world.see(proposal("a"))
     assert [card.id for card in world.cards.pending()] == [kept.id]
-    assert {world.cards.get(one.id).note for one in (lost, own)} == {"its workspace was deleted"}
+    assert {world.cards.get(item.id).note for item in (lost, own)} == {"its workspace was deleted"}
     assert world.signals() == []

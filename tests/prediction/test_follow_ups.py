@@ -56,7 +56,7 @@ def world(database: Database, clock: FakeClock) -> World:
 def end(world: World, name: str = "a", *beside: Proposal) -> str:
     """The operator has the tests of `name` run, and they are red; cards for what is `beside` stay."""
     made = world.see(proposal(name), *beside)
-    card = world.cards.approve(next(one.id for one in made if one.kind == "run_tests"))
+    card = world.cards.approve(next(card.id for card in made if card.kind == "run_tests"))
     world.bench.end(card.id)
     view = world.bench.sessions[card.id] = replace(world.bench.sessions[card.id], check=RED)
     tell(world, view.id)
@@ -81,7 +81,7 @@ def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> No
     [card] = world.predictions.follow_up()
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
     assert world.predictions.follow_up() == []
-    assert card.id in [one.id for one in world.cards.pending()]
+    assert card.id in [card.id for card in world.cards.pending()]
 
 
 def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> None:
@@ -89,15 +89,15 @@ def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> 
     world.seen = [proposal("broken", kind="bisect")]
     [card] = world.predictions.follow_up()
     world.see(proposal("broken", kind="bisect"))
-    assert [one.id for one in world.cards.pending()] == [card.id]
+    assert [card.id for card in world.cards.pending()] == [card.id]
     world.see()
     assert world.cards.get(card.id).status is Status.EXPIRED
 
 
 def test_what_was_turned_down_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
     done, dismissed = proposal("done", kind="bisect"), proposal("dismissed", kind="hunt_flakes")
-    [one, other] = world.see(done, dismissed)
-    by_kind = {card.kind: card.id for card in (one, other)}
+    [first, other] = world.see(done, dismissed)
+    by_kind = {card.kind: card.id for card in (first, other)}
     world.cards.approve(by_kind["bisect"])
     world.bench.end(by_kind["bisect"])
     world.cards.dismiss(by_kind["hunt_flakes"])

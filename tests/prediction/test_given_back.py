@@ -20,7 +20,7 @@ def could_not_begin(world: World, card: Card) -> Card:
 
 def test_it_is_pending_again_and_says_why(database: Database, clock: FakeClock) -> None:
     world = World(database, clock)
-    card = world.cards.approve(world.one().id)
+    card = world.cards.approve(world.card().id)
     back = could_not_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
     assert back.note == "not done: openai cannot be reached"
@@ -33,7 +33,7 @@ def test_it_is_pending_again_and_says_why(database: Database, clock: FakeClock) 
 
 def test_a_card_for_the_same_that_is_pending_already_is_enough(database: Database, clock: FakeClock) -> None:
     world = World(database, clock)
-    card = world.cards.approve(world.one().id)
+    card = world.cards.approve(world.card().id)
     world.cards.give_back(card.id, "once more")
     done = could_not_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)

@@ -48,7 +48,7 @@ class Hooked:
             file.write(data)
 
     def prompts(self) -> list[str]:
-        return [one.prompt for one in self.hook.propose(self.world.sense())]
+        return [proposal.prompt for proposal in self.hook.propose(self.world.sense())]
 
 
 @pytest.fixture

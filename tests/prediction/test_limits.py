@@ -80,7 +80,7 @@ def test_who_takes_a_place(card: Card, takes_a_place: bool) -> None:
 
 
 def ids(seats: list[Card]) -> list[str]:
-    return [one.id for one in order(seats, NOW)]
+    return [card.id for card in order(seats, NOW)]
 
 
 def test_the_order_is_tier_then_confidence_then_freshness() -> None:
@@ -104,7 +104,7 @@ def test_minutes_do_not_matter_within_a_step_of_freshness_but_the_kind_does(step
 @given(SEATS)
 def test_the_order_is_total_and_does_not_depend_on_where_it_began(seats: list[Card]) -> None:
     assert order(seats, NOW) == order(seats[::-1], NOW)
-    tiers = [one.tier for one in order(seats, NOW) if one.source is not Source.OPERATOR]
+    tiers = [card.tier for card in order(seats, NOW) if card.source is not Source.OPERATOR]
     assert tiers == sorted(tiers)
 
 
@@ -125,7 +125,7 @@ def upkeep_of(card: Card) -> tuple[str, bool]:
 def fits(seats: list[Card]) -> bool:
     """Whether no workspace has more than five and all together not more than twelve."""
     return len(seats) <= CAPS.max_pending_cards_in_all and all(
-        sum(other.workspace == one.workspace for other in seats) <= CAPS.max_pending_cards for one in seats
+        sum(other.workspace == card.workspace for other in seats) <= CAPS.max_pending_cards for card in seats
     )
 
 
@@ -155,15 +155,15 @@ def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
 @given(SEATS, SEATS)
 def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -> None:
     room, there = Room(CAPS, []), {}
-    for one in [*taken, *coming]:
-        if not takes_place(one, NOW):
+    for card in [*taken, *coming]:
+        if not takes_place(card, NOW):
             continue  # the cycle makes none that takes no place
-        displaced = room.take(one, NOW)
+        displaced = room.take(card, NOW)
         if displaced is not None:
-            assert all(there.pop(gone).tier > one.tier for gone in displaced)
-            there[one.id] = one
+            assert all(there.pop(gone).tier > card.tier for gone in displaced)
+            there[card.id] = card
     assert fits(list(there.values()))
-    upkeep = [one.workspace for one in there.values() if one.tier is Tier.UPKEEP]
+    upkeep = [card.workspace for card in there.values() if card.tier is Tier.UPKEEP]
     assert len(upkeep) == len(set(upkeep))
 
 
@@ -171,26 +171,26 @@ def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -
 @given(SEATS)
 def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Card]) -> None:
     asleep = waiting_for_a_place(seats, NOW, CAPS)
-    never_slept = [one for one in seats if takes_place(one, NOW) and one.snoozed_until is None]
-    awake = [one for one in seats if takes_place(one, NOW) and one.id not in asleep]
-    assert all(one.snoozed_until is not None for one in seats if one.id in asleep)
-    shown = [one for one in seats if not one.snoozed(NOW) and one.id not in asleep]
-    woken = [one for one in shown if one.snoozed_until is not None and one.tier is Tier.UPKEEP]
-    assert all(sum(upkeep_of(other) == upkeep_of(one) for other in shown) == 1 for one in woken)
+    never_slept = [card for card in seats if takes_place(card, NOW) and card.snoozed_until is None]
+    awake = [card for card in seats if takes_place(card, NOW) and card.id not in asleep]
+    assert all(card.snoozed_until is not None for card in seats if card.id in asleep)
+    shown = [card for card in seats if not card.snoozed(NOW) and card.id not in asleep]
+    woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
+    assert all(sum(upkeep_of(other) == upkeep_of(item) for other in shown) == 1 for item in woken)
     assert fits(awake) or not fits(never_slept)
 
 
 @given(SEATS, st.data())
 def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Card], data: st.DataObject) -> None:
-    awake = [one for one in seats if takes_place(one, NOW) and one.id not in waiting_for_a_place(seats, NOW, CAPS)]
-    others = [one for one in awake if one.id != (awake[0].id if awake else "")]
+    awake = [card for card in seats if takes_place(card, NOW) and card.id not in waiting_for_a_place(seats, NOW, CAPS)]
+    others = [card for card in awake if card.id != (awake[0].id if awake else "")]
     if not awake or not fits(others):
         return  # a stack that is too full already is the cycle's business
     returning = awake[0]
     gone = displaced_by(seats, returning.id, NOW, CAPS)
     assert returning.id not in gone
-    assert fits([one for one in awake if one.id not in gone])
-    assert {one.workspace for one in seats if one.id in gone} <= {returning.workspace} or len(
+    assert fits([card for card in awake if card.id not in gone])
+    assert {card.workspace for card in seats if card.id in gone} <= {returning.workspace} or len(
         awake
     ) > CAPS.max_pending_cards_in_all
 

@@ -113,7 +113,7 @@ def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
     world.now += timedelta(minutes=10)
     assert asked.propose(world.sense()) == first
     (world.path / "cart.py").write_text("2")
-    assert [one.prompt for one in asked.propose(world.sense())] == ["another"]
+    assert [proposal.prompt for proposal in asked.propose(world.sense())] == ["another"]
 
 
 @pytest.mark.parametrize("settings", [{"twin_model_enabled": False}, {"twin_model_id": ""}])

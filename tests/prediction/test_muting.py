@@ -76,16 +76,16 @@ def test_the_order_of_rows_says_nothing(those: list[Dismissal], random: object) 
 @given(DISMISSALS)
 def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dismissal]) -> None:
     found = mutes(those, NOW)
-    assert len({one.id for one in found}) == len(found)
-    for one in found:
-        assert one.until is None or one.until > NOW
-        assert (one.until is None) is (one.subject == "")
-        assert Muted([one]).covers(one.workspace or SITE, one.kind, one.subject or "anything", 3)
+    assert len({item.id for item in found}) == len(found)
+    for mute in found:
+        assert mute.until is None or mute.until > NOW
+        assert (mute.until is None) is (mute.subject == "")
+        assert Muted([mute]).covers(mute.workspace or SITE, mute.kind, mute.subject or "anything", 3)
 
 
 @given(DISMISSALS, st.integers(0, 5_000))
 def test_time_alone_only_brings_subjects_back(those: list[Dismissal], days: int) -> None:
     now = {mute.id for mute in mutes(those, NOW)}
     later = mutes(those, NOW + days * DAY)
-    assert {one.id for one in later} <= now
-    assert {mute.id for mute in mutes(those, NOW) if mute.until is None} <= {one.id for one in later}
+    assert {item.id for item in later} <= now
+    assert {mute.id for mute in mutes(those, NOW) if mute.until is None} <= {item.id for item in later}

@@ -24,7 +24,7 @@ from .deciding import SHOP, World
 PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")
 """60 prompts with the channel and agent that their writer means. None of them helped to choose weights or threshold."""
 
-AGENTS = [AgentView(one.id, one.title, one.reports_to, 4, "", one.domain, ()) for one in first_organisation()]
+AGENTS = [AgentView(item.id, item.title, item.reports_to, 4, "", item.domain, ()) for item in first_organisation()]
 
 
 class Embedding:
@@ -40,7 +40,7 @@ class Embedding:
             raise NoEmbedder("it is hidden")
         missing = [text for text in texts if text not in self.made]
         vectors = LocalEmbedder(self.helper).embed(missing) if missing else []
-        self.made |= {text: one.vector for text, one in zip(missing, vectors, strict=True)}
+        self.made |= {text: vector.vector for text, vector in zip(missing, vectors, strict=True)}
         return [self.made[text] for text in texts]
 
 
@@ -61,17 +61,17 @@ def placing(
 def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: Embedding) -> None:
     asked = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
     place = placing(database, embedding).place
-    found = [(one, place(one["prompt"])) for one in asked]
-    right = [one for one, where in found if where.channel == one["channel"]]
-    who = [one for one, where in found if (where.channel, where.agent) == (one["channel"], one["agent"])]
-    meant, met = Counter(one["channel"] for one in asked), Counter(one["channel"] for one in right)
+    found = [(item, place(item["prompt"])) for item in asked]
+    right = [prompt for prompt, where in found if where.channel == prompt["channel"]]
+    who = [prompt for prompt, where in found if (where.channel, where.agent) == (prompt["channel"], prompt["agent"])]
+    meant, met = Counter(item["channel"] for item in asked), Counter(item["channel"] for item in right)
     print(f"\n{'channel':<16}{'prompts':>8}{'right':>7}")
     for channel, number in meant.items():
         print(f"{channel:<16}{number:>8}{met[channel]:>7}")
     print(f"{'in all':<16}{len(asked):>8}{len(right):>7}, with the agent {len(who)}")
-    for one, where in found:
-        if where.channel != one["channel"]:
-            print(f"  {one['channel']} → {where.channel or 'round-robin'}: {one['prompt']}")
+    for prompt, where in found:
+        if where.channel != prompt["channel"]:
+            print(f"  {prompt['channel']} → {where.channel or 'round-robin'}: {prompt['prompt']}")
     assert len(asked) == 60
     assert len(right) >= 54
     assert len(who) >= 42

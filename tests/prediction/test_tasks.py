@@ -117,7 +117,7 @@ def test_a_card_made_from_a_task_works_on_that_task(
     task = board.add("cart rounding")
     cards.has(task.id)
     database.write(lambda tx: board.session_started(tx, session))
-    assert [(one.id, one.state) for one in board.list()] == [(task.id, "running")]
+    assert [(task.id, task.state) for task in board.list()] == [(task.id, "running")]
     database.write(lambda tx: board.session_ended(tx, replace(session, state=SessionState.FAILED)))
     assert board.get(task.id).state == "open"  # still to be done
 
@@ -126,11 +126,11 @@ def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
     build, test = board.add("Build"), board.add("Test")
     deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
     assert deploy.needs == deploy.waits_for == (build.id, test.id)
-    assert [one.id for one in board.needing(build.id)] == [deploy.id]
+    assert [task.id for task in board.needing(build.id)] == [deploy.id]
     board.done(build.id)
     assert board.get(deploy.id).waits_for == (test.id,)
     board.done(test.id)
-    assert {one.title: one.waits_for for one in board.list()} == {"Build": (), "Test": (), "Deploy": ()}
+    assert {task.title: task.waits_for for task in board.list()} == {"Build": (), "Test": (), "Deploy": ()}
     with pytest.raises(Refusal, match="there is no task nobody"):
         board.add("Fly", needs=["nobody"])
 
@@ -143,14 +143,14 @@ def test_the_files_of_a_folder_are_tasks_and_done_when_checked_or_gone(board: Ta
     (folder / "notes.txt").write_text("- [ ] not read\n")
     for _ in range(2):
         board.follow_files(folder, ["/srv/shop"])
-    assert {(one.title, one.workspace, one.source, one.state) for one in board.list()} == {
+    assert {(task.title, task.workspace, task.source, task.state) for task in board.list()} == {
         ("cart rounding", "/srv/shop", "file", "open"),
         ("search", "/srv/shop", "file", "open"),
         ("pay the taxes", "", "file", "open"),
     }
     (folder / "shop.md").write_text("- [X] cart rounding\n")
     board.follow_files(folder, ["/srv/shop"])
-    assert {one.title for one in board.list(state="open")} == {"pay the taxes"}
+    assert {task.title for task in board.list(state="open")} == {"pay the taxes"}
     with pytest.raises(FileNotFoundError):
         board.follow_files(tmp_path / "nowhere", [])
 
@@ -177,7 +177,7 @@ def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(boa
     (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] till\n")
     (tmp_path / "home.md").write_text("- [ ] taxes\n")
     board.follow_files(tmp_path, ["/srv/shop"])
-    board.done(next(one.id for one in board.list() if one.title == "cart"))
+    board.done(next(task.id for task in board.list() if task.title == "cart"))
     (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] search\n")
     before = board.list()
     both = ["/srv/shop", "/old/shop"]
@@ -186,6 +186,6 @@ def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(boa
     assert board.follow_files(tmp_path, both) == []
     assert board.list() == before
     board.follow_files(tmp_path, ["/srv/shop"])
-    assert {one.title: one.state for one in board.list()} == {
+    assert {task.title: task.state for task in board.list()} == {
         "cart": "done", "till": "done", "search": "open", "taxes": "open",
     }  # fmt: skip

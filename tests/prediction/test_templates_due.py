@@ -43,7 +43,7 @@ def test_stale_ones_come_first_then_what_others_wait_for_and_no_more_than_three(
     waiting = task(shop, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
     shop.tasks = [task(shop, "docs", timedelta(hours=2)), needed, waiting, *stale]
     found = open_task(shop.sense())
-    assert [(one.kind, one.task_id) for one in found] == [
+    assert [(item.kind, item.task_id) for item in found] == [
         (STALE_TASK, "task_stale30"),
         (STALE_TASK, "task_stale8"),
         (BLOCKED_TASK, "task_schema"),
@@ -73,5 +73,5 @@ def test_tasks_of_elsewhere_of_sessions_and_running_ones_are_none(shop: World) -
 def test_a_task_of_no_workspace_is_offered_in_the_first_one_alone(shop: World) -> None:
     shop.tasks = [task(shop, "taxes", timedelta(hours=1), workspace="")]
     context = shop.sense()
-    assert [one.task_id for one in open_task(context)] == ["task_taxes"]
+    assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, first=False)) == []

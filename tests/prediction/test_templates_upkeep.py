@@ -30,8 +30,8 @@ def test_twice_as_long_in_the_last_two_runs(repository: Repository, times: tuple
     first = dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
     second = dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
     world = World(repository.path)
-    world.runs = [took(second if number < 2 else first, number + 1, one) for number, one in enumerate(times)]
+    world.runs = [took(second if number < 2 else first, number + 1, seconds) for number, seconds in enumerate(times)]
     context = world.sense()
     proposals = [proposal for part in context.parts for proposal in slower_tests(context, part)]
-    assert [one.reasoning for one in proposals] == ([expected] if expected else [])
-    assert all(one.parameters == {"tests": [TEST], "fast": first} for one in proposals)
+    assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
+    assert all(proposal.parameters == {"tests": [TEST], "fast": first} for proposal in proposals)

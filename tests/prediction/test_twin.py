@@ -57,7 +57,7 @@ class TestLearner:
         assert learner.score(disliked).probability < 0.3
 
     def test_it_notices_that_the_taste_has_changed(self) -> None:
-        past = [one for _ in range(60) for one in (YES, replace(NO, kind="lint"))]
+        past = [item for _ in range(60) for item in (YES, replace(NO, kind="lint"))]
         assert taught(past).score(ASKED).probability > 0.75
         assert taught([*past, *[NO] * 10]).score(ASKED).probability < 0.4
 
@@ -71,9 +71,9 @@ class TestLearner:
         near = look("run the cart tests", "the cart tests changed")
         far = look("write a poem about the sea", "the cart tests changed")
         past = [
-            replace(one, seen=seen.packed(), words=frozenset({str(number)}))
+            replace(decision, seen=seen.packed(), words=frozenset({str(number)}))
             for number in range(40)
-            for one, seen in ((YES, near), (NO, far))
+            for decision, seen in ((YES, near), (NO, far))
         ]
         learner, asked = taught(past), replace(ASKED, words=frozenset({"new"}))
         assert learner.score(replace(asked, seen=near)).probability > 0.7

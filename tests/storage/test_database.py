@@ -192,8 +192,8 @@ def test_followers_of_any_cursor_read_on_from_where_they_are(database: Database)
         total += more
         for cursor in (0, 1, 690, total - 501, total - 500, total - 499, total - 1, total, total + 5):
             expected = list(range(cursor + 1, total + 1))
-            assert [one.id for one in ledger.since(cursor)] == expected[:500]
-            assert [one.id for one in ledger.since(cursor, 2)] == expected[:2]
+            assert [entry.id for entry in ledger.since(cursor)] == expected[:500]
+            assert [entry.id for entry in ledger.since(cursor, 2)] == expected[:2]
 
 
 def test_the_ledger_keeps_sums_by_day_that_outlive_its_rows(database: Database, clock: FakeClock) -> None:

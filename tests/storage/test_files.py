@@ -56,7 +56,9 @@ def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
 
 def test_an_intent_stands_until_it_is_finished(database: Database) -> None:
     number = database.write(lambda tx: intents.begin(tx, "land", "chg_1", {"files": ["a"]}))
-    assert [(one.subject, one.payload) for one in intents.unfinished(database, "land")] == [("chg_1", {"files": ["a"]})]
+    assert [(item.subject, item.payload) for item in intents.unfinished(database, "land")] == [
+        ("chg_1", {"files": ["a"]})
+    ]
     database.write(lambda tx: intents.finish(tx, number))
     database.write(lambda tx: intents.finish(tx, number))
     assert intents.unfinished(database, "land") == []

@@ -127,7 +127,7 @@ def test_nobody_is_overtaken(database: Database, bus: EventBus) -> None:
         thread.join(30)
     told = [fact.subject for fact in facts.drain()]
     for which in range(4):
-        mine = [one for one in told if one.split()[1].startswith(f"{which}/")]
+        mine = [item for item in told if item.split()[1].startswith(f"{which}/")]
         assert mine == [f"{word} {which}/{number}" for number in range(20) for word in ("first", "then")]
 
 

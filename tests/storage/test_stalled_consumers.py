@@ -41,7 +41,7 @@ def reader(database: Database) -> Reader:
 
 
 def faults(database: Database) -> list[str]:
-    return [one.payload["message"] for one in Ledger(database).latest(20, kinds=("FaultReported",))]
+    return [entry.payload["message"] for entry in Ledger(database).latest(20, kinds=("FaultReported",))]
 
 
 def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, clock: FakeClock, reader: Reader) -> None:
