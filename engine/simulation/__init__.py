@@ -1,9 +1,9 @@
-"""`clawpy simulate` (SPEC 9.8): weeks of the real engine in seconds, with a made-up world around it.
+"""`clawpy simulate` (SPEC 9.8): weeks of the real engine in seconds, with a simulated world around it.
 
-The engine is opened as always, in a home that is thrown away: its database, rails, permits, cards, Twin, states,
-schedule decisions, quiet hours and costs are the real ones. What stands in is named in `engine.overrides`: who looks
-at workspaces, what carries work out, the clock, chance, and a calibrator that claims to hold. The same seed gives the
-same month, to the byte. `tests/safety/test_stateful.py` drives the same stand-ins with random steps.
+The engine is opened as always, in a temporary home: its database, rails, permits, cards, Twin, states, schedule
+decisions, quiet hours and costs are the real ones. Simulated are the clock, chance, the operator, the repositories, the
+runner and the sandbox (`engine.overrides`). The same seed gives the same document, to the byte.
+`tests/safety/test_stateful.py` drives the same simulated parts with random steps.
 
-Above `engine.engine`, which it opens; may import everything of the engine. Nothing imports it but the face.
+It opens `engine.engine` and may import everything of the engine; only the console imports it.
 """

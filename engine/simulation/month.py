@@ -1,8 +1,8 @@
-"""The simulation itself: one thread that moves the fake clock from one thing that happens to the next.
+"""The simulation loop: one thread that advances the fake clock from one event to the next.
 
-What can happen: a moment of the operator's day, a job of the schedule that is due, the end of a session, the lid of
-the laptop. In real life the schedule's threads would see to the jobs; here `Schedule.run` is called when
-`Schedule.due` says so, at most every `POLL_EVERY`, so that nothing depends on which thread is faster.
+Events are: a moment of the operator's day, a job of the schedule that is due, the end of a session, the lid of the
+laptop. A real engine runs the jobs in threads of the schedule; here `Schedule.run` is called when `Schedule.due` says
+so, at most every `POLL_EVERY`, so that nothing depends on which thread is faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, 
 from engine.simulation.runners import ELSEWHERE, NEXT, RunningSessions, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
-"""How often the schedule is looked at while the operator is there, and while he is not (really every 30 seconds)."""
+"""How often due jobs are run while the operator is present, and while not (a real engine: every 30 seconds)."""
 
 POLL_EVERY_IN_HASTE = timedelta(minutes=2)
 """The same, and the autonomous cycle, on hasty days."""
@@ -33,7 +33,7 @@ HASTY_FROM, HASTY_UNTIL = 10, 11
 
 @dataclass
 class Observations:
-    """What only somebody who watches can tell; the rest is in the engine's own records."""
+    """What the engine does not record itself: hours in each state, peaks of cost, holds as they began."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     asleep: timedelta = timedelta(0)
@@ -45,7 +45,7 @@ class Observations:
 
 
 class SimulatedMonth:
-    """Lives `days` days. `run` may be called once."""
+    """Simulates a number of days. `run` may be called once."""
 
     def __init__(
         self,
@@ -63,24 +63,24 @@ class SimulatedMonth:
         self._runner = runner
         self._bench = bench
         self._chance = random.Random(f"{seed}/days")
-        self._deck = OddityDeck(self._chance)
-        self._standing: dict[str, str] = {}
+        self._oddities = OddityDeck(self._chance)
+        self._last_holds: dict[str, str] = {}
         self._noted = 0
         self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.state().state.value
         self._day = Day(0, clock.now())
-        self._left = False
+        self._cancelled = False
         self.observed = Observations()
 
-    def leave(self) -> None:
-        """Whatever thread it is lived in: the month ends with the next thing that happens, by `CancelledError`."""
-        self._left = True
+    def cancel(self) -> None:
+        """End the simulation at its next event, with `CancelledError`; from any thread."""
+        self._cancelled = True
 
     def run(self, days: int) -> Observations:
-        """Live them."""
+        """Simulate so many days; returns what was observed."""
         begin = self._clock.now()
         for number in range(days):
-            self._live(self._deck.day(number, begin + timedelta(days=number)))
+            self._live(self._oddities.day(number, begin + timedelta(days=number)))
         self._until(begin + timedelta(days=days, minutes=-1))
         return self.observed
 
@@ -104,7 +104,7 @@ class SimulatedMonth:
         self._engine.wisdom.round()
 
     def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
-        """(when the lid shuts, when it opens again); it stays open while he works."""
+        """(when the lid shuts, when it opens again); it stays open while the operator works."""
         for shut, opened in day.asleep:
             if not any(shut <= at < opened for at, _ in day.moments):
                 yield shut, opened
@@ -129,8 +129,7 @@ class SimulatedMonth:
                 self._resume("month")
 
     def _programs_ask(self) -> None:
-        """Programs ask for what waits and ask again at once when they are refused, as agents that set each other going
-        do."""
+        """Programs trigger the pending cards, and try again at once when refused, as agents in a loop do."""
         cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
         for card in cards:
             for _ in range(3):
@@ -150,9 +149,9 @@ class SimulatedMonth:
     # -- time
 
     def _until(self, target: datetime) -> None:
-        """Let time pass, and everything that comes due in it happen."""
+        """Advance the clock to `target`, running everything that comes due."""
         while (now := self._clock.now()) < target:
-            if self._left:
+            if self._cancelled:
                 raise CancelledError
             ending = self._bench.next_end()
             step = min(target, now + self._stride(now))
@@ -181,7 +180,7 @@ class SimulatedMonth:
             self._clock.advance(span)
 
     def _sleep(self, until: datetime) -> None:
-        """The lid is shut: nothing happens, and then everything that was due happens once."""
+        """The lid is shut: nothing happens; then everything that was due runs once."""
         while (ending := self._bench.next_end()) is not None:
             self._until(ending[0])
         if until > self._clock.now():
@@ -190,7 +189,7 @@ class SimulatedMonth:
         self._look()
 
     def _look(self) -> None:
-        """What the threads of a real engine would see to."""
+        """Run the jobs that are due, as the threads of a real engine would."""
         schedule = self._engine.autonomy.schedule
         self._engine.safety.kill_switch.poll()
         self._settle()
@@ -221,9 +220,9 @@ class SimulatedMonth:
     def _note_holds(self) -> None:
         standing = {hold.word: hold.reason for hold in self._engine.safety.holds()}
         for word, reason in standing.items():
-            if word not in self._standing:
+            if word not in self._last_holds:
                 self.observed.holds.append((self._clock.now(), word, reason))
-        self._standing = standing
+        self._last_holds = standing
 
     def _phase(self) -> None:
         number = self._engine.predictions.phase().number

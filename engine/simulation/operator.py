@@ -1,7 +1,7 @@
-"""The made-up operator: how his days go, what he likes, what he asks for himself, and how he decides (SPEC 2.7, 3.2).
+"""The simulated operator: the course of a day, which cards are approved, which prompts are written (SPEC 2.7, 3.2).
 
-A day says when the laptop is open, when he is there, and what is odd about it: plain values drawn from a seeded chance;
-`engine.simulation.month` lives them.
+A `Day` says when the laptop is open, when the operator is present, and what is unusual about it: plain values drawn
+from a seeded random generator. `engine.simulation.month` runs them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from engine.model import Card, DecidedBy, Refusal, Source, Status
 from engine.simulation.world import DEPLOYED, SimulatedProject
 
 MOMENT = (8, 18)
-"""So many minutes lie between two moments in which an operator who is there does something."""
+"""So many minutes lie between two actions of an operator who is present."""
 
 
 class Oddity(StrEnum):
-    """What makes a day unlike the others."""
+    """What is unusual about a day."""
 
     GRUMPY = "grumpy"  # three rejections in a row: pause
     DESTRUCTIVE = "destructive prompts"  # content filter
@@ -39,14 +39,14 @@ class Oddity(StrEnum):
 
 
 LEARNING = 6
-"""So many days of plain work come first: they earn what later days take away."""
+"""So many ordinary days come first, in which cards earn trust."""
 
 SECOND = 0.3
-"""How likely a day is odd in a second way."""
+"""Probability that a day has a second oddity."""
 
 
 class OperatorAction(StrEnum):
-    """What the operator does in a moment."""
+    """What the operator does at a moment."""
 
     COMES = "comes"
     WORKS = "works"
@@ -67,7 +67,7 @@ class Day:
 
 
 class OddityDeck:
-    """Deals what is odd about days: everything comes up before anything comes up again."""
+    """Deals oddities to days: each is dealt once before any is dealt again."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -132,7 +132,7 @@ LIKES: Mapping[str, float] = {
     "rehearse_merge": 0.7,
     "fix_lint": 0.9,
 }
-"""How likely he approves a kind of card; 0.5 for all else."""
+"""Probability of approving a kind of card; 0.5 for all others."""
 
 HARMLESS = (
     "Explain how the cart rounds its totals",
@@ -177,15 +177,15 @@ LESSONS = (
 themselves meets the gate of confidence."""
 
 GRUMPY = 3
-"""So many cards he dismisses in a row when he is grumpy, those he likes least."""
+"""So many cards are dismissed in a row on a grumpy day, those with the lowest probability."""
 
 
 SERVES = {"garden": "gardener", "koji-core": "backend_builder"}
-"""Who serves these channels otherwise."""
+"""The agents of these channels otherwise."""
 
 
 class SimulatedOperator:
-    """One person with habits. Everything he does goes through the engine's ports; refusals are part of life."""
+    """An operator with habits, who uses the engine's services as a person would, and counts what was refused."""
 
     def __init__(self, engine: Engine, projects: list[SimulatedProject], chance: random.Random) -> None:
         self._engine = engine
@@ -198,7 +198,7 @@ class SimulatedOperator:
         self._looked: set[str] = set()
         self.refused = 0
         self.settle: Callable[[], object] = lambda: None
-        """Waits until threads stand still; set by who lets the time pass."""
+        """Waits until no session is about to begin or end; set by `SimulatedMonth`."""
 
     def arrive(self) -> None:
         """Open the console, look at what ran by itself, and once a day correct what an agent is asked."""
@@ -212,7 +212,7 @@ class SimulatedOperator:
             self._corrected_on, self._lessons = today, self._lessons + 1
 
     def _correct_prompt(self, lesson: Lesson) -> bool:
-        """Whether it was taken: a rail may stand against it, and tomorrow is another day."""
+        """Approve a card with the correction; False when a rail blocked it, and it is tried again the next day."""
         engine, prompt = self._engine, "Write down how totals are made"
         config = engine.home.data / "wisdom_cascade_config.json"
         config.write_text(json.dumps({"enable_upward_bubbling": lesson.bubbling}))
@@ -229,10 +229,10 @@ class SimulatedOperator:
         return True
 
     def work(self, odd: frozenset[Oddity]) -> None:
-        """A moment: he edits, commits, pushes; looks at his cards and decides; sometimes asks for something himself."""
+        """Edit, commit or push; decide cards; sometimes write a prompt."""
         self._engine.autonomy.heard("key")
         self._edit(odd)
-        if Oddity.HASTY not in odd:  # then he is too busy for his cards
+        if Oddity.HASTY not in odd:  # then there is no time for cards
             self.decide_cards(odd)
         if Oddity.DESTRUCTIVE in odd and self._chance.random() < 0.5:
             self._propose_own(self._chance.choice(OUTSIDE))
@@ -243,7 +243,7 @@ class SimulatedOperator:
             self._propose_own(self._chance.choice(HARMLESS))
 
     def decide_cards(self, odd: frozenset[Oddity]) -> None:
-        """He goes through the stack from the top."""
+        """Decide the cards of the stack from the top."""
         cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
         self._engine.cards.mark_shown([card.id for card in cards])
         if Oddity.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
@@ -258,7 +258,7 @@ class SimulatedOperator:
     def _decide(self, card: Card) -> None:
         mood = self._chance.random()
         if mood < 0.2:
-            return  # he leaves it
+            return  # left undecided
         try:
             if self._chance.random() >= LIKES.get(card.kind, 0.5):
                 self._engine.cards.dismiss(card.id)
@@ -279,7 +279,7 @@ class SimulatedOperator:
             self.refused += 1
 
     def _propose_own(self, prompt: str, channel: str | None = None) -> None:
-        """A card of his own, approved at once; what a rail asks him to look at he approves a second time."""
+        """Write a prompt and approve it at once; approve it a second time when a rail asks for that."""
         project = self._projects[0]
         try:
             card = self._engine.cards.propose(prompt, workspace=project.workspace, channel=channel)

@@ -1,6 +1,6 @@
-"""What carries work out in a simulation: a runner that takes everything and does nothing, for a price and a while.
+"""The runner and the sandbox of a simulation. The runner accepts everything and does nothing, for a price and a while.
 
-It ends a session only when the simulation says so, so that the fake clock, not a thread, decides what comes first.
+A session ends only when the simulation loop says so, so that the fake clock, not a thread, decides the order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.simulation.world import SimulatedProject
 from engine.storage.database import Transaction
 
 HANG_TIMEOUT_S = 30.0
-"""Real seconds until a simulation that hangs is given up."""
+"""Real seconds until a simulation that hangs is aborted."""
 
 LONGEST = timedelta(seconds=100)
 """No session takes longer: less than any limit, so that none is ended by a real second's chance."""
@@ -38,11 +38,11 @@ ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_c
 
 
 STATED = "Decision: we keep totals in whole cents"
-"""What every session of prose states by itself: a model's claim."""
+"""What every session of prose says in its transcript."""
 
 
 class SimulatedSandbox(Sandbox):
-    """Claims to confine; there is nothing to confine."""
+    """Claims to confine; nothing is executed."""
 
     name = "made up"
     gates = True
@@ -59,8 +59,8 @@ class SimulatedSandbox(Sandbox):
 
 
 class RunningSessions:
-    """Where running sessions wait for their end on the fake clock. It knows every session: by `facts`, those that were
-    queued before whoever approved them hears of it, and as an observer, those that ended."""
+    """The sessions that run, waiting for their end on the fake clock. It learns of queued sessions by `facts`, before
+    the approval returns, and of ended ones as an observer."""
 
     def __init__(self, clock: Clock) -> None:
         self.facts: Subscription | None = None

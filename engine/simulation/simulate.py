@@ -1,4 +1,4 @@
-"""`clawpy simulate`: opens the real engine in a throw-away home, lives the days, and tells what happened.
+"""`clawpy simulate`: opens the real engine in a temporary home, simulates the days, and reports what happened.
 
 The document is JSON-able; nothing in it depends on the machine or its clock.
 """
@@ -224,7 +224,7 @@ paths = ["deploy/*"]
 
 @frozen
 class SimulatedWorld:
-    """An engine with everything around it made up."""
+    """A real engine, and the simulated parts around it."""
 
     engine: Engine
     clock: FakeClock
@@ -234,30 +234,30 @@ class SimulatedWorld:
 
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
-    """Live `days` days (1 to 366) with `seed`; the same two give the same document. Raises `Refusal` `bad_days`."""
+    """Simulate `days` days (1 to 366) with `seed`; the same two give the same document. Raises `Refusal` `bad_days`."""
     if not 1 <= days <= MOST_DAYS:
         raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MOST_DAYS}, for example --days 30")
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, open_world(Path(folder), seed) as world:
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = SimulatedMonth(world.engine, world.clock, operator, world.runner, world.bench, seed)
-        observed = _apart(month, days)
+        observed = _run_in_thread(month, days)
         return document(world.engine, observed, days=days, seed=seed, begin=BEGIN)
 
 
-def _apart(month: SimulatedMonth, days: int) -> Observations:
-    """What is seen of `days` days that are lived in a thread of their own, as an engine's work is: the main thread is
-    there for Ctrl-C, and leaves once the month has stood still."""
+def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
+    """Simulate `days` days in a thread of their own: the main thread handles Ctrl-C, and returns once that thread has
+    ended."""
     with ThreadPoolExecutor(1, "clawpy-month") as lives:
         try:
             return lives.submit(month.run, days).result()
         except BaseException:
-            month.leave()
+            month.cancel()
             raise
 
 
 @contextmanager
 def open_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool = False) -> Iterator[SimulatedWorld]:
-    """A real engine in `folder` around a made-up world. `instant`: sessions end by themselves, at once."""
+    """Open a real engine in `folder` with a simulated world. `instant`: sessions end by themselves, at once."""
     home, clock = Home.locate(folder / "home"), FakeClock(BEGIN)
     bench = RunningSessions(clock)
     workspaces = [os.path.realpath(folder / name) for name in NAMES]

@@ -1,4 +1,4 @@
-"""Made-up projects and who looks at them: what collectors would have found, without a repository (SPEC 2.1)."""
+"""Simulated repositories, and the contexts that would have been read from them (SPEC 2.1)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ TOOLS = projects.Project(
     tools=(project_tools.Toolchain(row=PYTEST, folder=HERE, workspace=HERE, top=HERE, title="pytest"),),
     linters=(project_tools.Linter(row=RUFF, folder=HERE, workspace=HERE),),
 )
-"""What every made-up repository has; nothing of it is ever started."""
+"""The tools of every simulated repository; none is ever started."""
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")
 DEPLOYED = ("deploy/shop",)
-"""Files somebody edits on days when he works on what is production (SPEC 3.6)."""
+"""Files that are edited on days with work on production (SPEC 3.6)."""
 DONE = ("Round totals", "Speed up search", "Tidy imports", "Handle empty baskets", "Name the units", "Fix a typo")
 SILENT = timedelta(minutes=30)
 RECENT = 12
@@ -47,7 +47,7 @@ RECENT = 12
 
 @dataclass
 class SimulatedProject:
-    """One made-up repository: a branch `work` beside `main`, files that somebody edits, commits, pushes.
+    """One simulated repository: a branch `work` beside `main`, files that somebody edits, commits, pushes.
 
     `lock` guards what sessions' threads change (`ran`, `left_behind`); the rest belongs to the simulation's thread.
     """
@@ -164,7 +164,7 @@ class SimulatedProject:
 
 
 class SimulatedContexts:
-    """Looks at made-up projects; fills `engine.overrides.Contexts`, and observes sessions for the conversations."""
+    """Contexts of simulated repositories (`engine.overrides.Contexts`); observes sessions for the conversations."""
 
     def __init__(self, projects: Mapping[str, SimulatedProject], clock: Clock) -> None:
         self._projects = projects

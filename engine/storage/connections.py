@@ -29,7 +29,7 @@ _WRITES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|BEGIN|COMMIT|END|ROLLBACK|SAVEP
 
 
 class Reader:
-    """A connection for reading with its session, kept for who reads next: making either anew costs more than asking.
+    """A connection for reading and its session, kept for the next read: making either costs more than most queries.
 
     For SQLAlchemy one transaction lasts as long as the connection; the snapshots in it are begun and ended at the
     driver.
@@ -52,7 +52,7 @@ class Reader:
         return self._session
 
     def end(self) -> bool:
-        """Let the snapshot go. False when something went wrong in it, so that the connection is of no more use."""
+        """End the snapshot. False when it failed, so that the connection cannot be used again."""
         if self._session.in_transaction():
             self._session.close()
         if self._driver.in_transaction:
@@ -107,7 +107,7 @@ class translated_errors:  # noqa: N801 (a context, named as the functions beside
         self._path = path
 
     def __enter__(self) -> None:
-        """The work begins."""
+        """Begin."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
@@ -115,7 +115,7 @@ class translated_errors:  # noqa: N801 (a context, named as the functions beside
 
 
 def translate_error(path: Path, error: BaseException) -> None:
-    """Raise the `Refusal` that an error is worth; return for one that is no fault of the file or the disk."""
+    """Raise a `Refusal` for an error of the file or the disk; return for any other."""
     if not isinstance(error, DBAPIError | sqlite3.DatabaseError):
         return
     text = str(error.orig if isinstance(error, DBAPIError) else error)
@@ -136,7 +136,7 @@ def translate_error(path: Path, error: BaseException) -> None:
 
 
 def use_write_ahead_log(path: Path) -> None:
-    """Switch once, alone: the switch does not wait for other connections, it fails."""
+    """Switch to write-ahead logging, before other connections exist: the switch fails while there are any."""
     with closing(sqlite3.connect(path, timeout=10)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 

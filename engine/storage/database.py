@@ -53,10 +53,10 @@ MAX_GROUP = 64
 """At most so many queued writes share one commit."""
 
 IDLE_SESSION = "session"
-"""Under this name the writer's connection has a session that nothing is in, for the next transaction that is alone."""
+"""Under this name the writer's connection keeps an empty session, for the next transaction that is alone."""
 
 MAX_IDLE_READERS = 8
-"""So many connections that nobody reads with are kept open."""
+"""So many idle connections are kept open for reading."""
 
 
 _Job = tuple[Callable[["Transaction"], Any], Future[Any]]
@@ -67,7 +67,7 @@ def _SCRUB(_: Any) -> None:  # noqa: N802 (a mark, only ever compared)
 
 
 class Transaction:
-    """What a write works with, and the facts that become true when it commits."""
+    """What a write works with, and the events that it publishes when it commits."""
 
     def __init__(self, connection: Connection, now: datetime, recorder: Recorder, *, alone: bool) -> None:
         self.now = now
@@ -128,10 +128,10 @@ class Transaction:
         self._after.append(action)
 
     def __enter__(self) -> None:
-        """The work begins."""
+        """Begin."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """It is over: what its session has not written yet is, unless something was raised."""
+        """Write what the session has not written yet, unless something was raised."""
         session = self._session
         if session is None:
             return
@@ -153,14 +153,14 @@ Recorder = Callable[[Transaction, Event], None]
 
 
 class _Reading:
-    """One look at the database. No generator, as for other contexts: this is asked for more often than all else."""
+    """A read transaction as a context manager. A class, not a generator: it is the most frequent call of all."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def __enter__(self) -> Session:
         with translated_errors(self._database.path):
-            self._reader = self._database._reader()
+            self._reader = self._database._take_reader()
             try:
                 return self._reader.begin()
             except BaseException:
@@ -169,7 +169,7 @@ class _Reading:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         with translated_errors(self._database.path):
-            self._database._let_rest(self._reader)
+            self._database._return_reader(self._reader)
         if error is not None:
             translate_error(self._database.path, error)
 
@@ -205,8 +205,8 @@ class Database:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queued = self._taken = 0
         """So many writes were ever put into the queue, and so many has its thread taken its turn for."""
-        self._riding: dict[str, Callable[[Transaction], None]] = {}
-        self._resting: list[Reader] = []
+        self._with_next: dict[str, Callable[[Transaction], None]] = {}
+        self._idle_readers: list[Reader] = []
         self._closed = False
         self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="clawpy-writer", daemon=True)
@@ -233,7 +233,7 @@ class Database:
                 self._enqueue(work, future)
         if has_turn:
             try:
-                self._together([(work, future)])
+                self._run_jobs([(work, future)])
             finally:
                 self._turn.release()
         return future.result()
@@ -247,11 +247,11 @@ class Database:
         return future
 
     def with_next_write(self, key: str, work: Callable[[Transaction], None]) -> None:
-        """Have `work`, a statement, ride along with the next write, or with the end: for what is worth no commit of its
-        own, because who loses it in a crash only does again what does no harm. The newest under a `key` counts."""
+        """Execute `work`, a statement, in the transaction of the next write, or at the end: for what is not worth
+        a commit of its own, since losing it in a crash does no harm. Only the last one under a `key` is executed."""
         with self._closing:
             self._must_be_open()
-            self._riding[key] = work
+            self._with_next[key] = work
 
     def _must_be_open(self) -> None:
         if self._closed:
@@ -265,15 +265,15 @@ class Database:
         """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
         return _Reading(self)
 
-    def _reader(self) -> Reader:
+    def _take_reader(self) -> Reader:
         try:
-            return self._resting.pop()
+            return self._idle_readers.pop()
         except IndexError:
             return Reader(self._reader_engine)
 
-    def _let_rest(self, reader: Reader) -> None:
-        if reader.end() and not self._closed and len(self._resting) < MAX_IDLE_READERS:
-            self._resting.append(reader)
+    def _return_reader(self, reader: Reader) -> None:
+        if reader.end() and not self._closed and len(self._idle_readers) < MAX_IDLE_READERS:
+            self._idle_readers.append(reader)
         else:
             reader.close()
 
@@ -295,12 +295,12 @@ class Database:
             if self._closed:
                 return
             self._closed = True
-            if self._riding:
+            if self._with_next:
                 self._enqueue(lambda tx: None, Future())
             self._queue.put(None)
         self._thread.join()
-        while self._resting:
-            self._resting.pop().close()
+        while self._idle_readers:
+            self._idle_readers.pop().close()
         with self._turn:
             self._connection.close()
         self._reader_engine.dispose()
@@ -320,21 +320,21 @@ class Database:
                 self._taken += len(jobs)
                 scrubs = [jobs.pop()[1]] if jobs[-1][0] is _SCRUB else []
                 if jobs:
-                    self._together(jobs)
+                    self._run_jobs(jobs)
                 for scrub in scrubs:
-                    self._answered(scrubs, partial(self._scrub_now, self._connection, scrub))
+                    self._answer(scrubs, partial(self._scrub_now, self._connection, scrub))
 
-    def _together(self, jobs: list[_Job]) -> None:
+    def _run_jobs(self, jobs: list[_Job]) -> None:
         """Run `jobs` and answer them. Only who has the turn may."""
-        self._answered([future for _, future in jobs], partial(self._commit_together, self._connection, jobs))
+        self._answer([future for _, future in jobs], partial(self._commit_jobs, self._connection, jobs))
 
-    def _answered(self, futures: Sequence[Future[Any]], act: Callable[[], None]) -> None:
-        """Whatever happens, the writer lives on and nobody waits for ever."""
+    def _answer(self, futures: Sequence[Future[Any]], act: Callable[[], None]) -> None:
+        """Run `act`; whatever it raises, the writer goes on and every future gets an answer."""
         self._owner = threading.get_ident()
         try:
             act()
         except BaseException as error:
-            log.exception("the writer met what it does not expect")
+            log.exception("an unexpected error in the writer")
             for future in futures:
                 if not future.done():
                     future.set_exception(error)
@@ -348,16 +348,18 @@ class Database:
         except Exception as error:
             future.set_exception(error)
 
-    def _commit_together(self, connection: Connection, jobs: list[_Job]) -> None:
+    def _commit_jobs(self, connection: Connection, jobs: list[_Job]) -> None:
         done: list[tuple[Future[Any], Any, Transaction]] = []
         failed: list[tuple[Future[Any], BaseException]] = []
         alone = len(jobs) == 1
         with self._closing:
-            riding, self._riding = self._riding, {}
+            riding, self._with_next = self._with_next, {}
         try:
             with translated_errors(self.path), immediate_transaction(connection) as driver:
                 if riding:  # first, for whoever writes the same now has the last word
-                    self._ride(Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding)
+                    self._write_with_next(
+                        Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding
+                    )
                 for work, future in jobs:
                     try:
                         with nullcontext() if alone else savepoint(driver):
@@ -371,7 +373,7 @@ class Database:
                         failed.append((future, error))
         except Exception as error:
             with self._closing:
-                self._riding = riding | self._riding
+                self._with_next = riding | self._with_next
             for _, future in jobs:
                 future.set_exception(error)
             return
@@ -392,17 +394,17 @@ class Database:
         for future, reason in failed:
             future.set_exception(reason)
 
-    def _ride(self, transaction: Transaction, riding: Mapping[str, Callable[[Transaction], None]]) -> None:
+    def _write_with_next(self, transaction: Transaction, riding: Mapping[str, Callable[[Transaction], None]]) -> None:
         for key, work in riding.items():
             try:
                 work(transaction)
             except Exception as error:
                 if ends_transaction(error):
                     raise
-                log.exception("what was to be written along with others was not: %s", key)
+                log.exception("a statement for the next write failed: %s", key)
 
     def _restamp(self) -> None:
-        """What was kept of the tables that were written to holds no more."""
+        """Count a write for each table that was written to."""
         driver = driver_of(self._connection)
         assert isinstance(driver, WriteTracking)
         for table in driver.written:

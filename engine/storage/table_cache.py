@@ -1,8 +1,7 @@
-"""What was read of tables, kept for as long as nobody writes to them.
+"""A cache of query results that is valid as long as nothing writes to their tables.
 
-Who looks twice a minute whether there is anything to do, finds nearly always that there is not; asking SQLite for it
-each time costs more than all the rest of the look. The database tells for each table how often it was written to, and
-that is what such an answer is kept by.
+Jobs that run twice a minute nearly always find nothing to do, and the queries would be most of their cost. The database
+counts the writes to each table; a cached result is valid while the counts of its tables stay the same.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_ANSWERS = 500
 
 
 class TableCache(Generic[T]):
-    """Answers that were read of the tables of `rows` alone. What is in them is nobody's to change."""
+    """Results of queries that read the tables of `rows` only. They must not be changed by who gets them."""
 
     def __init__(self, database: Database, *rows: type[SQLModel]) -> None:
         self._database = database
@@ -31,8 +30,8 @@ class TableCache(Generic[T]):
         self._answers: dict[Hashable, tuple[int, T]] = {}
 
     def get(self, question: Hashable, read: Callable[[], T]) -> T:
-        """The answer to `question`, by `read` where it is not known or may have become another. `read` must not see
-        what a transaction has written that is not on disk yet: nobody else does."""
+        """The result under `question`, by `read` where it is not cached or not valid. `read` must not see what a
+        transaction has written and not committed."""
         stamp = self._database.stamp(*self._tables)  # before the look: what is written during it is looked for again
         cached = self._answers.get(question)
         if cached is not None and cached[0] == stamp:
@@ -44,7 +43,7 @@ class TableCache(Generic[T]):
         return answer
 
     def seen(self, session: Session, question: Hashable, read: Callable[[Session], T]) -> T:
-        """The answer as `session` sees it, or, where it only reads, as of now."""
+        """The result as `session` sees it; for a session that only reads, as of now."""
         if READS in session.info:
             return self.get(question, lambda: self._now(read))
         return self.get(question, lambda: read(session)) if self._untouched(session) else read(session)
