@@ -123,7 +123,9 @@ class Captures:
         extracted = self.extract(session_id)
         if not extracted:
             return []
-        captures = self._database.write(lambda tx: [_store_capture(tx, view, said, line) for said, line in extracted])
+        captures = self._database.write(
+            lambda tx: [_store_capture(tx, view, sentence, line) for sentence, line in extracted]
+        )
         remembered = [item for item in captures if not item.forgotten]
         if remembered:
             self._remember([_to_memory(item) for item in remembered])
@@ -192,16 +194,16 @@ class Captures:
             row = session.exec(select(func.count(), func.max(col(CaptureRow.at))).select_from(CaptureRow)).one()
         return int(row[0]), row[1]
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Captures that hold it, for forgetting."""
         with self._database.read() as session:
-            yield from [(row.id, row.text) for row in _holding(session, wanted)]
+            yield from [(row.id, row.text) for row in _holding(session, terms)]
 
-    def erase(self, wanted: SearchTerms) -> int:
+    def erase(self, terms: SearchTerms) -> int:
         """Leave empty stubs of them; how many."""
 
         def empty_rows(tx: Transaction) -> int:
-            rows = _holding(tx.session, wanted)
+            rows = _holding(tx.session, terms)
             for row in rows:
                 row.text, row.tags, row.forgotten = "", [], True
                 tx.session.add(row)
@@ -216,9 +218,9 @@ class Captures:
             after = page[-1].number
 
 
-def _holding(session: Session, wanted: SearchTerms) -> list[CaptureRow]:
+def _holding(session: Session, terms: SearchTerms) -> list[CaptureRow]:
     rows = session.exec(select(CaptureRow).where(~col(CaptureRow.forgotten)))
-    return [row for row in rows if any(map(wanted.match, (row.text, *row.tags)))]
+    return [row for row in rows if any(map(terms.match, (row.text, *row.tags)))]
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:

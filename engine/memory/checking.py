@@ -45,8 +45,8 @@ def check(new: NewMemory) -> NewMemory:
         raise Refusal("empty_memory", "the memory has no text", "write what to remember")
     size = len(text.encode())
     if size > LONGEST:
-        said = f"{size:,} bytes are too many for one memory"
-        raise Refusal("memory_too_long", said, f"at most {LONGEST:,}; split it")
+        size_message = f"{size:,} bytes are too many for one memory"
+        raise Refusal("memory_too_long", size_message, f"at most {LONGEST:,}; split it")
     if new.layer not in (Layer.VECTORS, Layer.CONTEXT):
         raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
     if new.at is not None and new.at.tzinfo is None:

@@ -129,9 +129,9 @@ class Chroma:
 
     def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
         """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
-        wanted = numpy.frombuffer(vector, dtype="<f4")
+        query_vector = numpy.frombuffer(vector, dtype="<f4")
         with self._server_errors():
-            answer = self._collections[layer].query(query_embeddings=[wanted], n_results=k, include=["distances"])
+            answer = self._collections[layer].query(query_embeddings=[query_vector], n_results=k, include=["distances"])
         return [
             (int(number), float(distance))
             for number, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)

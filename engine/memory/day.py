@@ -15,11 +15,11 @@ from engine.frozen import frozen
 from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.drafts import CAPTURE_SOURCE
 from engine.memory.para import NewFact, group_name
-from engine.model import Bucket, Capture, ParaFact, SessionView, Trust, sanitise
-from engine.model.text import count
+from engine.model import Bucket, Capture, ParaFact, SessionView, Trust
+from engine.model.text import count, plain
 from engine.model.trust import of_names
 
-MOST_FACTS = 8
+MAX_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
 
 MIN_FAILING_SESSIONS = 2
@@ -52,8 +52,8 @@ class Day:
         return not (self.sessions or self.captures or self.failing)
 
 
-def draft(day: Day, known: Sequence[ParaFact]) -> list[NewFact]:
-    """By rules, what of the day might be kept: at most 8, corrections first. What `known` facts say already is not."""
+def draft(day: Day, known_facts: Sequence[ParaFact]) -> list[NewFact]:
+    """Facts that rules draw from the day: at most 8, corrections first, without those that are known."""
     facts = [
         *_captured_facts(day, "correction"),
         *_captured_facts(day, "decision"),
@@ -61,12 +61,12 @@ def draft(day: Day, known: Sequence[ParaFact]) -> list[NewFact]:
         *_failure_facts(day),
         *_landed_facts(day),
     ]
-    known_digests = {digest(fact.fact) for fact in known if not fact.forgotten}
+    known_digests = {digest(fact.fact) for fact in known_facts if not fact.forgotten}
     new_facts: dict[str, NewFact] = {}
     for item in facts:
         if item.digest not in known_digests:
-            new_facts.setdefault(item.digest, _with_superseded(item, known))
-    return list(new_facts.values())[:MOST_FACTS]
+            new_facts.setdefault(item.digest, _with_superseded(item, known_facts))
+    return list(new_facts.values())[:MAX_FACTS]
 
 
 def lines_for(day: Day, agent: str) -> list[str]:
@@ -87,7 +87,7 @@ def lines_for(day: Day, agent: str) -> list[str]:
     ]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
-    return [_short(line, MAX_LINE) for line in lines]
+    return [plain(line, MAX_LINE) for line in lines]
 
 
 def heading(day: str) -> str:
@@ -106,7 +106,7 @@ def synthesis(day: Day) -> str:
     lines += [f"[{capture.source}] {capture.kind} said {_speaker(capture)}: {capture.text}" for capture in day.captures]
     for session, (_, tests) in sorted(day.failing.items()):
         lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
-    joined = "\n".join(_short(line, 2 * MAX_LINE) for line in lines)
+    joined = "\n".join(plain(line, 2 * MAX_LINE) for line in lines)
     return joined if len(joined) <= MAX_SYNTHESIS else joined[: MAX_SYNTHESIS - 1] + "…"
 
 
@@ -157,7 +157,7 @@ def _failure_facts(day: Day) -> list[NewFact]:
                 item for item, (place, tests) in day.failing.items() if place == workspace and test in tests
             )
             fact = NewFact(
-                f"{_short(test, 300)} resists being fixed by agents",
+                f"{plain(test, 300)} resists being fixed by agents",
                 "failure",
                 Bucket.RESOURCES,
                 _group_of(workspace),
@@ -175,7 +175,7 @@ def _landed_facts(day: Day) -> list[NewFact]:
     for session in day.sessions:
         if files := day.files.get(session.id):
             fact = NewFact(
-                f"Done on {day.date}: {_short(session.prompt, 300)} ({count(files, 'file')})",
+                f"Done on {day.date}: {plain(session.prompt, 300)} ({count(files, 'file')})",
                 "change",
                 Bucket.ARCHIVES,
                 _group_of(session.workspace),
@@ -187,18 +187,13 @@ def _landed_facts(day: Day) -> list[NewFact]:
     return facts
 
 
-def _with_superseded(new: NewFact, known: Sequence[ParaFact]) -> NewFact:
+def _with_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
     """A correction is to take the place of the fact that it corrects, where there is one."""
     if new.category != "correction":
         return new
-    candidates = ((fact.id, fact.fact) for fact in known if fact.active and fact.workspace in ("", new.workspace))
+    candidates = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in ("", new.workspace))
     return replace(new, supersedes=corrected_by(new.fact, candidates))
 
 
 def _group_of(workspace: str) -> str:
     return group_name(PurePath(workspace).name)
-
-
-def _short(text: str, longest: int) -> str:
-    line = " ".join(sanitise(text).split())
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"

@@ -140,16 +140,16 @@ class Drafts:
             self._decide(draft, "rejected", "")
         return self.get(draft_id)
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Drafts that hold it, for forgetting."""
         with self._database.read() as session:
-            yield from [(row.id, row.fact) for row in _matching_rows(session, wanted)]
+            yield from [(row.id, row.fact) for row in _matching_rows(session, terms)]
 
-    def erase(self, wanted: SearchTerms) -> int:
+    def erase(self, terms: SearchTerms) -> int:
         """Empty them, and reject those that wait; how many."""
 
         def empty_rows(tx: Transaction) -> int:
-            rows = _matching_rows(tx.session, wanted)
+            rows = _matching_rows(tx.session, terms)
             for row in rows:
                 row.fact = row.reason = row.source = ""
                 row.state = "rejected" if row.state == "waiting" else row.state
@@ -187,5 +187,5 @@ def _row(day: str, fact: NewFact, now: datetime) -> DraftRow:
     return DraftRow(id=f"draft_{digest}", day=day, digest=fact.digest, created_at=now, **fields)
 
 
-def _matching_rows(session: Session, wanted: SearchTerms) -> list[DraftRow]:
-    return [row for row in session.exec(select(DraftRow)) if wanted.match(row.fact) or wanted.match(row.reason)]
+def _matching_rows(session: Session, terms: SearchTerms) -> list[DraftRow]:
+    return [row for row in session.exec(select(DraftRow)) if terms.match(row.fact) or terms.match(row.reason)]

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.events import MemoryForgotten
-from engine.model import Affected, ForgetPreview, ForgetReport, Refusal, sanitise
+from engine.model import Affected, ForgetPreview, ForgetReport, Refusal
+from engine.model.text import plain
 from engine.storage import erasing, intents
 from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
@@ -53,10 +54,10 @@ class ErasableStore(Protocol):
 
     name: str
 
-    def find(self, wanted: SearchTerms, /) -> Iterator[tuple[str, str]]:
+    def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The entries that hold it: id and text."""
 
-    def erase(self, wanted: SearchTerms, /) -> int:
+    def erase(self, terms: SearchTerms, /) -> int:
         """Take it out; how many entries. Again finds nothing."""
 
 
@@ -84,18 +85,18 @@ class Forgetting:
 
     def preview(self, what: str) -> ForgetPreview:
         """What forgetting `what`, an id or words, touches. Raises `Refusal` `too_short`."""
-        wanted = self._wanted(what)
+        terms = self._search_terms(what)
         places: list[Affected] = []
         counts = []
         for store in self._stores:
             count = 0
-            for id, text in store.find(wanted):
+            for id, text in store.find(terms):
                 count += 1
                 if count <= MAX_SHOWN:
-                    places.append(Affected(store.name, id, " ".join(sanitise(text).split())[:MAX_EXCERPT]))
+                    places.append(Affected(store.name, id, plain(text, MAX_EXCERPT)))
             if count:
                 counts.append((store.name, count))
-        return ForgetPreview(wanted.texts, tuple(places), tuple(counts), NOT_ERASED)
+        return ForgetPreview(terms.texts, tuple(places), tuple(counts), NOT_ERASED)
 
     def forget(self, what: str | Sequence[str]) -> ForgetReport:
         """Forget an entry by its id, with all its copies, or everything that holds these words; or the texts that a
@@ -105,12 +106,12 @@ class Forgetting:
         stores raise; what was begun is then finished at the next start.
         """
         with self._lock:
-            wanted = self._wanted(what) if isinstance(what, str) else SearchTerms(what)
-            self._not_running(wanted)
+            terms = self._search_terms(what) if isinstance(what, str) else SearchTerms(what)
+            self._refuse_running(terms)
             intent = self._database.write(
-                lambda tx: intents.begin(tx, INTENT, "", {"phase": "erase", "wanted": list(wanted.texts)})
+                lambda tx: intents.begin(tx, INTENT, "", {"phase": "erase", "wanted": list(terms.texts)})
             )
-            return self._finish(intent, wanted)
+            return self._finish(intent, terms)
 
     def unfinished(self) -> bool:
         """Whether a crash left something half forgotten."""
@@ -126,21 +127,21 @@ class Forgetting:
                 messages.append("the deletion that was interrupted when the engine stopped is complete")
         return messages
 
-    def _finish(self, intent: int, wanted: SearchTerms | None) -> ForgetReport:
+    def _finish(self, intent: int, terms: SearchTerms | None) -> ForgetReport:
         counts = []
-        if wanted is not None:
+        if terms is not None:
             for store in (*self._stores, *self._second_pass):
-                number = store.erase(wanted)
+                number = store.erase(terms)
                 if number:
                     counts.append((store.name, number))
-            places = sum(number for _, number in counts)
+            entry_count = sum(number for _, number in counts)
 
             def without_words(tx: Transaction) -> None:
                 row = tx.session.get(Intent, intent)
                 if row is not None:
                     row.payload = {"phase": "scrub"}
                     tx.session.add(row)
-                tx.record(MemoryForgotten(places=places))
+                tx.record(MemoryForgotten(places=entry_count))
 
             self._database.write(without_words)
         if not self._database.scrub():
@@ -148,17 +149,17 @@ class Forgetting:
         self._database.write(lambda tx: intents.finish(tx, intent))
         return ForgetReport(tuple(counts), NOT_ERASED)
 
-    def _wanted(self, what: str) -> SearchTerms:
+    def _search_terms(self, what: str) -> SearchTerms:
         text = self._text_of(what.strip())
         return SearchTerms(search_terms_of(text)) if text else SearchTerms([what, *search_terms_of(what)[1:]])
 
-    def _not_running(self, wanted: SearchTerms) -> None:
+    def _refuse_running(self, terms: SearchTerms) -> None:
         running = set(self._running())
         if not running:
             return
         for store in self._stores:
             if store.name == "files":
-                for id, _ in store.find(wanted):
+                for id, _ in store.find(terms):
                     session = Path(id).name.split(".")[0]
                     if session in running:
                         raise Refusal(
@@ -176,13 +177,13 @@ class DatabaseRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            for item in erasing.find(driver_of(session.connection()), wanted, _OTHER_STORES):
+            for item in erasing.find(driver_of(session.connection()), terms, _OTHER_STORES):
                 yield f"{item.table}.{item.column}:{item.rowid}", erasing.text_of(item.value)
 
-    def erase(self, wanted: SearchTerms) -> int:
-        return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _OTHER_STORES))
+    def erase(self, terms: SearchTerms) -> int:
+        return self._database.write(lambda tx: erasing.erase(tx.driver, terms, _OTHER_STORES))
 
 
 class HomeFiles:
@@ -193,37 +194,37 @@ class HomeFiles:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(folders)
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that holds it, with the first line that does."""
         for path in self._files():
-            line = next((line for line in _lines(path) if _line_holds(path, line, wanted)), None)
-            if line is None and path.suffix == ".json" and _document_holds(path, wanted):
+            line = next((line for line in _lines(path) if _line_holds(path, line, terms)), None)
+            if line is None and path.suffix == ".json" and _document_holds(path, terms):
                 line = path.name
             if line is not None:
                 yield str(path), line
 
-    def erase(self, wanted: SearchTerms) -> int:
+    def erase(self, terms: SearchTerms) -> int:
         """Take it out of every file; returns the number of files. Again finds nothing. Raises OSError."""
-        found = [Path(path) for path, _ in self.find(wanted)]
-        for path in found:
-            self._erase(path, wanted)
-        return len(found)
+        paths = [Path(path) for path, _ in self.find(terms)]
+        for path in paths:
+            self._erase(path, terms)
+        return len(paths)
 
-    def _erase(self, path: Path, wanted: SearchTerms) -> None:
+    def _erase(self, path: Path, terms: SearchTerms) -> None:
         if path.suffix == ".json":
-            write_atomic(path, remove_from_json(_text(path), wanted).encode("utf-8", errors="surrogateescape"))
+            write_atomic(path, remove_from_json(_text(path), terms).encode("utf-8", errors="surrogateescape"))
         elif path.suffix == ".jsonl":
             # As long as before: readers know where lines begin.
             lines = [
-                _padded(line, remove_from_json(line, wanted)) if json_contains(line, wanted) else line
+                _padded(line, remove_from_json(line, terms)) if json_contains(line, terms) else line
                 for line in _text(path).split("\n")
             ]
             write_atomic(path, "\n".join(lines).encode("utf-8", errors="surrogateescape"))
         elif path.suffix in TEXT_SUFFIXES:
-            remaining = [line for line in _text(path).split("\n") if not wanted.match(line)]
+            remaining = [line for line in _text(path).split("\n") if not terms.match(line)]
             write_atomic(path, "\n".join(remaining).encode("utf-8", errors="surrogateescape"))
         else:
-            _blank_in_place(path, wanted)
+            _blank_in_place(path, terms)
 
     def _files(self) -> Iterator[Path]:
         for folder in self._folders:
@@ -243,12 +244,12 @@ def _lines(path: Path) -> Iterator[str]:
         return  # a temporary file that is gone by now
 
 
-def _line_holds(path: Path, line: str, wanted: SearchTerms) -> bool:
-    return json_contains(line, wanted) if path.suffix == ".jsonl" else wanted.match(line)
+def _line_holds(path: Path, line: str, terms: SearchTerms) -> bool:
+    return json_contains(line, terms) if path.suffix == ".jsonl" else terms.match(line)
 
 
-def _document_holds(path: Path, wanted: SearchTerms) -> bool:
-    return json_contains(_text(path), wanted)
+def _document_holds(path: Path, terms: SearchTerms) -> bool:
+    return json_contains(_text(path), terms)
 
 
 def _text(path: Path) -> str:
@@ -262,15 +263,15 @@ def _padded(before: str, after: str) -> str:
     return after + " " * max(0, missing)
 
 
-def _blank_in_place(path: Path, wanted: SearchTerms) -> None:
+def _blank_in_place(path: Path, terms: SearchTerms) -> None:
     """Overwrite it with spaces in place, so that a process that appends to the file can go on."""
     with path.open("r+b") as file:
         while line := file.readline():
             text = line.decode("utf-8", errors="surrogateescape")
-            if wanted.match(text):
+            if terms.match(text):
                 after = file.tell()
                 file.seek(after - len(line))
-                file.write(wanted.blank_out(text).encode("utf-8", errors="surrogateescape"))
+                file.write(terms.blank_out(text).encode("utf-8", errors="surrogateescape"))
                 file.seek(after)
 
 

@@ -226,15 +226,15 @@ class TaskGraph:
 
     # -- forgetting
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Tasks whose words are `wanted`."""
+    def find(self, search_terms: SearchTerms) -> Iterator[tuple[str, str]]:
+        """Tasks whose words are `search_terms`."""
         for node in self._all_nodes():
-            if any(wanted.match(text) for text in (node.title, node.description, node.why)):
+            if any(search_terms.match(text) for text in (node.title, node.description, node.why)):
                 yield node.task_id, node.title or node.description
 
-    def erase(self, wanted: SearchTerms) -> int:
+    def erase(self, terms: SearchTerms) -> int:
         """Empty and invalidate them, in the files too; how many. Their places in the graph stay (SPEC 4.10)."""
-        nodes = [node for task_id, _ in self.find(wanted) if (node := self.get(task_id)) is not None]
+        nodes = [node for task_id, _ in self.find(terms) if (node := self.get(task_id)) is not None]
         for node in nodes:
             at = node.invalidated_at or self._clock.now()
             self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))

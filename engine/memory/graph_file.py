@@ -147,9 +147,9 @@ class GraphFiles:
         if not rejected:
             return
         path = self._folder / REJECTED_LINES
-        known = set(path.read_text(encoding="utf-8", errors="replace").split("\n")) if path.exists() else set()
+        saved = set(path.read_text(encoding="utf-8", errors="replace").split("\n")) if path.exists() else set()
         with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.writelines(f"{line}\n" for line in dict.fromkeys(rejected) if line not in known)
+            file.writelines(f"{line}\n" for line in dict.fromkeys(rejected) if line not in saved)
 
 
 def _move_aside(path: Path) -> Path:

@@ -267,20 +267,20 @@ class Index:
         lacked or had too much. Raises `DamagedIndex`."""
         repaired = 0
         for layer in (Layer.VECTORS, Layer.CONTEXT):
-            held: set[int] = set()
+            indexed: set[int] = set()
             offset = 0
             while not self._background.closed:
                 ids = self._helper.call("ids", layer.value, offset, IDS_PAGE, timeout=CHANGE_TIMEOUT_S)
-                held.update(ids)
+                indexed.update(ids)
                 offset += len(ids)
                 if len(ids) < IDS_PAGE:
                     break
             # What came since the last page was taken in is none of its faults.
             expected = {number for number in self._store.indexed(model)[layer] if number <= self._last_chunk}
-            surplus, missing = sorted(held - expected), sorted(expected - held)
-            if len(surplus) > MAX_SURPLUS + CHURN * len(held):
-                raise DamagedIndex(f"it holds {len(surplus)} of {len(held)} that no longer exist")
-            self._check_sample(layer, sorted(held & expected))
+            surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
+            if len(surplus) > MAX_SURPLUS + CHURN * len(indexed):
+                raise DamagedIndex(f"it holds {len(surplus)} of {len(indexed)} that no longer exist")
+            self._check_sample(layer, sorted(indexed & expected))
             for start in range(0, len(surplus), PAGE):
                 self._helper.call("delete", layer.value, surplus[start : start + PAGE], timeout=CHANGE_TIMEOUT_S)
             for start in range(0, len(missing), PAGE):

@@ -150,16 +150,16 @@ class Knowledge:
 
     def layers(self) -> list[LayerState]:
         """How layers D, F and G stand (SPEC 9.5)."""
-        said, said_at = self.captures.count()
+        capture_count, newest_capture = self.captures.count()
         facts, problems, waiting = self.para.facts(), self.para.problems(), self.drafts.waiting()
-        told = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
+        notes = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
         graph = self.graph
         state = "degraded" if graph.faults else "ready" if graph.is_ready else "building"
         newest = max((fact.created_at for fact in facts), default=None)
         return [
-            LayerState(Layer.CAPTURE, said, said_at, "ready"),
+            LayerState(Layer.CAPTURE, capture_count, newest_capture, "ready"),
             LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), graph.progress),
-            LayerState(Layer.PARA, len(facts), newest, "degraded" if problems else "ready", "; ".join(told)),
+            LayerState(Layer.PARA, len(facts), newest, "degraded" if problems else "ready", "; ".join(notes)),
         ]
 
     def waiting(self) -> list[Waiting]:

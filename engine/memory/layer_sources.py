@@ -110,9 +110,9 @@ class GraphSource:
         )
         return LayerResult(_best_lines([*lines, *self._neighbour_lines(lines, query)], query.k))
 
-    def _neighbour_lines(self, found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
+    def _neighbour_lines(self, origins_found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
         """What is one step from the tasks that were found, with the arrow that leads there."""
-        origins = {line.id: line for line in found}
+        origins = {line.id: line for line in origins_found}
         lines = []
         for edge, node in self._graph.neighbours(list(origins)):
             forward = edge.source == node.task_id

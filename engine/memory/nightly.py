@@ -23,7 +23,7 @@ from engine.events import FactPromoted, NightlyFinished
 from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.day import MOST_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
+from engine.memory.day import MAX_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.drafts import Drafts
 from engine.memory.para_file import GROUP, MAX_FACT
 from engine.memory.validation_runs import ValidationRuns
@@ -67,7 +67,7 @@ _EVENT_KINDS = (
 
 _EVALUATE = f"""\
 You decide what of a day is kept for good in the memory of software agents. Below is the day, one thing a line; a line
-begins with its source in brackets. Choose at most {MOST_FACTS} facts that will still be true and useful in a month:
+begins with its source in brackets. Choose at most {MAX_FACTS} facts that will still be true and useful in a month:
 decisions and their reasons, preferences, how a project is built, run or configured, what goes wrong again and again.
 Leave out what was only done, guessed or tried. If nothing is worth keeping, choose none.
 Answer with one JSON object and nothing else:
@@ -110,7 +110,7 @@ class ProposedFact(BaseModel):
 class Evaluation(BaseModel):
     """What a model makes of a day."""
 
-    facts: tuple[ProposedFact, ...] = Field(max_length=MOST_FACTS)
+    facts: tuple[ProposedFact, ...] = Field(max_length=MAX_FACTS)
 
 
 @frozen

@@ -176,22 +176,22 @@ class Para:
                         )
                         self._accesses |= {fact.id: accesses[fact.id] for fact in changed}
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Facts whose words are `wanted`, for forgetting."""
-        yield from ((fact.id, fact.fact) for fact in self._matching(wanted))
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
+        """Facts whose words are `terms`, for forgetting."""
+        yield from ((fact.id, fact.fact) for fact in self._matching(terms))
 
-    def erase(self, wanted: SearchTerms) -> int:
+    def erase(self, terms: SearchTerms) -> int:
         """Empty them; how many. The stubs keep their places in the chain (SPEC 4.10)."""
         with self._lock:
             stubs = [
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
-                for fact in self._matching(wanted)
+                for fact in self._matching(terms)
             ]
             self._write_changes(stubs)
             return len(stubs)
 
-    def _matching(self, wanted: SearchTerms) -> list[ParaFact]:
-        return [fact for fact in self.facts() if any(map(wanted.match, (fact.fact, fact.category, fact.source)))]
+    def _matching(self, terms: SearchTerms) -> list[ParaFact]:
+        return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Says in words what cannot be."""
@@ -320,10 +320,10 @@ def _validated(new: NewFact) -> NewFact:
     return replace(new, fact=text, category=sanitise(new.category).strip(), source=sanitise(new.source).strip())
 
 
-def _free_id(new: NewFact, taken: Iterable[str]) -> str:
+def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
     """An id that follows from what the fact says, so that the same run twice makes the same; another where that is
     taken by an older fact of the same words."""
-    taken_ids = set(taken)
+    taken_ids = set(existing_ids)
     basis = f"{new.bucket}/{new.group}/{new.digest}"
     candidates = ("fact_" + hashlib.sha256(f"{basis}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
     return next(name for name in candidates if name not in taken_ids)

@@ -28,6 +28,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.lessons import without
+from engine.model.text import plain
 from engine.model.trust import label, may_guide
 
 BLOCK = "recalled-memory"
@@ -155,5 +156,4 @@ def _printable(text: str) -> str:
 
 
 def _attribute(text: str) -> str:
-    word = " ".join(_printable(text).split())
-    return word if len(word) <= MAX_ATTRIBUTE else word[: MAX_ATTRIBUTE - 1] + "…"
+    return plain(_printable(text), MAX_ATTRIBUTE)

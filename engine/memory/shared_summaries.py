@@ -119,7 +119,7 @@ class SummarySharing:
         self._remember = remember
         self._outage = Outage(database, "summaries", self._waiting)
 
-    def wanted(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether a shared database is configured."""
         return self._store() is not None
 
@@ -165,16 +165,16 @@ class SummarySharing:
         for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
-            found, after = store.fetch(project, cursor)
+            summaries, after = store.fetch(project, cursor)
             if after == cursor:
                 return
-            theirs = [summary for summary in found if summary.origin != self._origin()]
+            theirs = [summary for summary in summaries if summary.origin != self._origin()]
             self._remember_valid([summary for summary in theirs if not summary.gone], workspace)
-            self._forget([summary.id for summary in found if summary.gone])
+            self._forget([summary.id for summary in summaries if summary.gone])
             self._database.write(lambda tx, after=after: state.put(tx, key, after))  # type: ignore[misc]
 
     def _remember_valid(self, summaries: Sequence[SharedSummary], workspace: str) -> None:
-        wanted = []
+        valid = []
         for summary in summaries:
             try:
                 new = check(_memory(summary, workspace))
@@ -184,9 +184,9 @@ class SummarySharing:
             if memory_id(new) != summary.id:
                 log.warning("a shared summary of %s was left out: its id is not its own", summary.origin)
                 continue
-            wanted.append(new)
-        if wanted:
-            self._remember(wanted)
+            valid.append(new)
+        if valid:
+            self._remember(valid)
 
     def _forget(self, ids: Sequence[str]) -> None:
         if ids:

@@ -99,16 +99,16 @@ class MemoryStore:
         driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_IN_ARRAY}", _json_array(seqs))
         tx.after_commit(self._on_removed)
 
-    def find(self, wanted: SearchTerms) -> Iterator[tuple[str, str]]:
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Memories that hold it, for forgetting."""
         with self._cursor() as execute:
             for id, text, speaker, tags in execute("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
-                if any(map(wanted.match, (text, speaker, *json.loads(tags)))):
+                if any(map(terms.match, (text, speaker, *json.loads(tags)))):
                     yield id, text
 
-    def erase(self, wanted: SearchTerms) -> int:
+    def erase(self, terms: SearchTerms) -> int:
         """Empty them; how many."""
-        ids = [id for id, _ in self.find(wanted)]
+        ids = [id for id, _ in self.find(terms)]
         for start in range(0, len(ids), 200):
             self._database.write(lambda tx, some=ids[start : start + 200]: self.empty(tx, some))  # type: ignore[misc]
         return len(ids)

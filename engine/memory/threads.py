@@ -19,8 +19,9 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.memory.transcript_import import Turn, folder_of, read_turn
-from engine.model import Thread, sanitise
+from engine.model import Thread
 from engine.model.secrets import redact
+from engine.model.text import plain
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ class Threads:
 def final_question(text: str) -> str:
     """The question that a text ends with, "" when it ends otherwise. Pure."""
     match = _QUESTION.search(text.rstrip())
-    return "" if match is None else _one_line(match.group().strip().strip("*_`\"'([ "))
+    return "" if match is None else plain(match.group().strip().strip("*_`\"'([ "), MAX_LENGTH)
 
 
 def read_end(path: Path) -> _FileEnd | None:
@@ -177,7 +178,7 @@ def read_end(path: Path) -> _FileEnd | None:
     if not about:
         about = next((turn.text for turn in _turns(head.split(b"\n")[:-1], path.stem) if _is_topic(turn)), "")
     folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(head)
-    return _FileEnd(folder, _one_line(about), last)
+    return _FileEnd(folder, plain(about, MAX_LENGTH), last)
 
 
 def _is_topic(turn: Turn) -> bool:
@@ -204,10 +205,6 @@ def _folder(head: bytes) -> str:
         if folder:
             return folder
     return ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(sanitise(text).split())[:MAX_LENGTH]
 
 
 def _transcripts(folder: str) -> Iterator[tuple[str, os.stat_result]]:

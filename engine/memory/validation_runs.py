@@ -127,24 +127,24 @@ def verdict_on(run: PastRun, test: str) -> bool | None:
 
 def mended_tests(before: Sequence[PastRun], after: PastRun) -> dict[str, PastRun]:
     """Tests that were red when last heard of in `before` (newest first) and pass in `after`, each with that red run."""
-    said: dict[str, PastRun] = {}
+    mended: dict[str, PastRun] = {}
     for run in before:
         for test in run.check.failing:
             newest = next(other for other in before if verdict_on(other, test) is not None)
             if verdict_on(newest, test) is False and verdict_on(after, test):
-                said.setdefault(test, newest)
-    return said
+                mended.setdefault(test, newest)
+    return mended
 
 
 def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:
     """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
-    found: dict[str, str] = {}
+    flipped: dict[str, str] = {}
     for run in runs:
         same = [other for other in runs if other.tree == run.tree and run.tree]
         for test in run.check.failing:
-            if test not in found and any(verdict_on(other, test) for other in same):
-                found[test] = run.tree
-    return list(found.items())
+            if test not in flipped and any(verdict_on(other, test) for other in same):
+                flipped[test] = run.tree
+    return list(flipped.items())
 
 
 def seconds_of(run: PastRun, test: str) -> float | None:

@@ -85,7 +85,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
         jobs=(
             Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), goes_on),
             Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
-            Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
+            Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.is_enabled, kept=False),
             Job(
                 "nightly",
                 lambda: NIGHT_CHECK_EVERY,

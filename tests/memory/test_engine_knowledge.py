@@ -12,11 +12,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.events import OperatorActed
 from engine.home import Home
 from engine.model import Layer
 from engine.overrides import Overrides
-from engine.storage import state
 from engine.wiring.acting import last_heard
 from engine.wiring.prediction import last_sign
 from tests.conftest import MONDAY_MORNING, Repository
@@ -91,17 +89,3 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     engine.settings.set("memory.transcripts", [str(file.parent)])
     assert last_heard(engine) == at != before
     assert last_sign(engine, [str(repository.path)]) == before
-
-
-def test_what_was_kept_for_its_days_goes_by_a_job_of_the_schedule(engine: Engine) -> None:
-    engine.settings.set("retention.memoryEvents", 35)
-    assert isinstance(engine.clock, FakeClock)
-    engine.database.write(lambda tx: [tx.record(OperatorActed(what="a file")) for _ in range(600)])
-    [newest] = engine.ledger.latest(1)
-    engine.database.write(lambda tx: [state.put(tx, key, newest.id) for key in engine.ledger.cursors])
-    engine.clock.advance(timedelta(days=36))
-    before = engine.ledger.layer().count
-    assert engine.autonomy.schedule.run("days")
-    [told] = engine.ledger.latest(1)
-    assert (told.kind, told.payload) == ("RowsLetGo", {"rows": {"memory_events": before - 500}})
-    assert engine.ledger.layer().count == 501, "the newest, and what is told of the others"

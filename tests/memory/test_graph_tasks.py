@@ -54,43 +54,26 @@ class TestProducer:
         return GraphProducer(graph, work)
 
     @pytest.mark.parametrize(
-        ("state", "success"),
+        ("fields", "outcome", "success"),
         [
-            (SessionState.RUNNING, None),
-            (SessionState.SUCCEEDED, True),
-            (SessionState.FAILED, False),
-            (SessionState.CANCELLED, None),
-            (SessionState.INTERRUPTED, None),
-        ],
-    )
-    def test_a_session_becomes_a_task_with_its_outcome(
-        self, producer: GraphProducer, graph: TaskGraph, work: FakeWork, state: SessionState, success: bool | None
-    ) -> None:
-        work.add(view(state=state))
-        producer.handle(fact("SessionEnded", "session_1"))
-        node = graph.get("session_1")
-        assert node is not None
-        assert (node.title, node.success, node.agent) == ("Fix the parser", success, "backend_builder")
-
-    @pytest.mark.parametrize(
-        ("how", "outcome", "success"),
-        [
+            ({}, "succeeded", True),
+            ({"state": SessionState.FAILED}, "failed", False),
             ({"check": CheckResult("pytest", 3, 1)}, "failed", False),
             ({"state": SessionState.CANNOT_RUN}, "cannot_run", None),
             ({"discarded_at": NOW}, "discarded", None),
         ],
     )
-    def test_a_task_ends_as_its_session_says(
+    def test_a_session_becomes_a_task_with_its_outcome(
         self,
         producer: GraphProducer,
         graph: TaskGraph,
         work: FakeWork,
-        how: dict[str, Any],
+        fields: dict[str, Any],
         outcome: str,
         success: bool | None,
     ) -> None:
-        work.add(view(**how))
-        producer.handle(fact("ChangeSetDiscarded", "change_1", session_id="session_1"))
+        work.add(view(**fields))
+        producer.handle(fact("SessionEnded", "session_1"))
         node = graph.get("session_1")
         assert node is not None
         assert (node.outcome, node.success) == (outcome, success)

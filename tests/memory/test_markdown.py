@@ -199,14 +199,3 @@ def test_what_changed_while_the_watcher_began_shows_up(files: AgentFiles, databa
     watching = AgentFileWatcher(files)
     assert not watching.is_set()
     assert told(database) == [("gardener", "soul.md", "on disk")]
-
-
-def test_the_layer_says_how_it_stands(files: AgentFiles, database: Database) -> None:
-    assert (files.layer_state().count, files.layer_state().state) == (15, "ready")
-    assert Ledger(database).layer().count == 0
-    (files.folder / "gardener" / "comms.json").write_text("{")
-    edit(files, "gardener", "soul.md", str.upper)
-    edit(files, "gardener", "memory.md", str.upper)
-    assert files.layer_state().state == "degraded"
-    assert files.layer_state().words.startswith("gardener/comms.json: line 1, column 2")
-    assert Ledger(database).layer().count == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.day import MOST_FACTS, Day, draft, lines_for
+from engine.memory.day import MAX_FACTS, Day, draft, lines_for
 from engine.memory.drafts import Drafts
 from engine.memory.nightly import (
     COST_CAP,
@@ -93,18 +93,31 @@ class World:
         return self.files.read("backend_builder", "memory.md").text
 
     def happen(self) -> None:
-        one = self.work.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
-        self.captures.capture_session(one.id)
-        ended(self.database, one)
-        landed = ChangeSetLanded(subject="change_1", workspace=one.workspace, session_id=one.id, files=2)
+        session = self.work.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
+        self.captures.capture_session(session.id)
+        ended(self.database, session)
+        landed = ChangeSetLanded(subject="change_1", workspace=session.workspace, session_id=session.id, files=2)
         self.database.write(lambda tx: tx.record(landed))
 
 
+MakeWorld = Callable[..., World]
+
+
 @pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
-    one = World(tmp_path, database, clock)
-    one.happen()
-    return one
+def make_world(tmp_path: Path, database: Database, clock: FakeClock) -> MakeWorld:
+    """Makes a day on which something happened, evaluated by `model` if there is one."""
+
+    def make(model: Model | None = None) -> World:
+        world = World(tmp_path, database, clock, model)
+        world.happen()
+        return world
+
+    return make
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    return make_world()
 
 
 class TestWithoutAModel:
@@ -113,7 +126,7 @@ class TestWithoutAModel:
         assert (report.promoted, report.drafted) == (0, 3)
         assert "no model" in report.reason
         assert world.para.facts() == []
-        waiting = [(one.category, one.trust.value) for one in world.drafts.waiting()]
+        waiting = [(draft.category, draft.trust.value) for draft in world.drafts.waiting()]
         assert waiting == [("decision", "quoted"), ("decision", "operator"), ("change", "quoted")]
         assert "(2 files landed)" in world.page
 
@@ -122,7 +135,7 @@ class TestWithoutAModel:
         world.work.add(view("session_2"), ("say", "Actually, the service listens on port 8001."))
         world.captures.capture_session("session_2")
         world.nightly.run(TODAY)
-        waiting = next(one for one in world.drafts.waiting() if one.category == "correction")
+        waiting = next(draft for draft in world.drafts.waiting() if draft.category == "correction")
         assert waiting.supersedes == old.id
         new = world.drafts.promote(waiting.id)
         assert [correction.id for correction in world.para.corrections(old.id)] == [old.id, new.id]
@@ -137,10 +150,9 @@ class TestWithoutAModel:
 
 
 class TestWithAModel:
-    def test_what_can_be_used_is_promoted(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    def test_what_can_be_used_is_promoted(self, make_world: MakeWorld, tmp_path: Path) -> None:
         model = Model([GOOD])
-        world = World(tmp_path, database, clock, model)
-        world.happen()
+        world = make_world(model)
         report = world.nightly.run(TODAY)
         assert (report.promoted, report.drafted, report.cost) == (1, 0, 30_000)
         assert world.para.facts()[0].source == "nightly:2026-01-05:session_1:2"
@@ -149,56 +161,47 @@ class TestWithAModel:
         assert {file: file.read_bytes() for file in tmp_path.rglob("para/**/*.*")} == before
         assert len(model.asked) == 1
 
-    def test_what_is_the_models_own_waits_for_the_operator(
-        self, tmp_path: Path, database: Database, clock: FakeClock
-    ) -> None:
-        world = World(tmp_path, database, clock, Model([GOOD, CLAIM]))
-        world.happen()
+    def test_what_is_the_models_own_waits_for_the_operator(self, make_world: MakeWorld, clock: FakeClock) -> None:
+        world = make_world(Model([GOOD, CLAIM]))
         report = world.nightly.run(TODAY)
         assert (report.promoted, report.drafted) == (1, 1)
-        assert [one.fact for one in world.para.facts()] == [SAID]
+        assert [fact.fact for fact in world.para.facts()] == [SAID]
         (waits,) = world.drafts.waiting()
         assert (waits.fact, waits.trust) == (CLAIM["fact"], Trust.QUOTED)
         fact = world.drafts.promote(waits.id)
         assert (fact.trust, fact.approved_at) == (Trust.QUOTED, clock.now())
 
-    def test_it_is_asked_again_with_what_was_wrong(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    def test_it_is_asked_again_with_what_was_wrong(self, make_world: MakeWorld, database: Database) -> None:
         bad = proposed("A fact", "x", "nowhere", "shop", "session_1")
         model = Model([bad], [GOOD])
-        world = World(tmp_path, database, clock, model)
-        world.happen()
+        world = make_world(model)
         assert world.nightly.run(TODAY).promoted == 1
         assert "nowhere" in model.asked[1].text
-        assert [one.budget for one in model.asked] == [COST_CAP, COST_CAP - 30_000]
+        assert [question.budget for question in model.asked] == [COST_CAP, COST_CAP - 30_000]
         assert [(run.check.tool, run.check.failed) for run in ValidationRuns(database).latest("")] == [
             ("nightly", 0),
             ("nightly", 1),
         ]
 
-    def test_tries_are_bounded(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    def test_tries_are_bounded(self, make_world: MakeWorld) -> None:
         bad = proposed("A fact", "x", "nowhere", "shop", "session_1")
         model = Model(*[[bad]] * 9)
-        world = World(tmp_path, database, clock, model)
-        world.happen()
+        world = make_world(model)
         report = world.nightly.run(TODAY)
         assert (len(model.asked), report.promoted, report.drafted) == (MAX_ATTEMPTS, 0, 3)
         assert "given up after 3 tries" in report.reason
 
     @pytest.mark.parametrize(("cost", "promoted"), [(COST_CAP, 1), (COST_CAP + 1, 0)])
-    def test_twelve_cents_and_not_more(
-        self, tmp_path: Path, database: Database, clock: FakeClock, cost: int, promoted: int
-    ) -> None:
+    def test_twelve_cents_and_not_more(self, make_world: MakeWorld, cost: int, promoted: int) -> None:
         assert COST_CAP == 120_000
-        world = World(tmp_path, database, clock, Model([GOOD], cost=cost))
-        world.happen()
+        world = make_world(Model([GOOD], cost=cost))
         assert world.nightly.run(TODAY).promoted == promoted
 
     def test_a_crash_after_the_evaluation_costs_no_second_one(
-        self, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+        self, make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         model = Model([GOOD])
-        world = World(tmp_path, database, clock, model)
-        world.happen()
+        world = make_world(model)
         with monkeypatch.context() as patch:
             patch.setattr(Para, "add", crash)
             with pytest.raises(InterruptedError):
@@ -247,7 +250,7 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
 
     red = {f"session_{number}": ("/home/me/shop", ("tests/test_a.py::test_x",)) for number in (1, 2)}
     many = Day("2026-01-05", captures=tuple(said(number) for number in range(20)), failing=red)
-    assert len(draft(many, [])) == MOST_FACTS
+    assert len(draft(many, [])) == MAX_FACTS
     few = draft(Day("2026-01-05", failing=red), [])
     assert few[0].bucket is Bucket.RESOURCES
     assert "still failed in 2 sessions" in few[0].reason

@@ -164,19 +164,3 @@ class TestCrash:
         assert again.problems() == []
         assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
         assert intents.unfinished(database, "para") == []
-
-    def test_a_full_disk_is_told_and_made_good(
-        self, para: Para, database: Database, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(para_file, "write_atomic", full_disk)
-            with pytest.raises(Refusal) as refusal:
-                para.add([PORT])
-            assert refusal.value.code == "unwritable_home"
-            assert "are waiting to be written" in para.recover()[0]
-        assert para.recover() == []
-        assert len(para.facts()) == 1
-
-
-def full_disk(*_: object, **__: object) -> None:
-    raise OSError(28, "No space left on device")
