@@ -7,14 +7,13 @@ that grew is read on from there.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy
 from sqlmodel import col
@@ -33,6 +32,7 @@ IMPORTED = "imported"
 """The tag of turns that came from a transcript."""
 
 BATCH = 200
+_START = {"offset": 0, "line": 0}
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Bytes of one line; a longer one is named and passed over."""
 
@@ -126,21 +126,22 @@ class Importer:
         return ImportReport(files, turns, bad, sanitised)
 
     def _import_file(self, path: Path) -> tuple[int, list[str]]:
+        """Remember the turns that a file has grown by. Returns how many, and what could not be read."""
         key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
         with self._database.read() as session:
-            progress = state.get(session, key, {"offset": 0, "line": 0})
-        if path.stat().st_size < progress["offset"]:
-            progress = {"offset": 0, "line": 0}  # not the file it was
-        if path.stat().st_size == progress["offset"]:
+            progress = state.get(session, key, _START)
+        size = path.stat().st_size
+        if size < progress["offset"]:
+            progress = _START  # another file of the same name
+        if size == progress["offset"]:
             return 0, []
+        number, offset, folder = progress["line"], progress["offset"], progress.get("folder", "")
         turns = 0
         faults: list[str] = []
         batch: list[NewMemory] = []
-        secrets = tuple(self._secrets())
-        workspaces: dict[str, str] = {}
+        secrets, workspace_of = tuple(self._secrets()), functools.cache(self._workspace_of)
         with path.open("rb") as file:
-            file.seek(progress["offset"])
-            number, offset, folder = progress["line"], progress["offset"], progress.get("folder", "")
+            file.seek(offset)
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break  # it is being written
@@ -151,14 +152,11 @@ class Importer:
                     faults.append(f"{path.name} line {number}: {error}")
                     continue
                 folder = _folder_line(raw) or folder
-                if turn is not None:
-                    turn = turn if turn.folder else replace(turn, folder=folder)
-                    if turn.folder and self._ours(turn.folder):
-                        continue
-                    if turn.folder not in workspaces:
-                        workspaces[turn.folder] = self._workspace_of(turn.folder) if turn.folder else ""
-                    batch.append(_memory(turn, workspaces[turn.folder], f"{path}:{number}", secrets))
-                    turns += 1
+                place = folder if turn is None else turn.folder or folder
+                if turn is None or (place and self._ours(place)):
+                    continue
+                batch.append(_memory(turn, workspace_of(place) if place else "", f"{path}:{number}", secrets))
+                turns += 1
                 if len(batch) >= BATCH:
                     self._remember(batch)
                     batch = []
@@ -276,14 +274,15 @@ def _parse_time(stamp: object) -> datetime | None:
 
 
 def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:
-    details: dict[str, Any] = {"session": turn.session, "agent": turn.agent, "workspace": workspace}
     return NewMemory(
         redact(turn.text, secrets),
         kind="turn",
         speaker=turn.speaker,
         at=turn.at,
+        session=turn.session,
+        agent=turn.agent,
+        workspace=workspace,
         source=source[-1_000:],
         tags=(IMPORTED, turn.agent),
         ref=turn.id,
-        **details,
     )
