@@ -345,7 +345,7 @@ def workspace_path(name: str) -> str:
     """The folder that `name` leads to, `~` and links resolved as git resolves them; "" when it is not absolute."""
     try:
         path = Path(name).expanduser()
-    except RuntimeError:  # the home of a user whom nobody knows
+    except RuntimeError:  # the home of an unknown user
         return ""
     return os.path.realpath(path) if path.is_absolute() else ""
 

@@ -190,7 +190,7 @@ PROVIDERS: dict[str, ProviderSettings] = {
     ),
     "ollama": ProviderSettings(kind=ProviderKind.OPENAI, base_url="http://127.0.0.1:11434/v1", keyless=True),
 }
-"""The providers that are built in. A keyless one is used only when the settings name it: nobody said that it runs."""
+"""The providers that are built in. A keyless one is used only when the settings name it: it may not be running."""
 
 
 class WebSettings(Section):

@@ -2,7 +2,7 @@
 
 Functions over text, without a clock; of the disk only the links in the paths of workspaces matter. Every problem
 names the file and line, or the variable, the key, what was found, what is accepted, and the key that was probably
-meant. All problems are told at once.
+meant. All problems are reported at once.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def _shown(value: Any) -> str:
 def _lines_of(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
     """The line on which each key (or the section it would be in) begins.
 
-    tomllib tells no positions, so the document is parsed line by line as it grows: the first prefix that is whole and
+    tomllib reports no positions, so the document is parsed line by line as it grows: the first prefix that is whole and
     has the key ends where its value ends, and begins after the last prefix that was whole. Only runs on errors.
     """
     wanted = paths | {path[:depth] for path in paths for depth in range(1, len(path))}

@@ -28,7 +28,7 @@ MAX_FILES: Final = 30
 """A commit of more files is a sweep through the project (a rename, a formatter): it ties nothing together."""
 
 MAX_CHANGED: Final = 12
-"""Of so many files at most it is asked what is missing: whoever changes more is not following a habit."""
+"""With more changed files than this nothing is missing: such a change follows no habit."""
 
 MAX_COMMITS_BACK: Final = 1_000
 """So many commits back is looked. Half of `history.MAX_COMMITS` at most, so that the bar can be found, too."""
@@ -200,7 +200,7 @@ def _group(path: str) -> str:
 
 
 class _Rarity:
-    """How much a mark tells: what changes in every commit says little about a commit."""
+    """The weight of marks: what changes in every commit says little about one commit."""
 
     def __init__(self, changed: Mapping[str, Sequence[int]], oldest: int, before: int) -> None:
         self._changed, self._oldest, self._before = changed, oldest, before

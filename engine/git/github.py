@@ -1,6 +1,6 @@
 """Open pull requests and failing CI, from the `gh` command where it is there (SPEC 2.1).
 
-`gh` asks a server, so nobody waits for it: `latest` gives what is known and looks again in the background.
+`gh` asks a server, so no caller waits for it: `latest` returns the last answer and asks again in the background.
 """
 
 from __future__ import annotations

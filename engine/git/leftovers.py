@@ -20,7 +20,7 @@ HINT = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
 )
-"""Without one of these a text holds no secret that could be told by its form."""
+"""Without one of these a text holds no secret that its form gives away."""
 
 
 @frozen

@@ -209,7 +209,7 @@ def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
             "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".", *_ELSEWHERE,
             allowed=(0, 1), timeout=_timeout(deadline),
         )  # fmt: skip
-        # Of names that overlap git tells the longest alone: `cart.py` stands for `cart`, too.
+        # Of names that overlap git prints the longest alone: `cart.py` counts for `cart`, too.
         words = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))
         used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
     return used

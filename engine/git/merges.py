@@ -74,7 +74,7 @@ def try_merge(workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None
 
 def is_merged(git: Git, onto: str, other: str, objects: Mapping[str, str]) -> bool:
     """Whether `onto` has all that `other` did, be it as other commits: merging it would change nothing. False where
-    that cannot be told."""
+    git cannot say so."""
     try:
         tree, conflicts = merge_trees(git, onto, other, objects)
         return not conflicts and tree == git.text("rev-parse", f"{onto}^{{tree}}")
@@ -83,7 +83,7 @@ def is_merged(git: Git, onto: str, other: str, objects: Mapping[str, str]) -> bo
 
 
 def adds_changes(workspace: Path, onto: str, other: str) -> bool:
-    """Whether a merge of `other` would change anything in `onto`; True where that cannot be told within `TIMEOUT_S`."""
+    """Whether a merge of `other` would change anything in `onto`; True where git cannot say so within `TIMEOUT_S`."""
     git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
         return not is_merged(git, onto, other, separate_objects(git, Path(folder)))

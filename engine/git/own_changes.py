@@ -49,7 +49,7 @@ class LocatedLeftover:
 
 @dataclass(frozen=True)
 class OwnChanges:
-    """What can be told of your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
+    """What was found in your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
 
     mark: str = ""
     leftovers: tuple[LocatedLeftover, ...] = ()
@@ -58,7 +58,7 @@ class OwnChanges:
 
 
 def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
-    """Look at what HEAD's branch and the working tree have and nobody else. A TODO counts when it was added after
+    """Read what only HEAD's branch and the working tree have. A TODO counts when it was added after
     `since`. Raises `GitError`."""
     patch = own_patch(git, state)
     is_busy = bool(state.operation)  # half of a merge: only what counts as settled can hold a marker by mistake

@@ -1,4 +1,4 @@
-"""What you added and took away and nobody else has yet: one patch of your commits and your uncommitted files.
+"""What you added and removed and nobody else has yet: one patch of your commits and your uncommitted files.
 
 It compares the files as they lie there with the commit at which your branch left the other side, so a line that a
 later commit took out again is in it no more.

@@ -34,7 +34,7 @@ class Quarantined:
 
 def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
     """The tests of a commit that are in quarantine, or were until their day came; at most `MAX_TESTS`. One git process:
-    of the files that have one, it tells the lines that define tests and classes. Raises `GitError`."""
+    for the files that have one, it prints the lines that define tests and classes. Raises `GitError`."""
     output = git.run(
         "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES}",
         "-e", UNTIL, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",

@@ -62,7 +62,7 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
 
 
 def _branches(git: Git, present: str) -> list[Branch]:
-    """All but those that sessions' changes became: nobody left them, each waited to be asked for. One that is checked
+    """All but those that sessions' changes became, which wait for the operator anyway. One that is checked
     out is the operator's by now."""
     output = git.text(
         "for-each-ref",

@@ -1,6 +1,6 @@
 """What git knows of a working tree, as frozen values.
 
-Names and paths are as git has them, hostile text included: whoever shows them makes them plain first.
+Names and paths are as git has them, hostile text included: sanitise them before they are shown.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class GitState:
 
     `head` is "" before the first commit, `branch` "" when detached, `upstream` "" when there is none. `ahead` and
     `behind` count against the upstream, `ahead_of_base` and `behind_base` against `base`, the branch that others
-    start from (`main`, `origin/main`, …; "" if none can be told). `tag` is the newest tag among the last 5,000
+    start from (`main`, `origin/main`, …; "" for unknown). `tag` is the newest tag among the last 5,000
     commits of HEAD, `previous_tag` the one before it; `commits_since_tag` counts from there, or, without a tag, all
     commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
     `previous_tag`, merges left out. `own_files`: at most 2,000 files that this branch changed
@@ -79,8 +79,8 @@ class GitState:
     `operation`: what is unfinished, see `engine.git.operation`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
     the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
-    `own_files`) and has not; None when there is none. `release`: how the project is released, None when that cannot be
-    told.
+    `own_files`) and has not; None when there is none. `release`: how the project is released, None for
+    unknown.
     """
 
     head: str = ""

@@ -20,7 +20,7 @@ MAX_IN_FOLDER: Final = 300  # files named of one untracked folder
 _LITTER: Final = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
 )
-"""Folders that tools fill: where they are not ignored they are still nobody's work, and no sign of life."""
+"""Folders that tools fill: where they are not ignored they are still no work of a person, and no activity."""
 
 
 def is_litter(path: str) -> bool:
@@ -37,7 +37,7 @@ _BYPRODUCT: Final = re.compile(
 
 
 def is_byproduct(path: str) -> bool:
-    """Whether an untracked file of this name is nobody's work: output, logs, what editors leave, local settings."""
+    """Whether an untracked file of this name is nobody's work: output, logs, editor backups, local settings."""
     return is_litter(path) or bool(_BYPRODUCT.search(path))
 
 

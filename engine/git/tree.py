@@ -70,7 +70,7 @@ def _update(git: Git, paths: list[bytes]) -> None:
 
 
 def _uncover(git: Git) -> list[bytes]:
-    """Let git look at files that the operator told it to take for unchanged; absent sparse files stay as they are.
+    """Have git check files that the operator marked as unchanged; absent sparse files stay as they are.
     Returns what it does not track, asked in the same breath."""
     others: list[bytes] = []
     hidden: list[bytes] = []
@@ -99,7 +99,7 @@ def _readable(git: Git, path: bytes) -> bool:
             return True
         os.close(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
     except FileNotFoundError:
-        return True  # gone by now, which git is told
+        return True  # deleted by now, which git records
     except OSError:
         return False
     return True

@@ -94,7 +94,7 @@ class UnpushedProblem:
 
 @frozen
 class Unpushed:
-    """What was found. `commits`: how many nobody else has; `unread`: how many of them were not looked at. `shared`: see
+    """What was found. `commits`: how many nobody else has; `unread`: how many of them were not read. `shared`: see
     `Span`. `found` of the commits, `uncommitted` in the index and in tracked files; secrets first."""
 
     commits: int = 0

@@ -74,7 +74,7 @@ class Row:
 
 
 def rows(facts: GateFacts) -> list[Row]:
-    """Every row that applies, in SPEC's order, whoever decides."""
+    """Every row that applies, in SPEC's order, also for an operator's approval."""
     applying: list[Row] = []
 
     def ask(applies: bool, rule: str, words: str) -> None:

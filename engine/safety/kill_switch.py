@@ -73,7 +73,7 @@ def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
 def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     """The four levels in SPEC's order, each with its state and how it is lifted.
 
-    F12 and a stop from outside leave the same hold; the one who placed it tells them apart.
+    F12 and a stop from outside place the same hold; `by` distinguishes them.
     """
     stop = next((hold for hold in facts.holds if hold.word == STOP), None)
     by_key = stop is not None and stop.by == CONSOLE

@@ -13,7 +13,7 @@ from engine.events import PermitIssued
 from engine.model import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load
-from engine.storage.types import UtcDateTime, utc_column
+from engine.storage.types import UtcDateTime, shallow_dict, utc_column
 
 LIFETIME = timedelta(minutes=15)
 
@@ -53,7 +53,7 @@ _EXPIRED = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).wh
 
 
 class Permits:
-    """Issues permits for the pipeline and takes them back from whoever starts sessions."""
+    """Issues permits for the pipeline and takes them back from the session that starts."""
 
     def __init__(self, database: Database, randomness: Randomness, kill: KillQuestion) -> None:
         self._database = database
@@ -70,16 +70,7 @@ class Permits:
             issued_at=transaction.now,
             expires_at=transaction.now + LIFETIME,
         )
-        transaction.insert(
-            PermitRow(
-                id=permit.id,
-                prediction_id=permit.prediction_id,
-                digest=permit.digest,
-                trigger_type=permit.trigger_type.value,
-                issued_at=permit.issued_at,
-                expires_at=permit.expires_at,
-            )
-        )
+        transaction.insert(PermitRow(**shallow_dict(permit) | {"trigger_type": permit.trigger_type.value}))
         transaction.record(
             PermitIssued(
                 subject=permit.id,

@@ -150,9 +150,9 @@ class Pipeline:
         self.confined = confined
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
-        """Every rail's word on a card that nobody decided yet; changes nothing.
+        """Every rail's verdict on a card without a decision yet; changes nothing.
 
-        Gate and content speak as if no operator had approved, so that the card shows what they ask. `novel-pair` in
+        Gate and content judge as if no operator had approved, so that the card shows what they ask. `novel-pair` in
         the gate's `rule` is the NEW badge.
         """
         with self._database.read() as session:

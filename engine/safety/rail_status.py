@@ -1,6 +1,6 @@
 """The state of the rails, for display: nothing here decides or writes (SPEC 9.1).
 
-Each rail is asked by its own function about work that nobody approved and that has nothing else against it, so that
+Each rail's own function judges a sample trigger without approval that breaks no other rule, so that
 what is shown and what decides cannot drift apart.
 """
 
@@ -149,10 +149,10 @@ class RailStatus:
 
     def _cost(self, session: Session) -> RailState:
         spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
-        said = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
+        verdict = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
-        brief = f"${max(0, remaining) / MICRO:.2f}" if said.verdict is Verdict.ALLOW else said.rule
-        return _state(said, brief)
+        brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
+        return _state(verdict, brief)
 
     def _content(self, session: Session) -> RailState:
         open_ = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()

@@ -73,7 +73,7 @@ def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NOTHING
 
 
 def programs_of(text: str) -> list[str]:
-    """The programs that a shell command runs, each with its arguments; what of it can be told. Never raises."""
+    """The programs that a shell command runs, each with its arguments, as far as the text shows them. Never raises."""
     return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: MAX_LENGTH + 1])).calls]
 
 

@@ -107,7 +107,7 @@ def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> N
 
 
 def _substituted(simple: Simple) -> list[str]:
-    """The words, each `$(…)` replaced by its output where that can be told from the text alone."""
+    """The words, each `$(…)` replaced by its output where the text alone shows it."""
     if not simple.nested or len(simple.nested) > 20:
         return list(simple.argv)
     inner_texts = iter(simple.nested)
@@ -181,7 +181,7 @@ def _program(word: str) -> str:
 
 
 def _input_of(simple: Simple) -> str | None:
-    """A command's standard input, where it can be told from the text alone."""
+    """A command's standard input, where the text alone shows it."""
     if simple.stdin is None and simple.source is not None:
         return output_of(simple.source, 0)
     return simple.stdin

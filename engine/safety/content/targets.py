@@ -187,7 +187,7 @@ _CONTROL = re.compile(
 
 
 def judge_control_socket(call: Call) -> Hit | None:
-    """`echo "disable server …" | socat stdio /run/haproxy.sock`: a service is told to stop something."""
+    """`echo "disable server …" | socat stdio /run/haproxy.sock`: a service gets the order to stop something."""
     input_text = call.simple.stdin
     if input_text is None and call.simple.source is not None:
         input_text = output_of(call.simple.source, 0)
