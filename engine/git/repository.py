@@ -83,19 +83,25 @@ def repository_root(folder: Path) -> Path:
         if nearest is not None and root == nearest.top:
             _trusted[folder] = nearest, stamp
         return _storable(root)
+    raise _refusal(folder, error_text)
+
+
+def _refusal(folder: Path, error_text: str) -> Refusal:
+    """Why git found no repository that it would read, in words."""
+    shown = sanitise(str(folder))
     if "dubious ownership" in error_text:
-        raise Refusal(
+        return Refusal(
             "unsafe_repository",
             f"{shown} belongs to another user, so git does not read it",
             f"git config --global --add safe.directory {shlex.quote(str(folder))}",
         )
     if "must be run in a work tree" in error_text:
-        raise Refusal(
+        return Refusal(
             "no_repository",
             f"{shown} is inside a .git folder",
             "go to the folder above .git, or name it with --workspace DIR",
         )
-    raise Refusal(
+    return Refusal(
         "no_repository",
         f"{shown} is not in a git repository",
         "run `git init` there, or name another with --workspace DIR",

@@ -75,53 +75,59 @@ class Row:
 
 def rows(facts: GateFacts) -> list[Row]:
     """Every row that applies, in SPEC's order, also for an operator's approval."""
-    applying: list[Row] = []
-
-    def ask(applies: bool, rule: str, words: str) -> None:
-        if applies:
-            applying.append(Row(rule, Verdict.ASK, words))
-
-    ask(not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED)
     is_guess = not facts.ordered  # what you wrote to run by itself is no guess: it needs no confidence and no record
-    ask(
-        is_guess and facts.confidence < MIN_CONFIDENCE,
-        "low-confidence",
-        f"confidence {facts.confidence:.2f} is below 0.60",
+    below_threshold = MIN_CONFIDENCE <= facts.confidence < facts.threshold
+    table: tuple[tuple[bool, str, str], ...] = (
+        (not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED),
+        (
+            is_guess and facts.confidence < MIN_CONFIDENCE,
+            "low-confidence",
+            f"confidence {facts.confidence:.2f} is below 0.60",
+        ),
+        (facts.estimate > COSTLY_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00"),
+        (bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}"),
+        (
+            is_guess and facts.novel_pair,
+            "novel-pair",
+            "NEW: work on one of these two channels has never led to work on the other",
+        ),
+        (facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row"),
+        (facts.content is not Verdict.ALLOW, "content", _CONTENT_WORDS.get(facts.content, "")),
+        (near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent"),
+        (
+            facts.decisions < MIN_DECISIONS,
+            "onboarding",
+            f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
+        ),
+        (facts.suggested, "suggested", "somebody else may have written this suggestion or task, so it waits for you"),
+        (facts.always_asked, "installs", "it installs packages over the network, so it always waits for you"),
+        (
+            not facts.autonomous,
+            "autonomy-off",
+            "autonomous mode is off: clawpy config set autonomousModeEnabled true",
+        ),
+        (not facts.workspace_acts, "workspace", "the autonomy of this workspace is not set to `act`"),
+        (facts.quiet, "quiet", "quiet hours: nothing runs by itself"),
+        (is_guess and facts.phase < 1, "cold-start", "nothing runs by itself in phase 0"),
+        (
+            is_guess and below_threshold,
+            "below-threshold",
+            f"confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
+        ),
+        (
+            is_guess and facts.approval_bound < MIN_APPROVAL_BOUND,
+            "track-record",
+            f"the lower bound of your approval rate, {facts.approval_bound:.2f}, is below {MIN_APPROVAL_BOUND:.2f}",
+        ),
     )
-    ask(facts.estimate > COSTLY_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
-    ask(bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}")
-    ask(
-        is_guess and facts.novel_pair,
-        "novel-pair",
-        "NEW: work on one of these two channels has never led to work on the other",
-    )
-    ask(facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
-    if facts.content is Verdict.BLOCK:
-        applying.append(Row("content", Verdict.BLOCK, "blocked by the content filter, and kept for review"))
-    ask(facts.content is Verdict.ASK, "content", "the content filter asks for your decision")
-    ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
-    ask(
-        facts.decisions < MIN_DECISIONS,
-        "onboarding",
-        f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
-    )
-    ask(facts.suggested, "suggested", "somebody else may have written this suggestion or task, so it waits for you")
-    ask(facts.always_asked, "installs", "it installs packages over the network, so it always waits for you")
-    ask(not facts.autonomous, "autonomy-off", "autonomous mode is off: clawpy config set autonomousModeEnabled true")
-    ask(not facts.workspace_acts, "workspace", "the autonomy of this workspace is not set to `act`")
-    ask(facts.quiet, "quiet", "quiet hours: nothing runs by itself")
-    ask(is_guess and facts.phase < 1, "cold-start", "nothing runs by itself in phase 0")
-    ask(
-        is_guess and MIN_CONFIDENCE <= facts.confidence < facts.threshold,
-        "below-threshold",
-        f"confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
-    )
-    ask(
-        is_guess and facts.approval_bound < MIN_APPROVAL_BOUND,
-        "track-record",
-        f"the lower bound of your approval rate, {facts.approval_bound:.2f}, is below {MIN_APPROVAL_BOUND:.2f}",
-    )
-    return applying
+    verdicts = {"content": facts.content}
+    return [Row(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
+
+
+_CONTENT_WORDS = {
+    Verdict.BLOCK: "blocked by the content filter, and kept for review",
+    Verdict.ASK: "the content filter asks for your decision",
+}
 
 
 def decide_gate(facts: GateFacts) -> RailVerdict:
