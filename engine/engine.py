@@ -28,7 +28,7 @@ from engine.logs import keep_log
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.overrides import Overrides
 from engine.storage.files import remove_temporaries
-from engine.wiring import acting, execution, foundation, learning, people, prediction, retention
+from engine.wiring import acting, adaptation, execution, foundation, learnings, people, prediction, retention
 
 if TYPE_CHECKING:
     from engine.api.gateway.guard import Guard
@@ -67,12 +67,12 @@ class Engine(ApiServices):
         people.build_organisation(self, overrides)
         foundation.build_rails(self)
         foundation.build_effects(self)
-        learning.build_learnings(self)
+        learnings.build(self)
         launcher = execution.build(self, overrides)
         hook = prediction.build_twin(self)
         prediction.build_prediction(self, launcher, hook, overrides)
         people.build_knowledge(self, overrides)
-        learning.build_adaptation(self)
+        adaptation.build(self)
         retention.build(self)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _gateway_app, announce=lock.announce_gateway)

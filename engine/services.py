@@ -106,7 +106,7 @@ class Services:
     fragments: LearnedGuidance
     flows: Registry
 
-    # what sessions learnt (`engine.wiring.learning`)
+    # what sessions learned (`engine.wiring.learnings`)
     learnings: Learnings
     learnt_part: LearntPart
 
@@ -146,7 +146,7 @@ class Services:
     importer: Importer
     summaries: SummarySharing
 
-    # learning to act otherwise (`engine.wiring.learning`)
+    # candidates (`engine.wiring.adaptation`)
     adaptation: Adaptation
 
     # how long rows are kept (`engine.wiring.retention`)

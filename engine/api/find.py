@@ -48,12 +48,12 @@ class Target:
             raise Refusal(
                 "no_change_set", f"{self.session.id} is still running", "wait until it finishes: clawpy work ID"
             )
-        told = "changed no files"
+        message = "changed no files"
         if self.session.error == UNDONE:
-            told = "left no changes: they were discarded when its card was undone"
+            message = "left no changes: they were discarded when its card was undone"
         elif self.session.state is not SessionState.SUCCEEDED:
-            told = f"is {self.session.state} and left no changes"
-        raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
+            message = f"is {self.session.state} and left no changes"
+        raise Refusal("no_change_set", f"{self.session.id} {message}", "there is nothing to land or discard")
 
 
 def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:

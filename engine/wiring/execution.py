@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
-from engine.execution.sandbox import Caches
+from engine.execution.runners.runner import Runner
+from engine.execution.sandbox import Caches, Sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
@@ -64,29 +65,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
     )
     core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.models.choose)
     core.calls = ModelCalls(core.database, randomness, secrets=core.keys.secrets, told=partial(_record_prompt, core))
-    # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
-    # soul, the leaders from the direct one upward, the project and all projects, memory.
-    guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
-    core.learnt_part = LearntPart(core.learnings.files, core.settings, nearer=guidance.lessons)
-    core.recalling = RecallPromptPart(
-        core.memory,
-        core.settings,
-        excluded_lessons=lambda asked: core.learnt_part.lessons(asked) | core.learnings.retracted(),
-    )
-    core.prompts = PromptAssembly(
-        [
-            Identity(core.hierarchy, folder=home.agents, without=lambda asked: core.fragments.lessons(asked)),
-            Rules(),
-            guidance,
-            core.fragments,
-            Project(),
-            core.learnt_part,
-            core.recalling,
-            Task(partial(card, core), partial(_last_check, core)),
-        ],
-        deadlines={core.recalling.name: RECALL_TIMEOUT_S, core.learnt_part.name: RECALL_TIMEOUT_S},
-        secrets=core.keys.secrets,
-    )
+    _build_prompts(core)
     core.changes = ChangeSets(home=home, database=core.database, clock=clock, randomness=randomness)
     core.overlaps = Overlaps(core.database)
     core.permissions = Permissions(core.database, randomness=randomness, secrets=core.keys.secrets)
@@ -131,12 +110,47 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         secrets=core.keys.secrets,
     )
     agents = AcpRunner(services, data=home.data, version=core.version)
+    own: list[Runner] = [flows, models, agents]
+    runners = own if overrides.runners is None else overrides.runners
+    _build_sessions(core, runners, overrides.sandbox)
+    return Launcher(core.sessions, core.settings)
+
+
+def _build_prompts(core: Services) -> None:
+    """Build the parts of a prompt and their assembly."""
+    # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
+    # soul, the leaders from the direct one upward, the project and all projects, memory.
+    guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
+    core.learnt_part = LearntPart(core.learnings.files, core.settings, nearer=guidance.lessons)
+    core.recalling = RecallPromptPart(
+        core.memory,
+        core.settings,
+        excluded_lessons=lambda request: core.learnt_part.lessons(request) | core.learnings.retracted(),
+    )
+    core.prompts = PromptAssembly(
+        [
+            Identity(core.hierarchy, folder=core.home.agents, without=lambda request: core.fragments.lessons(request)),
+            Rules(),
+            guidance,
+            core.fragments,
+            Project(),
+            core.learnt_part,
+            core.recalling,
+            Task(partial(card, core), partial(_last_check, core)),
+        ],
+        deadlines={core.recalling.name: RECALL_TIMEOUT_S, core.learnt_part.name: RECALL_TIMEOUT_S},
+        secrets=core.keys.secrets,
+    )
+
+
+def _build_sessions(core: Services, runners: Sequence[Runner], sandbox: Sandbox | None) -> None:
+    """Build the sessions with what they need of the rails."""
     core.sessions = Sessions(
         core.database,
-        home=home,
-        clock=clock,
+        home=core.home,
+        clock=core.clock,
         bus=core.bus,
-        randomness=randomness,
+        randomness=core.randomness,
         settings=core.settings,
         rails=SessionRails(
             core.safety.permits.consume,
@@ -146,11 +160,10 @@ def build(core: Services, overrides: Overrides) -> Launcher:
             last_write=lambda workspace: last_sign(core, [workspace]),
             unattended=partial(_unattended, core),
             secrets=core.keys.secrets,
-            sandbox=overrides.sandbox,
+            sandbox=sandbox,
         ),
-        runners=[flows, models, agents] if overrides.runners is None else overrides.runners,
+        runners=runners,
     )
-    return Launcher(core.sessions, core.settings)
 
 
 def _own_lessons(core: Services, request: PromptRequest) -> frozenset[str]:

@@ -13,7 +13,7 @@ import keyring.backends.fail
 import keyring.backends.null
 import pytest
 
-from engine.api import doctor
+from engine.api import doctor, model_checks
 from engine.clock import FakeClock
 from engine.config.agents import PROVIDERS
 from engine.home import Home
@@ -118,7 +118,7 @@ def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest
         asked.append(provider.host)
         return "api.openai.com does not accept the key (401)"
 
-    monkeypatch.setattr(doctor, "reach", reach)
+    monkeypatch.setattr(model_checks, "reach", reach)
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
     look(home)
     assert asked == []

@@ -1,4 +1,4 @@
-"""What adaptation is told of everything above it: `engine.wiring.learning` fills it in."""
+"""What adaptation is told of everything above it: `engine.wiring.adaptation` fills it in."""
 
 from __future__ import annotations
 

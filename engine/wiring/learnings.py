@@ -1,0 +1,212 @@
+"""What the promotion chain reads of the rest of the engine: sessions, captures, permissions, leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.execution.runners.model.single_questions import MemoryModel
+from engine.learning.learnings.learnings import Learnings
+from engine.learning.learnings.rules import KINDS, SessionRecord, Statement, about_session
+from engine.memory.capture_rules import CapturedSentence
+from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
+from engine.model import (
+    Answer,
+    BubbleState,
+    Learning,
+    LearningEntry,
+    PermissionRequest,
+    Question,
+    Refusal,
+    Score,
+    SessionView,
+    Source,
+    TranscriptLine,
+)
+from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.model.lessons import category, lessons_of
+from engine.wiring.people import card, correction, reach
+
+if TYPE_CHECKING:
+    from engine.services import Services
+
+
+SPEAKERS = {"reply": "operator", "say": "agent"}
+"""The speaker of a kind of line in a transcript; all other lines are from programs."""
+
+PAGE_LINES = 2_000
+MAX_REQUESTS = 200
+
+ALL_CANDIDATES = 100_000
+MAX_RUNS = 20
+MAX_CONTINUED = 100
+"""The longest chain of sessions that continue each other."""
+
+RECORD_DELAY = timedelta(seconds=1)
+"""A fact is recorded within so long after what it is about."""
+
+
+def build(core: Services) -> None:
+    """Build the promotion chain. It asks sessions and memory later, when they exist."""
+    core.learnings = Learnings(
+        core.home.data,
+        core.database,
+        core.clock,
+        facts=core.ledger,
+        sessions=SessionSource(core),
+        make=partial(_vectors, core),
+        model_name=lambda: LOCAL_MODEL,
+        model=_Model(core),
+    )
+
+
+class SessionSource:
+    """What the chain reads of the engine; see `rules.SessionSource`."""
+
+    def __init__(self, core: Services) -> None:
+        self._core = core
+
+    def of(self, session_id: str) -> SessionRecord | None:
+        """The record of a session, None for an unknown one."""
+        core, start_record = self._core, self.begun(session_id)
+        if start_record is None:
+            return None
+        view = start_record.view
+        until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
+        facts = core.ledger.between(view.created_at, until, KINDS)
+        statements = [_said(capture, line) for capture, line in core.memory.captures.extract(session_id)]
+        return SessionRecord(
+            view,
+            start_record.leader,
+            tuple(about_session(facts, session_id)),
+            tuple(statements),
+            self._asked(session_id),
+            correction(core, view.prediction_id) if view.flow is None else None,
+            start_record.red,
+            start_record.continues,
+            start_record.own_words,
+            reach(core, view.channel),
+        )
+
+    def begun(self, session_id: str) -> SessionRecord | None:
+        """What was known when the session started."""
+        core = self._core
+        try:
+            view = core.sessions.get(session_id)
+        except Refusal:
+            return None
+        start = view.started_at or view.created_at
+        before = [run for run in core.runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
+        red = before[0].check.failing if before else ()
+        first = self._first(session_id)
+        return SessionRecord(
+            view,
+            self._leader(view.agent),
+            red=tuple(red),
+            continues=first if first != session_id else "",
+            own_words=_own_words(core, view),
+        )
+
+    def lines(self, session_id: str) -> Iterable[TranscriptLine]:
+        """Its transcript."""
+        return _lines(self._core, session_id)
+
+    def secrets(self) -> Iterable[str]:
+        """Secrets that must not be stored."""
+        return self._core.keys.secrets()
+
+    def report(self, where: str, words: str) -> None:
+        """Report a fault to the operator."""
+        self._core.report(where, words)
+
+    def offer(self, entry: LearningEntry) -> None:
+        """Offer a learning to the agent's leader, where the gates check it. Its category comes from its text and from
+        the specialty of its channel."""
+        core = self._core
+        try:
+            channel = core.settings.current.channels.get(core.sessions.get(entry.session_id).channel)
+        except Refusal:  # the session is forgotten
+            channel = None
+        scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
+        concerns = category(entry.text, channel.specialty if channel else "")
+        evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
+        offered = core.wisdom.offer(
+            Learning(
+                entry.id, entry.text, concerns, entry.agent, entry.session_id, *scores, evidence, entry.workspace,
+                entry.trust,
+            )
+        )  # fmt: skip
+        if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
+            core.wisdom.approve(offered.id)
+
+    def retracted(self, lesson: str, reason: str) -> None:
+        """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
+        core = self._core
+        core.wisdom.retract(lesson)
+        for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
+            if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
+                continue
+            if candidate.status is CandidateStatus.PROMOTED:
+                core.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
+            elif not candidate.status.decided:
+                core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
+
+    def _first(self, session_id: str) -> str:
+        """The first of the sessions that this one continues; itself when it continues none."""
+        for _ in range(MAX_CONTINUED):
+            before = self._core.sessions.continues(session_id)
+            if not before:
+                break
+            session_id = before
+        return session_id
+
+    def _leader(self, agent: str) -> str:
+        if not agent:
+            return ""
+        try:
+            leaders = self._core.hierarchy.lineage(agent).leaders
+        except Refusal:  # it was retired meanwhile
+            return ""
+        return leaders[0].id if leaders else ""
+
+    def _asked(self, session_id: str) -> tuple[PermissionRequest, ...]:
+        requests = self._core.permissions.latest(MAX_REQUESTS, session_id=session_id)
+        return tuple(reversed(requests))
+
+
+class _Model:
+    """The model that the settings name for memory."""
+
+    def __init__(self, core: Services) -> None:
+        self._core = core
+
+    def ask(self, question: Question, /) -> Answer | None:
+        return MemoryModel(self._core.settings, self._core.completions).ask(question)
+
+
+def _own_words(core: Services, view: SessionView) -> bool:
+    """Whether the operator wrote the prompt of a session."""
+    made_card = card(core, view.prediction_id)
+    return made_card is not None and made_card.source is Source.OPERATOR
+
+
+def _said(captured: CapturedSentence, line: TranscriptLine) -> Statement:
+    return Statement(
+        captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
+    )
+
+
+def _lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
+    after = 0
+    while page := core.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
+        yield from page
+        after = page[-1].number
+
+
+def _vectors(core: Services, texts: Sequence[str]) -> list[bytes] | None:
+    try:
+        return core.memory.embed_texts(texts)
+    except NoEmbedder:
+        return None
