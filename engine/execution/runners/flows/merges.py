@@ -23,10 +23,18 @@ from engine.execution.runners.flows.test_runs import (
     combine_checks,
     find_toolchains,
     first_failing,
-    run_test_plan,
     run_tests,
+    run_whole_suite,
 )
-from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.flows.wording import (
+    capitalised,
+    conflict_line,
+    count,
+    describe_check,
+    in_project,
+    join_names,
+    one_line,
+)
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
 from engine.git import Git, GitError
@@ -99,7 +107,7 @@ class RehearseMerge(ProjectFlow):
         tips = str(facts["source"]), str(facts["target"])
         base = job.git.text("merge-base", *tips, allowed=(0, 1)).partition("\n")[0]
         for path, markers in conflicts:
-            job.say(f"conflict  {one_line(path)}" + (f"  ({count(markers, 'place')})" if markers else "  (whole file)"))
+            job.say(conflict_line(path, markers))
             for name, tip in zip(names, tips, strict=True):
                 for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
                     job.say(f"          {name}: {line}")
@@ -114,7 +122,7 @@ class RehearseMerge(ProjectFlow):
         try:
             tools = find_toolchains(job, self.project)
             with linked_packages(tools, job.folder, job.workspace):
-                done = run_test_plan(job, [(tool, []) for tool in tools])
+                done = run_whole_suite(job, tools)
         except CannotRun as error:  # a merge that is clean is worth knowing even where nothing can be tested
             job.say(str(error))
             summary = f"{names[0]} merges cleanly into {names[1]}; its tests could not be run: {error.message}"

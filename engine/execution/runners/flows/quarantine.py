@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, TestId
-from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
+from engine.execution.runners.flows.test_runs import find_toolchain, run_tests
 from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
 from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.git.quarantine import UNTIL
@@ -42,7 +42,7 @@ class Quarantine(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = self.tests
-        tool = toolchain_for(find_toolchains(job, self.project), tests)
+        tool = find_toolchain(job, self.project, tests)
         if tool.name != "pytest" or any(
             ".py::" not in test or not is_inside(test.partition("::")[0]) for test in tests
         ):

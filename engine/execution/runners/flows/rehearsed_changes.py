@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from engine.execution.branching import create_branch
@@ -18,14 +20,24 @@ from engine.execution.runners.flows.merges import unmerged_files
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import (
     combine_checks,
+    find_toolchain,
     find_toolchains,
-    run_test_plan,
     run_tests,
+    run_whole_suite,
     toolchain_for,
     try_whole_suite,
 )
-from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, last_line, one_line
+from engine.execution.runners.flows.wording import (
+    conflict_line,
+    count,
+    describe_check,
+    in_project,
+    join_names,
+    last_line,
+    one_line,
+)
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.git import Git
 from engine.git.leftovers import secret_kind
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
@@ -68,9 +80,7 @@ class RehearseRevert(ProjectFlow):
         done = job.git.run("revert", "--no-commit", *mainline, culprit, allowed=(0, 1, 128))
         if conflicts := unmerged_files(job.git):
             for path, markers in conflicts:
-                job.say(
-                    f"conflict  {one_line(path)}" + (f"  ({count(markers, 'place')})" if markers else "  (whole file)")
-                )
+                job.say(conflict_line(path, markers))
             reset_worktree(job, start)  # files with markers in them are nothing to land
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             names = [path for path, _ in conflicts]
@@ -94,7 +104,7 @@ class RehearseRevert(ProjectFlow):
             tools = find_toolchains(job, self.project)
             with linked_packages(tools, job.folder, job.workspace):
                 alone = _run_single_test(job, toolchain_for(tools, [test]), test) if test else None
-                check = combine_checks([check for _, check in run_test_plan(job, [(tool, []) for tool in tools])])
+                check = combine_checks([check for _, check in run_whole_suite(job, tools)])
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
@@ -166,10 +176,7 @@ class RehearseAutosquash(ProjectFlow):
             return self._stopped(job, done.stderr.decode(errors="replace"), facts)
         after = _commits_since(job, onto)
         job.say(f"{count(len(before), 'commit')} would become {len(after)}:")
-        for sha in after[:MAX_LISTED_COMMITS]:
-            job.say(f"  {read_commit(job.git, sha)}")
-        if len(after) > MAX_LISTED_COMMITS:
-            job.say(f"  and {len(after) - MAX_LISTED_COMMITS} more")
+        _list_commits(job, job.git, after, MAX_LISTED_COMMITS)
         same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
         facts |= {"after": [one_line(sha) for sha in after], "same_files": same}
         became = f"{count(len(before), 'commit')} would become {len(after)}"
@@ -195,6 +202,11 @@ class RehearseAutosquash(ProjectFlow):
         where = f" in {join_names(files, 3)}" if files else ""
         summary = f"The autosquash stops at {one_line(stopped)}{where}"
         return FlowResult(summary, facts=facts | {"conflicts": [one_line(path) for path in files]})
+
+
+def _list_commits(job: Job, git: Git, commits: Sequence[str], limit: int) -> None:
+    lines = [str(read_commit(git, sha)) for sha in commits[:limit]]
+    job.say_list([*lines, *commits[limit:]], limit, indent="  ")
 
 
 def _commits_since(job: Job, onto: str) -> list[str]:
@@ -247,7 +259,7 @@ class ApplyFix(ProjectFlow):
             summary = "The files already have this fix, so the failure has another cause"
             return FlowResult(summary, sound=False, facts=failed)
         job.say("The fix applies")
-        tool = toolchain_for(find_toolchains(job, self.project), tests)
+        tool = find_toolchain(job, self.project, tests)
         check = run_tests(job, tool, tests if tool.exact else ())
         reset_worktree(job, start)
         if set(tests) & set(check.failing) or not check.passed:
@@ -296,10 +308,7 @@ class LookAtStash(Flow):
     def _look(self, job: Job, stash: Stash, head: str) -> str:
         where = f"on {one_line(stash.branch)}" if stash.branch else "on a detached HEAD"
         job.say(f"{stash.name} of {stash.at:%F}, {where}: {one_line(stash.words)}")
-        for path in stash.files[:MAX_STASH_FILES]:
-            job.say(f"  {one_line(path)}")
-        if len(stash.files) > MAX_STASH_FILES:
-            job.say(f"  and {len(stash.files) - MAX_STASH_FILES} more")
+        job.say_list([one_line(path) for path in stash.files], MAX_STASH_FILES, indent="  ")
         reset_worktree(job, head)
         # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
         job.git.run(
@@ -364,10 +373,7 @@ class KeepCommits(Flow):
             create_branch(git, name, tip)
             branches[name] = len(unreachable)
             job.say(f"{name} keeps {count(len(unreachable), 'commit')}:")
-            for sha in unreachable[:MAX_KEPT_COMMITS]:
-                job.say(f"  {read_commit(git, sha)}")
-            if len(unreachable) > MAX_KEPT_COMMITS:
-                job.say(f"  and {len(unreachable) - MAX_KEPT_COMMITS} more")
+            _list_commits(job, git, unreachable, MAX_KEPT_COMMITS)
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
             job.say(f"To remove the branch: `git branch -D {name}`")
         facts = {"branches": branches, "undo": [f"git branch -D {name}" for name in branches]}

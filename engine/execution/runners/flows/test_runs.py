@@ -69,6 +69,15 @@ def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain
     return next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
 
 
+def find_toolchain(job: Job, path: str, tests: Sequence[str], *, single: bool = False) -> Toolchain:
+    """The tool of a project that `tests` belong to. Raises `CannotRun` where there is none, `FlowUnable` where
+    it must run `single` tests and cannot."""
+    tool = toolchain_for(find_toolchains(job, path), tests)
+    if single:
+        require_single_tests(tool)
+    return tool
+
+
 def require_single_tests(tool: Toolchain) -> None:
     """Raises `FlowUnable` when the tool cannot run single tests."""
     if not tool.exact:
@@ -192,12 +201,17 @@ def run_test_plan(
     return results
 
 
+def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> list[tuple[Toolchain, CheckResult]]:
+    """Run all tests of each tool; as `run_test_plan`."""
+    return run_test_plan(job, [(tool, []) for tool in tools])
+
+
 def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
     """The whole suite on the present files of the worktree; None and why, where it cannot be run."""
     try:
         tools = find_toolchains(job, path)
         with linked_packages(tools, job.folder, job.workspace):
-            return combine_checks([check for _, check in run_test_plan(job, [(tool, []) for tool in tools])]), ""
+            return combine_checks([check for _, check in run_whole_suite(job, tools)]), ""
     except CannotRun as error:
         return None, error.message
 

@@ -20,11 +20,12 @@ from engine.execution.runners.flows.git_state import (
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, TestId
 from engine.execution.runners.flows.test_runs import (
     combine_checks,
+    find_toolchain,
     find_toolchains,
     first_failing,
-    require_single_tests,
     run_test_plan,
     run_tests,
+    run_whole_suite,
     toolchain_for,
 )
 from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names, one_line
@@ -147,8 +148,7 @@ class NarrowFailures(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = self.tests
-        tool = toolchain_for(find_toolchains(job, self.project), tests)
-        require_single_tests(tool)
+        tool = find_toolchain(job, self.project, tests, single=True)
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
@@ -161,10 +161,7 @@ class NarrowFailures(ProjectFlow):
         alone = self._alone(job, tool, groups, len(tests))
         for cause, failing in groups:
             job.say(f"{count(len(failing), 'test')}: {one_line(str(cause))}")
-            for test in failing[:5]:
-                job.say(f"    {one_line(test)}{_describe_alone(alone.get(test))}")
-            if len(failing) > 5:
-                job.say(f"    and {len(failing) - 5} more")
+            job.say_list([f"{one_line(test)}{_describe_alone(alone.get(test))}" for test in failing], 5, indent="    ")
         passed = [test for test in tests if test not in check.failing and "::" in test]
         if passed:
             job.say(
@@ -272,8 +269,7 @@ class HuntFlakes(ProjectFlow):
         return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
-        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
-        require_single_tests(tool)
+        tool = find_toolchain(job, self.project, self.tests, single=True)
         checks: list[CheckResult] = []
         for number in range(1, self.times + 1):
             check = run_tests(job, tool, self.tests, quiet=number > 1)
@@ -349,7 +345,7 @@ class CheckCleanHead(ProjectFlow):
         tools = find_toolchains(job, self.project)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
         with linked_packages(tools, job.folder, job.workspace):
-            done = run_test_plan(job, [(tool, []) for tool in tools])
+            done = run_whole_suite(job, tools)
             check = combine_checks([check for _, check in done])
             if check.green:
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)

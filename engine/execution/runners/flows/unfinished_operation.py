@@ -19,7 +19,7 @@ from engine.execution.runners.flows.git_state import (
 )
 from engine.execution.runners.flows.parameter_types import ProjectFlow
 from engine.execution.runners.flows.test_runs import try_whole_suite
-from engine.execution.runners.flows.wording import count, describe_check, join_names, one_line
+from engine.execution.runners.flows.wording import conflict_line, count, describe_check, join_names, one_line
 from engine.git import Git
 from engine.git.operation import CONFLICT, Operation, Stage, conflicted, read_operation
 from engine.model import CheckResult
@@ -106,7 +106,7 @@ def _report_files(job: Job, git: Git, operation: Operation, conflicts: dict[str,
         if path not in conflicts:
             job.say(f"resolved  {one_line(path)}")
             continue
-        job.say(f"conflict  {one_line(path)}  ({count(conflicts[path], 'place') if conflicts[path] else 'whole file'})")
+        job.say(conflict_line(path, conflicts[path]))
         for name, span in _commit_ranges(operation):
             for line in recent_commits(git, path, span):
                 job.say(f"          {name}: {line}")

@@ -57,10 +57,7 @@ class ReviewUnpushed(Flow):
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         problems = [*unpushed.found, *uncommitted]
-        for finding in problems[:MAX_FINDINGS]:
-            job.say(finding_in_words(finding))
-        if len(problems) > MAX_FINDINGS:
-            job.say(f"and {len(problems) - MAX_FINDINGS} more")
+        job.say_list([finding_in_words(problem) for problem in problems], MAX_FINDINGS)
         for line in [
             *self.broken,
             *cleanup_steps(problems, span.head, _rebase_start(job, span, problems, self.upstream)),

@@ -64,6 +64,11 @@ def describe_check(check: CheckResult) -> str:
     return f"{passed}{took}{skipped}"
 
 
+def conflict_line(path: str, places: int) -> str:
+    """A file in conflict for the transcript; without `places` the whole file is in dispute."""
+    return f"conflict  {one_line(path)}  ({count(places, 'place') if places else 'whole file'})"
+
+
 def capitalised(text: str) -> str:
     """`text` with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]
