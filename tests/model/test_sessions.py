@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution import local_models
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.world import ModelWorld, until
@@ -58,26 +57,6 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
         assert 0 < sum(call.cost for call in calls) == view.cost == world.spent()
         world.close_well(view)
-
-
-def test_a_model_of_this_machine_is_found_and_costs_nothing(world: ModelWorld) -> None:
-    with world.opened() as engine:
-        assert local_models.query_local_models(engine.settings.current.providers).ids == ("local:smollm2",)
-        view = world.run(ASKED, seconds=PATIENCE)
-        assert view.state is SessionState.SUCCEEDED
-        assert (world.card_of(view).estimate, view.cost) == (0, 0)
-        assert view.tokens > 0
-
-
-def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld, wire: Wire) -> None:
-    with world.opened():
-        first = world.run(ASKED, seconds=PATIENCE)
-        second = world.run("Look into src/a.txt", continues=first.id, seconds=PATIENCE)
-        assert second.state is SessionState.SUCCEEDED
-        told = [message["role"] for message in wire.requests[len(world.calls(first))]["messages"]]
-        assert (told[:4], told[-2:]) == (["system", "user", "assistant", "tool"], ["assistant", "user"])
-        assert world.calls(second)[0].follows == world.calls(first)[-1].id
-        world.close_well(second)
 
 
 def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost) -> None:
@@ -143,14 +122,6 @@ class TestTheWire:
             assert any("local cannot be reached" in text and "again in" in text for text in world.texts(view, "error"))
             states = [call.state for call in world.calls(view)]
             assert (states[0], {*states[1:]}) == ("failed", {"done"})
-            world.close_well(view)
-
-    def test_one_that_is_cut_each_time_gives_the_card_back(self, world: ModelWorld, wire: Wire) -> None:
-        wire.cuts = [1_000] * 5
-        with world.opened():
-            view = world.run(ASKED, seconds=PATIENCE)
-            assert (view.state, view.not_begun, len(wire.requests)) == (SessionState.CANNOT_RUN, True, 5)
-            assert world.card_of(view).status is Status.PENDING
             world.close_well(view)
 
     def test_a_silent_server_is_asked_once_more_and_its_first_answer_is_cancelled(

@@ -122,7 +122,7 @@ class ResolvedPath:
 
     @property
     def name(self) -> str:
-        """The path as it is told."""
+        """The path as results and errors show it."""
         return self.path or "."
 
 

@@ -7,7 +7,7 @@ import difflib
 from engine.model import Refusal
 
 MAX_RESULT = 50_000
-"""Characters of what a model is told of one call."""
+"""Characters of one call's result that a model receives."""
 
 _BINARY_PROBE_BYTES = 8_192
 
@@ -104,7 +104,7 @@ def _hint_of_similar(data: bytes, old: str) -> str:
 
 
 def unified_diff(before: str, after: str, path: str, *, most: int = 20_000) -> str:
-    """What would change, as a person is shown it before he allows it."""
+    """What would change, as you see it before you allow it."""
     pieces: list[str] = []
     size = 0
     if max(before.count("\n"), after.count("\n")) > 5_000:

@@ -86,7 +86,7 @@ class Gate:
         self.jail = Jail(folder)
 
     def weigh(self, request: ToolRequest) -> tuple[list[str], bool]:
-        """Why a person must look at it, [] when he need not; and whether nothing but the policy asks.
+        """Why you must look at it, [] when you need not; and whether nothing but the policy asks.
 
         Raises `Refusal` `denied` (the policy), `blocked` (the content filter).
         """

@@ -1,4 +1,4 @@
-"""The six tools as a model is told of them (SPEC 3.8), and its arguments held against that. Pure."""
+"""The six tools as a model sees them (SPEC 3.8), and the check of its arguments against that. Pure."""
 
 from __future__ import annotations
 

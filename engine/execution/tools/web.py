@@ -121,7 +121,7 @@ def is_listed(target: Target, allowed: Sequence[str]) -> bool:
 
 
 def is_listed_exactly(target: Target, allowed: Sequence[str]) -> bool:
-    """The same without patterns: only such a host may be one of this machine or its network."""
+    """As `is_listed`, without patterns: only such a host may be one of this machine or its network."""
     return any(_matches_entry(target, entry) for entry in allowed if "*" not in entry)
 
 
@@ -256,7 +256,7 @@ class Web:
         self, url: str, *, may: Callable[[Target], bool], on_deadline: Callable[[Callable[[], None]], None]
     ) -> Page:
         """The page at `url` as text. `may` is asked of every host a redirect leads to; one that it refuses is not
-        fetched, its address is told. `on_leash` gets what ends the request at once."""
+        fetched, its address is returned. `on_deadline` receives the function that ends the request at once."""
         deadline = RequestDeadline(self._seconds)
         on_deadline(deadline.cut)
         target = parse_url(url)

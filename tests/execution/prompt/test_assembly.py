@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.execution import prompt_parts
 from engine.execution.prompt_assembly import PromptAssembly
-from engine.execution.prompt_parts import Identity, Project, Rules, Task
+from engine.execution.prompt_parts import Identity, Project, Task
 from engine.execution.prompt_text import block, quoted
 from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
@@ -80,14 +79,6 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named() -> None:
     assert second.notes[1] == "slow was left out: it has not answered since it was last asked"
 
 
-def test_what_a_part_adds_to_provenance_and_notes() -> None:
-    one = Contribution(said("one").part(request()), {"leadership_chain": ["cto"]}, ("soul.md was cut",))  # type: ignore[arg-type]
-    prompt = PromptAssembly([Part("one", one)]).assemble(request())
-
-    assert prompt.provenance == {"leadership_chain": ["cto"]}
-    assert prompt.notes == ("soul.md was cut",)
-
-
 def test_no_secret_gets_into_a_prompt() -> None:
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
     text = f"the key is hunter2hunter2\ntoken ghp_{'a1' * 18}\n{key}\nend"
@@ -139,15 +130,6 @@ def test_project_guidance_is_the_operators_and_not_what_a_session_made_of_it(tmp
     assert line.source == PromptSource(SourceKind.PROJECT, path, "AGENTS.md", Trust.QUOTED)
 
 
-def test_both_files_count_when_they_differ(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text("Use tabs.")
-    (tmp_path / "CLAUDE.md").write_text("Use spaces.")
-    part = Project().part(request(tmp_path)).part
-
-    assert part is not None
-    assert [line.source.label for line in part.lines if "Use" in line.text] == ["AGENTS.md", "CLAUDE.md"]
-
-
 @pytest.mark.parametrize("target", ["/etc/passwd", "../secret", ".git/config"])
 def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) -> None:
     (tmp_path / "secret").write_text("s")
@@ -159,12 +141,6 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
 
     assert given_back.part is None
     assert given_back.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "AGENTS.md")
-
-    assert Project().part(request(tmp_path)).notes == ("AGENTS.md was left out: it is not a regular file",)
 
 
 def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
@@ -202,13 +178,3 @@ def test_the_task_says_why_and_how_the_tests_stood() -> None:
         "</task>",
     ]
     assert part.lines[1].source == PromptSource(SourceKind.TASK, "pred_1", "task", Trust.QUOTED)
-
-
-def test_a_task_without_a_card() -> None:
-    part = Task(lambda card_id: None).part(request())
-
-    assert [line.text for line in part.lines] == ["<task>", "fix the cart", "</task>"]
-
-
-def test_the_rules_are_ours() -> None:
-    assert {line.source.kind for line in Rules().part(request()).lines} == {SourceKind.RUNNER}

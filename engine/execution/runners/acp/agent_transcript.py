@@ -1,4 +1,4 @@
-"""What an agent says and does, as lines of a transcript: words as they come, tool calls, its plan (SPEC 9.4)."""
+"""What an agent says and does, as lines of a transcript: text as it streams, tool calls, its plan (SPEC 9.4)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _ToolCall:
 
 
 class AgentTranscript:
-    """One conversation's part of the transcript. `failed(tool, message)` hears of calls that failed (SPEC 5.1); `clean`
+    """One conversation's part of the transcript. `failed(tool, message)` receives calls that failed (SPEC 5.1); `clean`
     cuts secrets out: where a paragraph is broken, none is torn."""
 
     def __init__(self, write: Write, on_failure: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
@@ -105,7 +105,7 @@ class AgentTranscript:
                 self._results(update.content or ())
 
     def find_call(self, call_id: str) -> tuple[str, str]:
-        """Title and kind of a tool call that was told of before, "" each for one that was not."""
+        """Title and kind of an earlier tool call, "" each for an unknown one."""
         call = self._calls.get(call_id)
         return (call.title, call.kind) if call else ("", "")
 

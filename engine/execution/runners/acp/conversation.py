@@ -1,4 +1,4 @@
-"""One agent process and what is said with it: begin, turn after turn, end (SPEC 3.8, 9.4).
+"""The conversation with one agent process: begin, turns, end (SPEC 3.8, 9.4).
 
 The session's own thread drives it; its event loop runs only while something is said. Between turns (while tests judge
 what was done) the agent waits with its pipes.
@@ -34,7 +34,7 @@ from engine.model import sanitise
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 0.25
-"""An agent that is told to cancel has so long to answer, then its processes are ended."""
+"""Seconds in which an agent must answer a cancellation; then its processes are ended."""
 
 EXIT_SECONDS = 0.5
 """An agent that closed its output may take so long to be gone."""
@@ -108,7 +108,7 @@ class Conversation:
                 self._runner.run(self._end())
 
     def turn(self, blocks: list[str]) -> Turn:
-        """Say something, one text block each, and hear the agent out.
+        """Send text blocks and wait for the end of the agent's turn.
 
         Raises `FlowUnable` when it fails, dies or breaks the protocol (`NotBegun` when it is not logged in and did
         nothing), `Stopped` when the session ends.
@@ -225,7 +225,7 @@ class Conversation:
         self._live.write("output", line)
 
     def _cancel(self) -> None:
-        """In the loop: what waits is answered `cancelled`, and the agent is told to stop."""
+        """In the event loop: pending permissions are answered `cancelled`, and the agent is sent a cancellation."""
         self._requests.stopping.set()
         if self._connection is not None and self._requests.session_id is not None:
             note = schema.CancelNotification(session_id=self._requests.session_id)

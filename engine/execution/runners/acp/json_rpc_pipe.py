@@ -28,7 +28,7 @@ MAX_SHOWN_CHARACTERS = 300
 class JsonRpcPipe:
     """One agent's stdin and stdout. All methods in one event loop.
 
-    `on_rubbish` is told of lines that are no message. Once `receive` gave None, `fault` says why: "" when the agent
+    `on_invalid_line` receives lines that are no message. Once `receive` gave None, `fault` says why: "" when the agent
     just closed its output.
     """
 
@@ -95,7 +95,7 @@ class JsonRpcPipe:
         self._end_reading()
 
     def _input_closed(self) -> None:
-        """The agent closed its input, or is gone: it will learn no more; what it wrote before can still be read."""
+        """The agent closed its input or ended; what it wrote before can still be read."""
         asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end_reading)
 
     def _end_reading(self) -> None:

@@ -1,6 +1,6 @@
-"""What an agent tells and asks of its client, answered by the rails of this session (SPEC 3.5, 3.8, 9.3).
+"""Notifications and requests of an agent, answered by the rails of its session (SPEC 3.5, 3.8, 9.3).
 
-Everything it sends is judged as if it wished us ill: each request is validated, each is of this session or refused,
+Everything it sends is treated as hostile: each request is validated, each is of this session or refused,
 and what blocks (a person, a file, a command) waits in a thread of its own, never in the loop.
 """
 
@@ -74,7 +74,7 @@ class ClientRequests:
         }
 
     async def __call__(self, method: str, params: Any, notification: bool) -> BaseModel | None:
-        """Answer a request, take note of a notification. Raises `RequestError`, which the agent is told."""
+        """Answer a request or handle a notification. A `RequestError` goes back to the agent."""
         if notification:
             if method == "session/update":
                 self._update(params)
@@ -108,7 +108,7 @@ class ClientRequests:
             self._warnings.add(warning)
             self._live.note(warning, error=True)
 
-    # What it tells
+    # Notifications
 
     def _update(self, params: Any) -> None:
         try:
@@ -133,7 +133,7 @@ class ClientRequests:
         elif isinstance(update, schema.CurrentModeUpdate):
             self._live.write("note", f"its mode is now {update.current_mode_id}")
 
-    # What it asks
+    # Requests
 
     async def _permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         if self.stopping.is_set():

@@ -42,7 +42,7 @@ class ConfiguredAgent:
 
 class AcpRunner(AgentRunner):
     """Serves assignments whose runner is `acp:NAME`, NAME of `[acp.NAME]`. `data` is the home's data folder, `version`
-    ours, which an agent is told."""
+    that of Clawpy, which an agent receives."""
 
     name = "acp:*"
 

@@ -207,7 +207,7 @@ class UsageCounter:
         self._turn_start = (self.meter.cost, self.meter.tokens)
 
     def update(self, used: int, cost: schema.Cost | None) -> None:
-        """While it works: tokens in its context, money so far. Past a limit the session is told to end."""
+        """While it works: tokens in its context, money so far. Past a limit the session ends."""
         self._count(used, cost)
 
     def end(self, usage: schema.Usage | None) -> _TurnUsage:
@@ -238,7 +238,7 @@ class UsageCounter:
             if money:
                 self._live.afford(0)  # what it really cost is reserved, or a cap ends it
         except Stopped:
-            pass  # it is told already, and ends as fast as it can
+            pass  # the session is ending already
 
 
 def _user_part(name: str, text: str, kind: SourceKind) -> PromptPart:

@@ -1,8 +1,8 @@
-"""Flows that were learnt: commands that agents ran over and over, one after the other, without a model (SPEC 5.4).
+"""Flows that were learned: commands that agents ran over and over, one after the other, without a model (SPEC 5.4).
 
 Each is like any other flow: the content filter looks at every command, the sandbox holds it, it works in a worktree of
 its own, and what it changed waits for review. `Registry` is what there is at this moment, the program's own flows and
-those in force; whoever names a flow asks it, so what was rolled back is known nowhere.
+those in force; whoever names a flow asks it, so a flow that was rolled back cannot be named.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LearnedFlow(Flow):
         return ", then ".join(map(shlex.join, cls.commands))
 
     def describe(self) -> str:
-        """The same: there is nothing to choose."""
+        """The commands: there is nothing to choose."""
         return f"Run {self.words()}"
 
     def run(self, job: Job) -> FlowResult:

@@ -157,7 +157,7 @@ class Lint(_Linting):
         return self._report(job, runs, [lacking.message for lacking in trouble])
 
     def _against_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
-        """The same without what the files of the base have as well."""
+        """`runs` without the findings that the files of the base have as well."""
         base = resolve_commit(job, self.base)
         now = store_tree(job)
         renamed = _renamed_files(job, base, now)

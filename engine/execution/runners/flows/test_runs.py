@@ -179,7 +179,7 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
 def run_test_plan(
     job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]], texts: dict[str, str] | None = None
 ) -> list[tuple[Toolchain, CheckResult]]:
-    """Run each tool's tests (none = all of them) and say what came out. A tool that cannot run is told and left out.
+    """Run each tool's tests (none = all of them) and report the results. A tool that cannot run is named and left out.
     `texts` as in `run_tests`.
 
     Raises `CannotRun` when none could run.

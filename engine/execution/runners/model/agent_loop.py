@@ -1,4 +1,4 @@
-"""One session's talk with a model: turns, tools, tries again, within what the session may still use (SPEC 3.4, 3.8).
+"""The agent loop of a session: turns, tools and retries, within what the session may still use (SPEC 3.4, 3.8).
 
 Runs in the session's own thread. Each request is a row of the calls before it is made, and its cost is reserved; what
 came of it is stored before anything is done with it.
@@ -35,7 +35,7 @@ MAX_CALLS = 32
 """Tool calls of one answer that are carried out."""
 
 MAX_RESULT = 200_000
-"""Characters of a tool's result that the model is told; tools bound their own more tightly."""
+"""Characters of a tool's result that the model receives; tools limit their own further."""
 
 FIRST_BYTE_SECONDS = 180.0
 IDLE_SECONDS = 60.0
@@ -62,7 +62,7 @@ class _RequestFailed(Exception):
 
 @dataclass
 class _Request:
-    """What is to be asked: for the model, and as the calls keep it."""
+    """The next request: its texts for the model, and its parts as the calls store them."""
 
     run_kind: str
     say: list[str]
@@ -89,7 +89,7 @@ class Providers:
 
 
 class AgentLoop:
-    """The talk of one session."""
+    """The conversation of one session with its model."""
 
     def __init__(
         self,
@@ -135,10 +135,10 @@ class AgentLoop:
         self._live.on_stop(self._stop)
 
     def turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
-        """Tell the model something and let it work until it has nothing more to do; its last words.
+        """Send a message and let the model work until it makes no more tool calls; returns its last answer.
 
-        `prompt` is what `text` comes from, when it was assembled. What the operator said meanwhile is told it with its
-        next request. Raises `FlowUnable`, `NotBegun` when nothing was done and later it may succeed, `Stopped`.
+        `prompt` is what `text` comes from, when it was assembled. Replies of the operator go with its next
+        request. Raises `FlowUnable`, `NotBegun` when nothing was done and later it may succeed, `Stopped`.
         """
         request = _Request(run_kind, [text], prompt=prompt)
         if prompt is None:
@@ -173,7 +173,7 @@ class AgentLoop:
         return "\n\n".join(messages)
 
     def close(self) -> None:
-        """It is over."""
+        """End the conversation."""
         if self._conversation is not None:
             self._conversation.close()
             self._conversation = None
@@ -188,7 +188,7 @@ class AgentLoop:
             request.parts.append(result_part(call["name"], text, self._follows))
 
     def _call(self, call: Message) -> ToolResult:
-        """One tool call, in this thread. What the model did wrong is told it; `Stopped` goes through."""
+        """Run one tool call in this thread. A mistake of the model becomes the result; `Stopped` propagates."""
         self._live.check_running()
         name, tool_names = call["name"], [str(tool["name"]) for tool in self._tools]
         if name not in tool_names:
@@ -211,7 +211,7 @@ class AgentLoop:
     # Requests
 
     def _ask(self, request: _Request) -> Message:
-        """Ask until there is an answer, or no sense in asking any more."""
+        """Send the request until there is an answer or no retry is left."""
         messages = [*([self._last] if self._last else []), *request.parts]
         tried = 0
         while True:

@@ -26,13 +26,13 @@ from engine.execution.runners.model.host_protocol import Failure, Kind, Message,
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 0.5
-"""So long the host may take to break off a request; after that it is killed."""
+"""Seconds in which the host must cancel a request; after that it is killed."""
 
 WRITE_SECONDS = 10.0
-"""So long the host may take to read what it is told, also while it loads its modules."""
+"""Seconds in which the host must read a message, also while it loads its modules."""
 
 END_SECONDS = 0.5
-"""So long the host may take to end when its input does."""
+"""Seconds in which the host must exit when its input ends."""
 
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
 
@@ -40,7 +40,7 @@ _PIPE_BYTES = 65_536
 
 
 class HostGone(Exception):
-    """The host ended, was killed, or does not read what it is told."""
+    """The host ended, was killed, or does not read its input."""
 
 
 class ModelHost:
@@ -70,14 +70,14 @@ class ModelHost:
         return process.add(f"c{next(self._numbers)}")
 
     def end(self) -> None:
-        """End it, and see it gone; conversations hear that it is. The next one starts a new host."""
+        """End the process and wait for it; open conversations fail. The next conversation starts a new host."""
         with self._lock:
             running, self._running = self._running, None
         if running is not None:
             running.end()
 
     def close(self) -> None:
-        """The same for good: nothing starts one any more."""
+        """End it for good: no new host is started."""
         with self._lock:
             self._closed = True
         self.end()
@@ -95,7 +95,7 @@ class ModelHost:
 
 
 class Conversation:
-    """What one session and one model say to each other. `take` from the session's thread, the rest from any."""
+    """The conversation of one session with one model. `take` is for the session's thread, the rest for any."""
 
     def __init__(self, process: _Process, name: str) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class Conversation:
     def open(
         self, model: Model, *, instructions: str, tools: Sequence[Mapping[str, object]], history: Path | None
     ) -> None:
-        """Tell the host of it; `opened` or `failed` comes. Raises `HostGone`."""
+        """Open it at the host, which answers `opened` or `failed`. Raises `HostGone`."""
         self._process.write(
             {
                 "do": "open",
@@ -134,7 +134,7 @@ class Conversation:
         self._process.write({"do": "ask", "c": self.name, "say": list(say), "results": list(results), **limits})
 
     def take(self, timeout: float) -> Message | None:
-        """What comes next, None after `timeout` seconds without."""
+        """The next message, None when none came within `timeout` seconds."""
         try:
             message = self._messages.get(timeout=timeout)
         except Empty:
@@ -144,7 +144,7 @@ class Conversation:
         return message
 
     def receive(self, message: Message) -> None:
-        """The host said something."""
+        """Accept a message of the host."""
         if message["is"] == "cancelled":
             self._cancelled.set()
         self._messages.put(message)
@@ -154,22 +154,22 @@ class Conversation:
         self._messages.put({"is": "alive"})
 
     def cancel(self) -> None:
-        """Break off what is asked. Returns at once; a host that does not obey within `CANCEL_SECONDS` is killed."""
+        """Cancel the request. Returns at once; a host that does not cancel within `CANCEL_SECONDS` is killed."""
         self.wake()
         if self._is_asking:
             self._cancelling = True
             threading.Thread(target=self._await_cancelled, name=f"clawpy-cancel-{self.name}", daemon=True).start()
 
     def close(self) -> None:
-        """It is over."""
+        """End the conversation."""
         if self._cancelling:
-            return  # whoever waits for the host to obey closes it
+            return  # the thread that waits for the cancellation closes it
         self._process.drop(self.name)
         with contextlib.suppress(HostGone):
             self._process.write({"do": "close", "c": self.name})
 
     def abandon(self) -> None:
-        """Break off what is asked and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
+        """Cancel the request and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
         self._await_cancelled()
 
     def _await_cancelled(self) -> None:

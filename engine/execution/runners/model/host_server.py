@@ -54,7 +54,7 @@ Send = Callable[[Message], None]
 
 
 def serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]], None], answers: int) -> None:
-    """Answer the messages that come into `lines` for ever; `wake` is told whom to call when one came."""
+    """Answer the messages in `lines` for ever. `wake` is given the function to call when a line arrives."""
     asyncio.run(_serve(lines, wake, answers))
 
 
@@ -95,7 +95,7 @@ class _Host:
         self._models: dict[host_protocol.Model, PydanticModel] = {}
 
     def take(self, message: Message) -> None:
-        """Do what the engine says."""
+        """Carry out a message of the engine."""
         match message["do"]:
             case "open":
                 self._open(message)
@@ -179,7 +179,7 @@ def _read_history(file: Path) -> list[ModelMessage]:
 
 @dataclass
 class _Conversation:
-    """What was said with one model; grows with each answer."""
+    """One conversation with a model; its messages grow with each answer."""
 
     model: host_protocol.Model
     client: PydanticModel
@@ -194,7 +194,7 @@ class _Conversation:
         self._asking = asyncio.create_task(self._ask(message))
 
     def cancel(self) -> None:
-        """Break off what is asked, and say that it is."""
+        """Cancel the request and report that it is cancelled."""
         task, self._asking = self._asking, None
         if task is None or task.done():
             self.send({"is": "cancelled"})
@@ -236,7 +236,7 @@ class _Conversation:
             return streamed.get()
 
     def _parts(self, message: Message) -> list[ModelRequestPart]:
-        """What the model is told now. Calls that were never answered, in a conversation that was cut, come first."""
+        """The parts of the next request. Calls that were never answered, in a conversation that was cut, come first."""
         results = message["results"]
         answered = {result["id"] for result in results}
         parts: list[ModelRequestPart] = []
@@ -297,7 +297,7 @@ class _StreamOutput:
                 self.received += len(text)
 
     def beat(self, chunk: bytes) -> None:
-        """Bytes came, if only to keep the connection open."""
+        """Report at most every `ALIVE_SECONDS` that bytes came, if only to keep the connection open."""
         self.ending.take(chunk)
         if time.monotonic() - self._sent_at >= host_protocol.ALIVE_SECONDS:
             self._emit({"is": "alive"})

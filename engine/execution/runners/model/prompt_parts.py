@@ -12,11 +12,11 @@ from engine.model.secrets import parting
 
 _LABELS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
 _TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}
-"""Of ours alone there is nothing to say; a red run is told in the words of the tests."""
+"""Clawpy's own prompts need no label of trust; a failed run is reported in the words of the tests."""
 
 
 def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
-    """What the model said and asked for in its answer to the call `call_id`."""
+    """The text and the tool calls of the model's answer to the call `call_id`."""
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
     texts = text.split("\n") if text else []
     texts += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
@@ -24,13 +24,13 @@ def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) 
 
 
 def result_part(tool: str, text: str, call_id: str) -> PromptPart:
-    """What a tool gave."""
+    """The result of a tool."""
     name = " ".join(sanitise(tool).split())[:40]  # a model may ask for a tool by any name
     return PromptPart(name, _lines(text, PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)), "tool")
 
 
 def operator_part(text: str, kind: str) -> PromptPart:
-    """What the model was told in between: by the operator, by the validation loop, by ourselves."""
+    """A message to the model between turns: of the operator, of the validation loop, or of Clawpy itself."""
     source = SourceKind.OPERATOR if kind == "reply" else SourceKind.RUNNER
     named = PromptSource(source, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
     return PromptPart(kind, _lines(text, named), "user")
@@ -55,10 +55,10 @@ _SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
 
 
 class StreamedText:
-    """Takes text in pieces, gives `write` whole lines; of a line that is not complete its whole sentences at `pause`,
-    its rest at `end` or when the kind changes. No secret is torn by that: `clean` tells where one stands.
+    """Receives text in pieces and passes whole lines to `write`: of an incomplete line its whole sentences at `pause`,
+    its rest at `end` or when the kind changes. No secret is split: `clean` tells where one is.
 
-    A slow model pauses after each word. What it says is read by line: a word alone in a line says nothing."""
+    A slow model pauses after each word, and a single word on a line is hard to read."""
 
     def __init__(
         self, write: Callable[[str, str], None], clean: Callable[[str], str], *, longest: int = MAX_LINE
@@ -70,7 +70,7 @@ class StreamedText:
         self._rest = ""
 
     def take(self, kind: str, text: str) -> None:
-        """More text of a kind of `TranscriptLine`."""
+        """Add text of a kind of `TranscriptLine`."""
         if kind != self._kind:
             self.end()
             self._kind = kind
@@ -81,7 +81,7 @@ class StreamedText:
             self._part(cut)
 
     def pause(self) -> None:
-        """Nothing came for a while."""
+        """Write the whole sentences so far: no text came for a while."""
         for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
             if parting(self._rest, self._clean, most=end.end()) == end.end():
                 self._part(end.end())
@@ -94,7 +94,7 @@ class StreamedText:
             self._write(self._kind, head)
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Write the rest: the text is complete."""
         rest, self._rest = self._rest, ""
         if rest.strip():
             self._write(self._kind, rest)

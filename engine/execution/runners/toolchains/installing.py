@@ -53,7 +53,7 @@ class Installation:
 
     @property
     def command(self) -> str:
-        """The same in one line."""
+        """The commands in one line."""
         return " && ".join(self.lines)
 
     @property

@@ -38,7 +38,7 @@ class Missing:
 
     @property
     def sentence(self) -> str:
-        """It in words, without a full stop."""
+        """What is missing, without a full stop."""
         return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.name or "it")
 
 

@@ -308,7 +308,7 @@ def environment_command(workspace: Path) -> str:
 
 
 def pip_needs(workspace: Path) -> list[str]:
-    """What pip is told to install besides pytest, each with its option."""
+    """Arguments of `pip install` besides pytest."""
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
     own = "[project]" in read_text(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
     if not own:
@@ -347,7 +347,7 @@ def _has_pip_environment(workspace: Path) -> bool:
 
 
 def pytest_group_option(workspace: Path) -> str:
-    """The group or extra that `uv sync` must be told of to bring pytest, "" where it is installed by itself."""
+    """The option of `uv sync` for the group or extra with pytest, "" where it is installed without."""
     try:
         lists = list(_dependency_groups(_pyproject(workspace)))
         return next(option for option, needs in lists if any(str(need).startswith("pytest") for need in needs))
