@@ -29,16 +29,18 @@ def offer(app: Console, then: Callable[[], object] | None = None) -> None:
 
 
 def _choose(
-    app: Console, then: Callable[[], object] | None, served: str, found: list[FoundAgent], local: LocalModels
+    app: Console, then: Callable[[], object] | None, served: str, agents: list[FoundAgent], local: LocalModels
 ) -> None:
     models = local.ids
-    if not found and not models:
-        told = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
-        app.say("; ".join((*local.faults, told)), "warning")
+    if not agents and not models:
+        message = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
+        app.say("; ".join((*local.faults, message)), "warning")
         return
     for fault in local.faults:
         app.say(fault, "warning")
-    choices = [(item.name, _meaning(item)) for item in found] + [(model, "a model on this machine") for model in models]
+    choices = [(item.name, _meaning(item)) for item in agents] + [
+        (model, "a model on this machine") for model in models
+    ]
     answers = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
 
     def chosen(key: str | None) -> None:
@@ -77,17 +79,17 @@ def _hired(app: Console, name: str, agent: FoundAgent | None) -> None:
     if agent is None:
         app.say(f"koji-core is served by {name}")
         return
-    told = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
-    tell(app, f"koji-core is served by {agent.title}", told)
+    message = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
+    tell(app, f"koji-core is served by {agent.title}", message)
 
 
-def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> Content:
+def line(served: str, agents: list[FoundAgent], models: list[str], key: str) -> Content:
     """What the first run says of it; `key` offers what is found."""
     if served:
         return Content.styled(f"text prompts go to {words.crop(served, 60)}", "$grey")
-    here = [agent.title for agent in found if not agent.missing] + models
-    here = here or [f"{agent.title} (adapter missing)" for agent in found]
-    if not here:
+    names = [agent.title for agent in agents if not agent.missing] + models
+    names = names or [f"{agent.title} (adapter missing)" for agent in agents]
+    if not names:
         return Content.styled("no model configured: clawpy key set openai", "$grey")
-    told = f" connects {words.crop(' or '.join(here), 60)}, found here; or clawpy key set openai"
-    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (told, "$grey"))
+    text = f" connects {words.crop(' or '.join(names), 60)}, found here; or clawpy key set openai"
+    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))

@@ -156,8 +156,8 @@ class ConsoleApp(CardConsole):
             return
         except Exception as error:
             log.exception("The engine could not start")
-            said = f"The engine could not start: {type(error).__name__}: {error}"
-            self._cannot_open(Refusal("cannot_open", said, f"details: {self.home.logs}"))
+            message = f"The engine could not start: {type(error).__name__}: {error}"
+            self._cannot_open(Refusal("cannot_open", message, f"details: {self.home.logs}"))
             return
         self.engine = engine
         self.opening = ""
@@ -188,9 +188,9 @@ class ConsoleApp(CardConsole):
                 self.exit()
                 return
         self.opening = "not open"
-        self._draw_known(frozenset())
+        self._draw_state(frozenset())
 
-        def answered(key: str | None) -> None:
+        def on_answer(key: str | None) -> None:
             if key:
                 self.begin()
             else:
@@ -198,16 +198,16 @@ class ConsoleApp(CardConsole):
 
         fix = Content.assemble("\n\n", ("→ ", "$accent"), refusal.fix) if refusal.fix else ""
         text = Content.assemble((refusal.message, "bold $ink"), fix)
-        again = ("r", "try again", "")
-        self.push_screen(Ask("The engine could not start", text, (again,), cancel=("q", "quit")), answered)
+        retry = ("r", "try again", "")
+        self.push_screen(Ask("The engine could not start", text, (retry,), cancel=("q", "quit")), on_answer)
 
-    def known_moved(self, changed: frozenset[str]) -> None:
-        self._draw_known(changed)
-        if "sessions" in changed and self.known.running and self._ticking is not None:
+    def state_changed(self, changed: frozenset[str]) -> None:
+        self._draw_state(changed)
+        if "sessions" in changed and self.state.running and self._ticking is not None:
             self._tick()  # from now on every second, not at the next full minute
         self._set_title()
 
-    def known_read(self) -> None:
+    def state_loaded(self) -> None:
         """The first time: whoever sits there is told what there is to tell."""
         if self.greeted:
             return
@@ -226,10 +226,10 @@ class ConsoleApp(CardConsole):
         top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
         return top if isinstance(top, ConsoleScreen) and top.ready else None
 
-    def _draw_known(self, changed: frozenset[str]) -> None:
+    def _draw_state(self, changed: frozenset[str]) -> None:
         self.draw_frames()
         if (screen := self._in_sight()) is not None:
-            screen.refresh_known(changed)
+            screen.refresh_state(changed)
 
     @on(EngineMoved)
     def _moved(self, message: EngineMoved) -> None:
@@ -246,18 +246,18 @@ class ConsoleApp(CardConsole):
         if event.kind == "HoldLifted":
             self.over(event.subject, f"The {event.subject} ended.")
             return
-        said = bridge.sentence(event)
-        if said is None:
+        sentence = bridge.sentence(event)
+        if sentence is None:
             return
-        text, grave = said
-        self.say(text, grave, of=event.subject if event.kind == "HoldPlaced" else "")
+        text, severity = sentence
+        self.say(text, severity, of=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
             if self.rings:
                 self.bell()
             bridge.notify(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
-        waits, runs = len(self.known.waiting), len(self.known.running)
+        waits, runs = len(self.state.waiting), len(self.state.running)
         parts = [f"{waits} waiting" if waits else "", f"{runs} running" if runs else ""]
         title = " · ".join(["clawpy", *(part for part in parts if part)])
         if title != self._title:
@@ -276,14 +276,14 @@ class ConsoleApp(CardConsole):
             screen.tick(now)
         else:
             self.draw_frames()
-        told = (self.known.autonomy.next_change, self.known.autonomy.next_cycle)
-        if any(item is not None and item <= now for item in told):
+        due = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
+        if any(item is not None and item <= now for item in due):
             self.renew(["autonomy"])  # what was to come has come: a next one may stand
-        if self.known.fault:
+        if self.state.fault:
             self.renew(["settings"])  # that it is mended is no event
         if self._ticking is not None:
             self._ticking.stop()
-        self._ticking = self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
+        self._ticking = self.set_timer(1.0 if self.state.running else 60.0 - now.second, self._tick, name="tick")
 
     # The operator
 
@@ -318,7 +318,7 @@ class ConsoleApp(CardConsole):
         """The kill switch: at once, in a thread of its own, waiting for nobody (SPEC 3.7)."""
         self._stop_asked = True
         self._own_stop = Hold("stop", "Stopping… (F12)", self.now())
-        self._draw_known(frozenset({"holds"}))
+        self._draw_state(frozenset({"holds"}))
         if self.engine is not None:
             self._stop_in_thread(self.engine)
 
@@ -337,7 +337,7 @@ class ConsoleApp(CardConsole):
     def _stop_failed(self, error: Exception) -> None:
         self._own_stop = None
         self._stop_asked = False
-        self._draw_known(frozenset({"holds"}))
+        self._draw_state(frozenset({"holds"}))
         self.renew(["costs", "autonomy"])
         self.say(f"Stop failed: {error}. Run `clawpy stop`.", "error")
 
@@ -368,12 +368,12 @@ class ConsoleApp(CardConsole):
         """Put a label on everything that can be reached, and go where the label says that is typed."""
         from clawpy_console.dialogs.jump import Jump, Spot, spots
 
-        def chosen(spot: Spot | None) -> None:
+        def on_choice(spot: Spot | None) -> None:
             if spot is not None:
                 spot.go()
 
         if not isinstance(self.screen, Jump):
-            self.push_screen(Jump(spots(self.screen)), chosen)
+            self.push_screen(Jump(spots(self.screen)), on_choice)
 
     def action_hire(self) -> None:
         """Have koji-core served by a coding agent of this machine."""
@@ -384,14 +384,14 @@ class ConsoleApp(CardConsole):
 
     def action_leave(self) -> None:
         """Quit; asks how when the engine ends with this console although it has something to do, or was kept once."""
-        running = len(self.known.running)
-        acts = dict(self.known.switches).get("autonomousModeEnabled", False) and not self.demo
+        running = len(self.state.running)
+        acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
         if self.engine is None or self._host.goes_on() or not (running or acts or self._host.kept):
             self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
 
-        def answered(key: str | None) -> None:
+        def on_answer(key: str | None) -> None:
             if key:
                 self.leave(keep=key == "k")
 
@@ -399,7 +399,7 @@ class ConsoleApp(CardConsole):
         goes_on = ("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
         answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (goes_on,)))
         if not isinstance(self.screen, Ask):
-            self.push_screen(Ask("Quit?", "", answers), answered)
+            self.push_screen(Ask("Quit?", "", answers), on_answer)
 
     def leave(self, *, keep: bool) -> None:
         """Quit, and have the engine go on without a console, or not."""

@@ -125,22 +125,22 @@ def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
     """What an event says to the operator and how grave it is, or None."""
     match event.kind:
         case "SessionEnded":
-            said, grave = ENDED.get(event.result or event.state, (event.state, "error"))
+            outcome, severity = ENDED.get(event.result or event.state, (event.state, "error"))
             if event.state == "succeeded" and event.result == "failed":  # it ran to its end, and found something
-                said, grave = "Finished", "warning"
-            return words.one_line(f"{said}: {event.summary}"), grave
+                outcome, severity = "Finished", "warning"
+            return words.one_line(f"{outcome}: {event.summary}"), severity
         case "ChangeSetReady":
             return f"{words.count(event.files, 'changed file')} to land  (2)", "warning"
         case "PermissionAsked":
             return words.one_line(f"Permission needed: {event.title}  (2)"), "warning"
         case "NotificationsGivenUp":
-            told = words.count(event.number, "notification")
-            return words.one_line(f"{told} not delivered to the {event.subject}: {event.reason}"), "warning"
+            count = words.count(event.number, "notification")
+            return words.one_line(f"{count} not delivered to the {event.subject}: {event.reason}"), "warning"
         case "FaultReported":
             return words.one_line(f"{event.where}: {event.message}"), "error"
         case "TrainingMoved" if event.state in TRAINED:
-            said, grave = TRAINED[event.state]
-            return words.one_line(f"training: {said}; {event.note}  (7)"), grave
+            outcome, severity = TRAINED[event.state]
+            return words.one_line(f"training: {outcome}; {event.note}  (7)"), severity
         case "CostWarned":
             share = 100 * event.spent // max(1, event.cap)
             spent, cap = words.money(event.spent), words.money(event.cap)

@@ -41,7 +41,7 @@ class CardController:
         return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
 
     def decide(
-        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], told: Callable[[str], object]
+        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], notify: Callable[[str], object]
     ) -> None:
         """Approve, dismiss or snooze `card`, which is off the screen already. `told` gets what else follows: a kind of
         card that is switched off."""
@@ -53,21 +53,23 @@ class CardController:
         self._decided.append(card)
         self._override(card.id, None)
 
-        def no(refusal: Refusal) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._unsettled.pop(card.id, None)
             refused(card, refusal)
             self._app.renew(["cards"])
 
-        self._ask(card.id, verbs[how], no, told=told if how == "dismiss" else None)
+        self._ask(card.id, verbs[how], on_refusal, notify=notify if how == "dismiss" else None)
 
     def explain(self, card_id: str, reason: DismissReason, say: Say, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. `undo` says how a kind that this switches off
         comes back."""
-        said = reason.value.replace("-", " ")
+        label = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
-            say(f"noted: {said}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey")
+            say(
+                f"noted: {label}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey"
+            )
             self._app.renew(["cards"])
 
         self._app.ask(
@@ -100,16 +102,16 @@ class CardController:
             return
         card = self._decided.pop()
 
-        def no(refusal: Refusal) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             self._unsettled.pop(card.id, None)
-            self._app.known_moved(frozenset({"cards"}))  # the card leaves again
+            self._app.state_changed(frozenset({"cards"}))  # the card leaves again
             say(f"✗ {refusal}", "$wrong")
             self._app.renew(["cards"])
 
         self._override(card.id, card)
         show(card)
         say(f"↶ Undone: {words.one_line(card.assignment.prompt)}", "$grey")
-        self._ask(card.id, lambda engine: engine.cards.undo(card.id), no, ("sessions", "changes", "tasks"))
+        self._ask(card.id, lambda engine: engine.cards.undo(card.id), on_refusal, ("sessions", "changes", "tasks"))
 
     def _override(self, card_id: str, change: Card | None) -> None:
         earlier = self._unsettled.pop(card_id, [])
@@ -119,16 +121,16 @@ class CardController:
         self,
         card_id: str,
         call: Callable[[Engine], Card],
-        no: Callable[[Refusal], object],
+        on_refusal: Callable[[Refusal], object],
         moved: Sequence[str] = (),
-        told: Callable[[str], object] | None = None,
+        notify: Callable[[str], object] | None = None,
     ) -> None:
         def done(card: Card) -> None:
-            if told is not None and card.note:
-                told(card.note)
+            if notify is not None and card.note:
+                notify(card.note)
             self._app.renew(["cards", *moved], before=lambda: self._settle(card_id))
 
-        self._app.ask(call, done, no, in_turn=self._in_turn)
+        self._app.ask(call, done, on_refusal, in_turn=self._in_turn)
 
     def _changed(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
@@ -152,7 +154,7 @@ class CardController:
         risky, needs the network or cannot run yet is a card on top, by `show`. Without these two the app does it."""
         from clawpy_console.dialogs.prompt import OwnPrompt
 
-        def made(card: Card | None) -> None:
+        def on_card(card: Card | None) -> None:
             if card is None:
                 return
             self._changed(card.id, card)
@@ -163,11 +165,11 @@ class CardController:
                 (show or partial(self._app.open, "mission"))(card)
 
         if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
-            known, last = self._app.known.workspaces, self._app.last
-            place = workspace or next(iter(known), "")
+            workspaces, last = self._app.state.workspaces, self._app.last
+            place = workspace or next(iter(workspaces), "")
             if last.draft and last.draft_of not in ("", place):  # ↑ shows it
                 self._app.keep(draft="", prompts=(last.draft, *last.prompts))
-            self._app.push_screen(OwnPrompt(known, place, self._app.last.draft), made)
+            self._app.push_screen(OwnPrompt(workspaces, place, self._app.last.draft), on_card)
 
     def _start(self, card: Card) -> None:
         def refused(card: Card, refusal: Refusal) -> None:
@@ -177,22 +179,24 @@ class CardController:
         self._app.say(f"Started: {words.one_line(card.assignment.prompt)}")
         self.decide(card, "approve", refused, self._app.say)
 
-    def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
+    def continue_session(self, session: SessionView, text: str, on_card: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
 
-        def put(card: Card) -> None:
-            made(card)
+        def add_card(card: Card) -> None:
+            on_card(card)
             self._changed(card.id, card)
 
-        self._app.ask(lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
+        self._app.ask(
+            lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), add_card
+        )
 
     def predict(self, say: Say) -> None:
         """One prediction cycle now; `say` is told what came of it."""
 
         def done(report: Any) -> None:
-            wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
-            made = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
-            say(f"{made}{wrong}", "$wants" if wrong else "$grey")
+            errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
+            result = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
+            say(f"{result}{errors}", "$wants" if errors else "$grey")
             self._app.renew(["cards", "autonomy"])
 
         say("Checking…", "$grey")

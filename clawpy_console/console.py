@@ -43,7 +43,7 @@ SAVE_DELAY_S = 2.0
 
 
 class Console(App[None]):
-    """An app over one engine: `known` is what its screens draw, `engine` None until it is open."""
+    """An app over one engine: `state` is what its screens draw, `engine` None until it is open."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Console(App[None]):
         self.last = last_screen.load(home.last_screen)
         self.together: Collection[Console] = (self,)
         """The consoles of this process."""
-        self.known = self.last.known
+        self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace that this console is for: it comes before the others. "" for none."""
         self.only = ""
         """The workspace whose cards alone are shown at first, "" for all."""
         if workspaces:
-            place = self.known.place if self.known.workspaces[:1] == (self.workspace,) else ""
-            self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces), place=place)
+            place = self.state.place if self.state.workspaces[:1] == (self.workspace,) else ""
+            self.state = dataclasses.replace(self.state, workspaces=tuple(workspaces), place=place)
         self._stale: set[str] = set()
         self._reading = False
         self._newest = NEWEST
@@ -94,13 +94,13 @@ class Console(App[None]):
         """Why the engine does not look after the repository that this console was opened in."""
         self._standing: dict[str, list[Notification]] = {}  # what was said of a state that lasts, by the state
 
-    def known_moved(self, changed: frozenset[str]) -> None:
-        """These fields of `known` changed: draw them."""
+    def state_changed(self, changed: frozenset[str]) -> None:
+        """These fields of `state` changed: draw them."""
 
-    def known_read(self) -> None:
+    def state_loaded(self) -> None:
         """Everything that was stale has been read."""
 
-    # What is known
+    # State
 
     def keep(self, **changed: Any) -> None:
         """Keep these fields of the last screen, in the home and in every console of this process: each saves them."""
@@ -113,9 +113,9 @@ class Console(App[None]):
         from engine.model.secrets import redact
 
         before = self.last.prompts
-        kept = (sent, *(item for item in before if item != sent)) if sent else before
+        prompts = (sent, *(item for item in before if item != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
-            self.keep(draft=draft, draft_of=workspace, prompts=kept[:MAX_PROMPTS])
+            self.keep(draft=draft, draft_of=workspace, prompts=prompts[:MAX_PROMPTS])
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
         """Read `topics` again, off the loop; a topic that `AppState` does not have is a screen's own. Topics that come
@@ -152,25 +152,25 @@ class Console(App[None]):
                         self.say(f"{topic}: {error}", "error")
         finally:
             self._reading = False
-        self.known_read()
+        self.state_loaded()
 
     def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
         """Take over new fields of `AppState` and draw what they change; `anew` is drawn even if it did not change."""
         if "autonomy" in values:
             values = values | {"autonomy": self._with_silence(values["autonomy"])}
-        values["used"] = in_use(dataclasses.replace(self.known, **values))
-        changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value) | anew
+        values["used"] = in_use(dataclasses.replace(self.state, **values))
+        changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | anew
         if not changed:
             return
-        self.known = dataclasses.replace(self.known, **{name: values[name] for name in changed & set(values)})
-        if self._own_stop is not None and any(hold.word == "stop" for hold in self.known.holds):
+        self.state = dataclasses.replace(self.state, **{name: values[name] for name in changed & set(values)})
+        if self._own_stop is not None and any(hold.word == "stop" for hold in self.state.holds):
             self._own_stop = None
-        self.known_moved(changed)
+        self.state_changed(changed)
         self._save_soon()
 
     def _with_silence(self, autonomy: Autonomy) -> Autonomy:
         """`autonomy` as of now; the one that is known already if it says the same, so that nothing is drawn for it."""
-        now, before = self.now(), self.known.autonomy
+        now, before = self.now(), self.state.autonomy
         autonomy = dataclasses.replace(autonomy, read_at=now)
         drift = abs(autonomy.silence_at(now) - before.silence_at(now))
         same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
@@ -292,7 +292,7 @@ class Console(App[None]):
         resume = shown_key("app.resume", self.keymap)
         how = f"Press {resume} to resume" if len(self.screen_stack) < 2 else f"Close this, then {resume} to resume"
         frame.show(
-            self.known, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume=resume,
+            self.state, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume=resume,
             how=how,
         )  # fmt: skip
 
@@ -308,7 +308,7 @@ class Console(App[None]):
     @property
     def holds(self) -> tuple[Hold, ...]:
         """What holds the engine, a stop that was just pressed included."""
-        return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
+        return self.state.holds if self._own_stop is None else (self._own_stop, *self.state.holds)
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""
@@ -317,7 +317,7 @@ class Console(App[None]):
             self._own_stop = None
             self._stop_asked = False
             self.renew(["costs", "autonomy"])
-            self.known_moved(frozenset({"holds"}))
+            self.state_changed(frozenset({"holds"}))
 
         self.ask(lambda engine: engine.safety.resume(word), done)
 
@@ -346,7 +346,7 @@ class Console(App[None]):
         self._saving = False
         screen = dataclasses.replace(
             self.last,
-            known=self.known,
+            state=self.state,
             saved_at=self.now(),
             theme=self.theme,
             keys=dict(self.keymap),

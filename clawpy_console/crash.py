@@ -44,14 +44,14 @@ def report(error: BaseException, home: Home, engine: Engine | None, terminal: Te
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     lines += ["", "Last events:", *(_events(engine) if engine else ["the engine was not open"])]
     file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
-    said = f"The console crashed: {type(error).__name__}."
+    headline = f"The console crashed: {type(error).__name__}."
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text("\n".join(line.rstrip("\n") for line in lines) + "\n", encoding="utf-8")
     except OSError as failure:
-        return f"{said} No report could be written: {failure.strerror}."
+        return f"{headline} No report could be written: {failure.strerror}."
     return (
-        f"{said} Nothing that was recorded is lost.\n"
+        f"{headline} Nothing that was recorded is lost.\n"
         f"Report, without your texts: {file}\n"
         "Please send it in with what you pressed last. `clawpy` opens the console again."
     )

@@ -1,6 +1,6 @@
-"""What is told of a thing, line by line: the same on a screen and from a verb.
+"""A noun as fields, line by line: the same on a screen and from a verb.
 
-A renderer of a noun takes its document, as verbs print it in JSON, and gives fields. `widgets.parts.drawn` lays them
+A renderer of a noun takes its document, as verbs print it in JSON, and gives fields. `widgets.drawn.drawn` lays them
 out for a screen, `cli.printing.style.printed` for a terminal or a pipe. Nothing here needs Textual.
 """
 

@@ -123,8 +123,10 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]
         wanted = [item.strip() for item in text.split(",") if item.strip()]
         unknown = [item for item in wanted if not _is_key(item)]
         if unknown or not wanted:
-            said = f"{unknown[0]!r} is not a key" if unknown else "names no key"
-            refusals.append(Refusal("bad_keys", f"[keys] {action_id}: {said}", "for example: x, X, ctrl+x, f5, left"))
+            problem = f"{unknown[0]!r} is not a key" if unknown else "names no key"
+            refusals.append(
+                Refusal("bad_keys", f"[keys] {action_id}: {problem}", "for example: x, X, ctrl+x, f5, left")
+            )
             continue
         if action_id == "app.stop" and "f12" not in wanted:
             wanted.append("f12")
@@ -151,10 +153,10 @@ def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:
 
 def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
     mine = BY_ID[action_id]
-    found = []
+    clashes = []
     for other in ACTIONS:
         groups = {mine.group, other.group}
         together = len(groups) == 1 or "app" in groups or any(groups <= live for live in _TOGETHER)
         if other.id != action_id and together and {mine.id, other.id} not in _ON_PURPOSE:
-            found += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
-    return found
+            clashes += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
+    return clashes

@@ -42,7 +42,7 @@ class LastScreen:
     when it was closed, for the workspace `draft_of`; `prompts` were sent from it, the newest first.
     """
 
-    known: AppState = field(default_factory=AppState)
+    state: AppState = field(default_factory=AppState)
     theme: str = "clawpy-dark"
     keys: Mapping[str, str] = field(default_factory=dict)
     mouse: bool = True
@@ -83,10 +83,10 @@ def save(file: Path, screen: LastScreen) -> None:
 
 def trim(screen: LastScreen) -> LastScreen:
     """Only what a first frame can show, so that reading it costs a millisecond or two."""
-    kept = dataclasses.replace(
-        screen.known, **{name: getattr(screen.known, name)[:most] for name, most in MAX_KEPT.items()}
+    state = dataclasses.replace(
+        screen.state, **{name: getattr(screen.state, name)[:most] for name, most in MAX_KEPT.items()}
     )
-    return dataclasses.replace(screen, known=kept, saved_at=screen.saved_at or datetime.now(UTC))
+    return dataclasses.replace(screen, state=state, saved_at=screen.saved_at or datetime.now(UTC))
 
 
 def _write(value: Any) -> Any:

@@ -29,8 +29,8 @@ def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "
     """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends. `says` is
     told to you, `banner` is the line before the shell. A folder that is gone is said, and nothing opens."""
 
-    def found(there: bool) -> None:
-        if not there:
+    def on_checked(exists: bool) -> None:
+        if not exists:
             app.say(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
         environment = _environment(app)
@@ -41,10 +41,10 @@ def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "
         if says:
             app.say(says)
         if app.terminal is not None:
-            said = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
-            app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, said)
+            message = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
+            app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, message)
 
-    app.ask(lambda _: Path(folder).is_dir(), found)
+    app.ask(lambda _: Path(folder).is_dir(), on_checked)
 
 
 def open_editor(app: CardConsole, path: str) -> None:
@@ -52,8 +52,8 @@ def open_editor(app: CardConsole, path: str) -> None:
     environment = _environment(app)
     command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
 
-    def looked(there: bool) -> None:
-        if not there:
+    def on_checked(exists: bool) -> None:
+        if not exists:
             app.say(f"{path} no longer exists", "warning")
         elif not command or shutil.which(command[0], path=environment.get("PATH")) is None:
             app.copy_to_clipboard(path)
@@ -63,7 +63,7 @@ def open_editor(app: CardConsole, path: str) -> None:
         elif app.terminal is not None:
             app.terminal.run([*command, path], str(Path(path).parent), "")
 
-    app.ask(lambda _: Path(path).is_file(), looked)
+    app.ask(lambda _: Path(path).is_file(), on_checked)
 
 
 def _environment(app: CardConsole) -> Mapping[str, str]:
@@ -81,9 +81,9 @@ def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
     try:
         subprocess.run(command, check=True, timeout=TMUX_TIMEOUT_S, capture_output=True, text=True, env=environment)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
+        detail = getattr(error, "stderr", "") or str(error)
         raise Refusal(
-            "no_window", f"tmux opened no window: {said.strip()}", "is this terminal still in tmux?"
+            "no_window", f"tmux opened no window: {detail.strip()}", "is this terminal still in tmux?"
         ) from error
 
 
@@ -110,9 +110,9 @@ def lead_to(app: CardConsole, source: PromptSource, session_id: str) -> None:
 
 
 def _open_card(app: CardConsole, card_id: str) -> None:
-    def gone(refusal: Refusal) -> None:
+    def on_refusal(refusal: Refusal) -> None:
         app.say(f"the card {card_id} is gone: {refusal.message}", "warning")
 
     from clawpy_console.screens.mission.details import show_details
 
-    app.ask(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), gone)
+    app.ask(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)

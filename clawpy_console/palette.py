@@ -50,14 +50,14 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
-    api = "off" if app.known.gateway else "on"
+    api = "off" if app.state.gateway else "on"
     yield SystemCommand(
         f"Gateway {api}",
         "an API for a phone, a script, another agent",
         partial(switch_gateway, app, api == "on"),
     )
-    if app.known.gateway:
-        yield SystemCommand("Gateway: where it listens", app.known.gateway, partial(show_gateway, app))
+    if app.state.gateway:
+        yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
         yield SystemCommand(
@@ -97,21 +97,21 @@ KEYS = "abcdefghilmnopqrstuvwxyz"
 def show_muted(app: Console) -> None:
     """List what is muted; the key of one ends it."""
 
-    def listed(muted: Sequence[Mute]) -> None:
+    def on_list(muted: Sequence[Mute]) -> None:
         if not muted:
             app.say("Nothing is muted.")
             return
         by_key = dict(zip(KEYS, muted, strict=False))
 
-        def chosen(key: str | None) -> None:
+        def on_choice(key: str | None) -> None:
             if key:
                 mute = by_key[key]
                 app.ask(lambda engine: engine.cards.lift(mute.id), lambda item: app.say(f"Unmuted: {_what(item)}"))
 
         answers = [(key, _what(item), _when(item)) for key, item in by_key.items()]
-        app.push_screen(Ask("Muted: which should appear again?", "", answers), chosen)
+        app.push_screen(Ask("Muted: which should appear again?", "", answers), on_choice)
 
-    app.look_up(lambda engine: engine.cards.muted(), listed)
+    app.look_up(lambda engine: engine.cards.muted(), on_list)
 
 
 def _what(mute: Mute) -> str:
@@ -129,10 +129,13 @@ def _when(mute: Mute) -> str:
 
 def switch_gateway(app: Console, on: bool) -> None:
     """Have the engine open or close it, and say what came of that."""
-    app.ask(lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()), lambda done: _told(app, *done))
+    app.ask(
+        lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()),
+        lambda done: _gateway_switched(app, *done),
+    )
 
 
-def _told(app: Console, fresh: str, state: Any) -> None:
+def _gateway_switched(app: Console, fresh: str, state: Any) -> None:
     app.renew(["place", "settings"])
     if not state.listening:
         app.say("the gateway is off")
@@ -143,12 +146,12 @@ def _told(app: Console, fresh: str, state: Any) -> None:
 def show_gateway(app: Console) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
     app.look_up(
-        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()), lambda known: _show(app, *known)
+        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()), lambda answer: _show(app, *answer)
     )
 
 
 def _show(app: Console, fresh: str, state: Any) -> None:
     token = f"the token, shown once:\n{fresh}\n" if fresh else ""
-    kept = "" if state.token == "this run" else "clawpy token      shows the token\n"
+    hint = "" if state.token == "this run" else "clawpy token      shows the token\n"
     lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    tell(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip())
+    tell(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())

@@ -136,21 +136,21 @@ class AppState:
         return next((change for change in self.changes if change.session_id == session.id), None)
 
 
-def in_use(known: AppState) -> frozenset[str]:
+def in_use(state: AppState) -> frozenset[str]:
     """What is not used yet stays out of sight: of the screens besides mission and work those that have something to
     show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again.
 
     Files of agents and the event log are there from the first start, so these layers of memory do not count."""
-    costs = known.costs
+    costs = state.costs
     shown = {
-        "hierarchy": known.served or any(agent.tokens or agent.used or agent.broken for agent in known.agents),
-        "memory": any(layer.count for layer in known.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
-        "learning": known.proposed or known.taught,
-        "safety": known.blocked or known.holds,
-        "insights": any(card.decided_at for card in known.recent),
-        "costs": known.served or (costs is not None and costs.month),
+        "hierarchy": state.served or any(agent.tokens or agent.used or agent.broken for agent in state.agents),
+        "memory": any(layer.count for layer in state.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
+        "learning": state.proposed or state.taught,
+        "safety": state.blocked or state.holds,
+        "insights": any(card.decided_at for card in state.recent),
+        "costs": state.served or (costs is not None and costs.month),
     }
-    return known.used | {name for name, used in shown.items() if used}
+    return state.used | {name for name, used in shown.items() if used}
 
 
 NEWEST = 60

@@ -62,8 +62,8 @@ def load(file: Path) -> Theme:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Refusal("bad_theme", f"{file}: {error}", "a theme is a TOML file, see themes/clawpy-dark.toml") from error
 
-    def refuse(key: str, said: str, accepted: str) -> Refusal:
-        return Refusal("bad_theme", f"{file}: {key}: {said}", accepted)
+    def refuse(key: str, problem: str, accepted: str) -> Refusal:
+        return Refusal("bad_theme", f"{file}: {key}: {problem}", accepted)
 
     for key in document:
         if key not in ("dark", "ansi", "colors"):
@@ -184,8 +184,8 @@ class Appearance:
 
     async def load_themes(self) -> None:
         """Offer every theme there is, the operator's own too."""
-        found = await asyncio.to_thread(lambda: list(load_all(self._app.home.config / "themes")))
-        for theme in found:
+        themes = await asyncio.to_thread(lambda: list(load_all(self._app.home.config / "themes")))
+        for theme in themes:
             if isinstance(theme, Refusal):
                 self._app.complain(theme)
             else:
@@ -206,23 +206,23 @@ class Appearance:
 
 def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:
     """What of `settings` (named as in the file) the console cannot use; `user_themes` are the operator's own."""
-    found = []
+    refusals = []
     try:
         check_theme(settings["console"]["theme"], user_themes)
     except Refusal as refusal:
-        found.append(refusal)
-    return found + check_keymap(settings["keys"])[1]
+        refusals.append(refusal)
+    return refusals + check_keymap(settings["keys"])[1]
 
 
 def check_theme(name: str, user_themes: Path) -> None:
     """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is no good."""
     file = find(name, user_themes)
     if file is None:
-        known = sorted({found_file.stem for folder in (shipped(), user_themes) for found_file in folder.glob("*.toml")})
+        names = sorted({found_file.stem for folder in (shipped(), user_themes) for found_file in folder.glob("*.toml")})
         raise Refusal(
             "unknown_theme",
             f"console.theme: there is no theme {sanitise(name)[:60]!r}",
-            f"one of {', '.join(known)}; or put your own theme file into {user_themes}",
+            f"one of {', '.join(names)}; or put your own theme file into {user_themes}",
         )
     load(file)
 

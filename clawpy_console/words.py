@@ -153,16 +153,16 @@ def risk(card: Card) -> str:
 
     Approving such a card needs a second, distinct key.
     """
-    return "; ".join(part for part in (NO_SANDBOX if card.needs_confirmation else "", _asked(card)) if part)
+    return "; ".join(part for part in (NO_SANDBOX if card.needs_confirmation else "", _asking_reason(card)) if part)
 
 
-def _asked(card: Card) -> str:
+def _asking_reason(card: Card) -> str:
     for verdict in card.verdicts:
         if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
             return one_line(verdict.reason)
         if "production" in verdict.rule.split(","):
-            said = (part for part in verdict.reason.split("; ") if "production" in part)
-            return one_line(next(said, verdict.reason))
+            reasons = (part for part in verdict.reason.split("; ") if "production" in part)
+            return one_line(next(reasons, verdict.reason))
     return ""
 
 

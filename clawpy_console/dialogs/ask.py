@@ -118,19 +118,19 @@ def confirm(
     """Ask first: y calls `then`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
     Enter do nothing."""
     key = "X" if risky else "y"
-    asked = Ask(title, question, ((key, verb, ""),), cancel=("n", "cancel"))
+    dialog = Ask(title, question, ((key, verb, ""),), cancel=("n", "cancel"))
 
-    def answered(answer: str | None) -> None:
+    def on_answer(answer: str | None) -> None:
         if answer == key:
             then()
 
-    app.push_screen(asked, answered)
+    app.push_screen(dialog, on_answer)
 
 
 def tell(app: Console, title: str, text: str) -> None:
     """Show a few words that have to be read, and maybe copied, until they are closed."""
-    told = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
-    app.push_screen(told, lambda answer: app.copy_to_clipboard(text) if answer else None)
+    dialog = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
+    app.push_screen(dialog, lambda answer: app.copy_to_clipboard(text) if answer else None)
 
 
 def send_up(app: Console) -> None:
@@ -165,8 +165,8 @@ def question(queued: Sequence[Bubble]) -> str:
 
 def _sent(app: Console, report: FlushReport) -> None:
     up = sum(len(ids) for ids in report.flushed.values())
-    left = f", {report.waiting:,} still waiting" if report.waiting else ""
-    app.say(f"{words.count(up, 'finding')} sent up{left}")
+    remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
+    app.say(f"{words.count(up, 'finding')} sent up{remainder}")
     if report.failed:
         app.say(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
     app.renew(["agents", "changes"])

@@ -35,23 +35,23 @@ class EditFile(Dialog[bool]):
     def __init__(self, file: AgentFile) -> None:
         super().__init__()
         self._file = file
-        self._begun = sanitise(file.text.replace("\r\n", "\n"))
+        self._original = sanitise(file.text.replace("\r\n", "\n"))
         self._theirs: AgentFile | None = None
-        self._leaving = False
+        self._confirming_close = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -whole") as frame:
             frame.border_title = Content(f"{self._file.agent}/{self._file.name}")
             language = "json" if self._file.name.endswith(".json") else None
             yield TextArea(
-                self._begun, id="mine", soft_wrap=True, show_line_numbers=language is not None, tab_behavior="focus"
+                self._original, id="mine", soft_wrap=True, show_line_numbers=language is not None, tab_behavior="focus"
             )
             yield Static(id="said", markup=False)
             yield TextArea(id="theirs", soft_wrap=True, show_line_numbers=False, read_only=True)
             yield KeyLine()
 
     def on_mount(self) -> None:
-        if self._begun != self._file.text.replace("\r\n", "\n"):
+        if self._original != self._file.text.replace("\r\n", "\n"):
             self.say("Control characters are not shown, and saving removes them.")
         elif self._file.problem:
             self.say(f"✗ {self._file.problem}", "$wrong")
@@ -63,28 +63,28 @@ class EditFile(Dialog[bool]):
 
     @on(TextArea.Changed, "#mine")
     def _typed(self) -> None:
-        self._leaving = False
+        self._confirming_close = False
 
     def action_save(self) -> None:
         file, text = self._theirs or self._file, self.text
 
-        def refused(refusal: Refusal) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             if refusal.code == "changed_meanwhile":
-                self.app.ask(lambda engine: engine.files.read(file.agent, file.name), self._clash, self.refuse)
+                self.app.ask(lambda engine: engine.files.read(file.agent, file.name), self._show_conflict, self.refuse)
             else:
                 self.refuse(refusal)
 
         self.app.ask(
             lambda engine: engine.files.write(file.agent, file.name, text, read=file.digest),
             lambda _: self._saved(),
-            refused,
+            on_refusal,
         )
 
     def _saved(self) -> None:
         self.app.say(f"saved {self._file.agent}/{self._file.name}")
         self.dismiss(True)
 
-    def _clash(self, theirs: AgentFile) -> None:
+    def _show_conflict(self, theirs: AgentFile) -> None:
         self._theirs = theirs
         self.query_one("#theirs", TextArea).text = sanitise(theirs.text)
         self.add_class("-clash")
@@ -103,8 +103,8 @@ class EditFile(Dialog[bool]):
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
 
     def action_close(self) -> None:
-        if self.text == self._begun or self._leaving:
+        if self.text == self._original or self._confirming_close:
             self.dismiss(False)
             return
-        self._leaving = True
+        self._confirming_close = True
         self.say("▲ Not saved. Press the same key again to discard your edit.")

@@ -52,31 +52,31 @@ class Help(Dialog[None]):
         return Content(f"esc {escapes} · change a key: clawpy config set 'keys.\"ID\"' KEY")
 
     def _draw(self) -> None:
-        wanted = self.query_one(Filter).words
-        self.query_one("#keys", Drawn).show(lambda width: list(self._lines(width, wanted)))
+        terms = self.query_one(Filter).words
+        self.query_one("#keys", Drawn).show(lambda width: list(self._lines(width, terms)))
 
-    def _lines(self, width: int, wanted: list[str]) -> Iterable[Content]:
+    def _lines(self, width: int, terms: list[str]) -> Iterable[Content]:
         here = [action for action in ACTIONS if action.id in self._here and action.group != "app"]
         groups = [("In this pane, now", here)]
         groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
-        if len(wanted) == 1 and len(wanted[0]) == 1:
+        if len(terms) == 1 and len(terms[0]) == 1:
             keys = {action.id: shown_keys(action.id, self.app.keymap).lower().split() for action in ACTIONS}
-            groups.insert(0, (f"The key {wanted[0]}", [action for action in ACTIONS if wanted[0] in keys[action.id]]))
+            groups.insert(0, (f"The key {terms[0]}", [action for action in ACTIONS if terms[0] in keys[action.id]]))
         shown: list[Action] = []
         for title, actions in groups:
-            found = [action for action in actions if action not in shown and self._has(action, wanted)]
-            if found:
+            matches = [action for action in actions if action not in shown and self._has(action, terms)]
+            if matches:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
-                yield from (self._row(item, width) for item in found)
-                shown += found
+                yield from (self._row(item, width) for item in matches)
+                shown += matches
         if not shown:
             yield Content.styled("No match.", "$grey")
 
-    def _has(self, action: Action, wanted: list[str]) -> bool:
+    def _has(self, action: Action, terms: list[str]) -> bool:
         keys = f"{shown_keys(action.id, self.app.keymap)} {action.keys}"
         text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
-        return all(word in text.lower() for word in wanted)
+        return all(word in text.lower() for word in terms)
 
     def _row(self, action: Action, width: int) -> Content:
         key, named = shown_keys(action.id, self.app.keymap), ID if width >= 80 else 0

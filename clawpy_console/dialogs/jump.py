@@ -38,21 +38,23 @@ class Spot:
 def spots(screen: Screen[object]) -> list[Spot]:
     """All that can be reached on `screen`, in reading order: the `spots` of widgets that have such, each relative to
     the widget's own corner; text with a `@click` action; and what takes the focus."""
-    found: dict[object, Spot] = {}
+    spots_by_place: dict[object, Spot] = {}
     for y, strip in enumerate(screen._compositor.render_strips()):
         x = 0
         for text, style, _ in strip:
             if action := style and style.meta.get("@click"):
                 widget, _ = screen.get_widget_at(x, y)
-                found.setdefault((widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action)))
+                spots_by_place.setdefault(
+                    (widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action))
+                )
             x += cell_len(text)
-    reached = {spot.widget for spot in found.values()}
+    reached = {spot.widget for spot in spots_by_place.values()}
     for widget, (region, clip) in screen._compositor.visible_widgets.items():
         own = getattr(widget, "spots", []) or ([(Offset(0, 0), None)] if widget.focusable else [])
         for at, act in own if widget not in reached else ():
             if clip.contains_point(region.offset + at) and region.contains_point(region.offset + at):
-                found[widget, at] = Spot(widget, region.offset + at, act)
-    return sorted(found.values(), key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
+                spots_by_place[widget, at] = Spot(widget, region.offset + at, act)
+    return sorted(spots_by_place.values(), key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
 
 
 def labels(count: int) -> list[str]:
@@ -85,18 +87,18 @@ class Jump(Dialog[Spot | None]):
 
     def draw_over(self, picture: list[Strip]) -> list[Strip]:
         style = self.get_component_rich_style("jump--label")
-        places: list[tuple[int, int, str]] = []
-        taken = set[tuple[int, int]]()
+        positions: list[tuple[int, int, str]] = []
+        occupied = set[tuple[int, int]]()
         for label, spot in self._spots.items():
             if label.startswith(self._typed):
                 x, y = spot.on_screen
                 rest = label[len(self._typed) :]
                 before = {(x - back, y) for back in range(1, len(rest) + 1)}
-                if x >= len(rest) and not taken & before and not picture[y].crop(x - len(rest), x).text.strip():
+                if x >= len(rest) and not occupied & before and not picture[y].crop(x - len(rest), x).text.strip():
                     x -= len(rest)  # in the gap before the word, which can be read then
-                taken |= {(x + at, y) for at in range(len(rest))}
-                places.append((x, y, rest))
-        for x, y, rest in reversed(places):
+                occupied |= {(x + at, y) for at in range(len(rest))}
+                positions.append((x, y, rest))
+        for x, y, rest in reversed(positions):
             line = picture[y]
             after = line.crop(x + len(rest), line.cell_length)
             picture[y] = Strip.join([line.crop(0, x), Strip([Segment(rest, style)]), after])

@@ -42,25 +42,25 @@ def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
     form = next((form for form in forms if form.name == name), None)
     if form is None or not space:
         typed = text.lower().replace("_", " ").split()
-        meant = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
-        return [(f"{item.name} " if item.parameters else item.name, item.title) for item in meant]
-    *given, last = rest.split(" ")
+        matches = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
+        return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matches]
+    *earlier, last = rest.split(" ")
     key, value, _ = last.partition("=")
     if value:
         return [(text, f"{key}: {means}") for parameter, means, _ in form.parameters if parameter == key]
-    taken = {item.partition("=")[0] for item in given}
+    used = {item.partition("=")[0] for item in earlier}
     head = text.removesuffix(last)
     return [
         (f"{head}{parameter}=", f"{means} (required)" if required else means)
         for parameter, means, required in form.parameters
-        if parameter.startswith(last) and parameter not in taken
+        if parameter.startswith(last) and parameter not in used
     ]
 
 
 def _begins(typed: Sequence[str], form: FlowForm) -> bool:
     """Whether each word that was typed begins a word of the flow's name or title."""
-    known = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
-    return all(word == "the" or any(item.startswith(word) for item in known) for word in typed)
+    vocabulary = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
+    return all(word == "the" or any(item.startswith(word) for item in vocabulary) for word in typed)
 
 
 class PromptArea(TextArea):
@@ -106,22 +106,24 @@ class OwnPrompt(Dialog[Card | None]):
     def __init__(self, workspaces: Sequence[str], workspace: str, text: str) -> None:
         super().__init__()
         self._workspaces = list(workspaces) or [""]
-        self._at = self._workspaces.index(workspace) if workspace in self._workspaces else 0
-        self._past = [text]  # the texts that ↑ and ↓ go through, the newest first
-        self._past_at = 0
-        self._forms: list[FlowForm] = []
+        self._workspace_index = self._workspaces.index(workspace) if workspace in self._workspaces else 0
+        self._history = [text]  # the texts that ↑ and ↓ go through, the newest first
+        self._history_index = 0
+        self._flows: list[FlowForm] = []
         self._options: list[Completion] = []
-        self._chosen = -1  # the completion that stands in the text
-        self._unserved = Content("")  # that nothing runs text, and what could
-        self._offers = False  # an agent or a model of this machine
-        self._kept = ""  # the text that may be sent although nothing can run it
-        self._looked = self._sending = False
+        self._selected = -1  # the completion that stands in the text
+        self._model_hint = Content("")  # that nothing runs text, and what could
+        self._can_connect = False  # an agent or a model of this machine
+        self._confirmed_text = ""  # the text that may be sent although nothing can run it
+        self._lookup_started = self._sending = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content("New prompt")
             yield Static(id="place", classes="note", markup=False)
-            area = PromptArea(self._past[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+            area = PromptArea(
+                self._history[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus"
+            )
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
             yield Static(id="said", markup=False)
@@ -130,23 +132,23 @@ class OwnPrompt(Dialog[Card | None]):
 
     def on_mount(self) -> None:
         self._area.move_cursor(self._area.document.end)
-        self._past += [prompt for prompt in self.app.last.prompts if prompt != self._past[0]]
+        self._history += [prompt for prompt in self.app.last.prompts if prompt != self._history[0]]
         self._draw_place()
         self._look_up()
 
     def _look_up(self) -> None:
         """Read which flows there are, and whether anything runs text; at a later key if the engine still starts."""
-        if not self._looked and self.app.engine is not None:
-            self._looked = True
-            self.app.ask(lambda engine: engine.flows.forms(), self._learn_forms)
+        if not self._lookup_started and self.app.engine is not None:
+            self._lookup_started = True
+            self.app.ask(lambda engine: engine.flows.forms(), self._show_flows)
             self._look_for_agents()
 
     @property
     def _area(self) -> PromptArea:
         return self.query_one("#text", PromptArea)
 
-    def _learn_forms(self, forms: list[FlowForm]) -> None:
-        self._forms = sorted(forms, key=lambda form: sum(required for _, _, required in form.parameters))
+    def _show_flows(self, forms: list[FlowForm]) -> None:
+        self._flows = sorted(forms, key=lambda form: sum(required for _, _, required in form.parameters))
         if self.is_attached:
             self._complete_again()
 
@@ -156,20 +158,24 @@ class OwnPrompt(Dialog[Card | None]):
         def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
             return engine.agent_setup.served(), engine.agent_setup.found(), list(engine.agent_setup.models().ids)
 
-        self.app.ask(look, lambda seen: self._seen(*seen))
+        self.app.ask(look, lambda result: self._show_agents(*result))
 
-    def _seen(self, served: str, found: list[FoundAgent], models: list[str]) -> None:
+    def _show_agents(self, served: str, agents: list[FoundAgent], models: list[str]) -> None:
         if self.is_attached:
             key = shown_key("prompt.hire", self.app.keymap)
-            self._unserved = Content("") if served else agent_setup.line(served, found, models, key)
-            self._offers = not served and bool(found or models)
+            self._model_hint = Content("") if served else agent_setup.line(served, agents, models, key)
+            self._can_connect = not served and bool(agents or models)
             self.refresh_bindings()
             self._draw_options()
 
     def _draw_place(self) -> None:
         key = shown_key("prompt.place", self.app.keymap)
-        more = f"  ({self._at + 1} of {len(self._workspaces)}; {key}: the next)" if len(self._workspaces) > 1 else ""
-        place = words.name(self._workspaces[self._at])
+        more = (
+            f"  ({self._workspace_index + 1} of {len(self._workspaces)}; {key}: the next)"
+            if len(self._workspaces) > 1
+            else ""
+        )
+        place = words.name(self._workspaces[self._workspace_index])
         self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
 
     # Typing
@@ -178,64 +184,64 @@ class OwnPrompt(Dialog[Card | None]):
     def _typed(self) -> None:
         text = self._area.text
         self._look_up()
-        self.app.keep_prompt(text, self._workspaces[self._at])
-        if not (self._chosen >= 0 and text == self._options[self._chosen][0]):
+        self.app.keep_prompt(text, self._workspaces[self._workspace_index])
+        if not (self._selected >= 0 and text == self._options[self._selected][0]):
             self._complete_again()
         self.query_one("#said").display = False
 
     def _complete_again(self) -> None:
-        self._chosen = -1
-        self._options = completions(self._area.text, self._forms)
+        self._selected = -1
+        self._options = completions(self._area.text, self._flows)
         self._draw_options()
 
     def _draw_options(self) -> None:
-        first = max(0, self._chosen - MAX_COMPLETIONS + 1)
+        first = max(0, self._selected - MAX_COMPLETIONS + 1)
         shown = self._options[first : first + MAX_COMPLETIONS]
         wide = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)
 
         def draw(width: int) -> list[Content]:
             lines = []
             for number, (text, means) in enumerate(shown, first):
-                mark = "▸ " if number == max(0, self._chosen) else "  "
+                mark = "▸ " if number == max(0, self._selected) else "  "
                 word = text.rstrip().rpartition(" ")[2]
                 line = f"{word:<{wide}}  {means}"
                 lines.append(Content.assemble((mark, "$accent"), (words.crop(line, width - 2), "$grey")))
             if len(self._options) > first + MAX_COMPLETIONS:
                 lines.append(Content.styled(f"  {len(self._options) - first - MAX_COMPLETIONS} more", "$faint"))
-            return [*lines, *self._unserved.wrap(width)]
+            return [*lines, *self._model_hint.wrap(width)]
 
         self.query_one("#options", Drawn).show(draw)
 
     def action_complete(self) -> None:
         """Put the next completion into the text; a single one goes on at once with what follows it."""
         if self._options:
-            self._chosen = (self._chosen + 1) % len(self._options)
-            self._put(self._options[self._chosen][0])
+            self._selected = (self._selected + 1) % len(self._options)
+            self._set_text(self._options[self._selected][0])
             if len(self._options) == 1:
                 self._complete_again()
             else:
                 self._draw_options()
 
-    def _put(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         self._area.text = text
         self._area.move_cursor(self._area.document.end)
 
     @on(PromptArea.Left)
-    def _turn(self, message: PromptArea.Left) -> None:
+    def _recall_prompt(self, message: PromptArea.Left) -> None:
         """↑ shows the prompt before, ↓ the one after; what was typed is the newest."""
-        at = self._past_at - message.by
-        if 0 <= at < len(self._past):
-            if self._past_at == 0:
-                self._past[0] = self._area.text
-            self._past_at = at
-            self._put(self._past[at])
+        at = self._history_index - message.by
+        if 0 <= at < len(self._history):
+            if self._history_index == 0:
+                self._history[0] = self._area.text
+            self._history_index = at
+            self._set_text(self._history[at])
 
     def action_newline(self) -> None:
         self._area.insert("\n")
 
     def action_place(self) -> None:
-        self._at = (self._at + 1) % len(self._workspaces)
-        self.app.keep_prompt(self._area.text, self._workspaces[self._at])
+        self._workspace_index = (self._workspace_index + 1) % len(self._workspaces)
+        self.app.keep_prompt(self._area.text, self._workspaces[self._workspace_index])
         self._draw_place()
 
     def action_hire(self) -> None:
@@ -244,28 +250,28 @@ class OwnPrompt(Dialog[Card | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":
             return len(self._workspaces) > 1
-        return self._offers if action == "hire" else super().check_action(action, parameters)
+        return self._can_connect if action == "hire" else super().check_action(action, parameters)
 
     # Sending
 
     def action_send(self) -> None:
-        text, place = self._area.text.strip(), self._workspaces[self._at]
+        text, place = self._area.text.strip(), self._workspaces[self._workspace_index]
         if text and not self._sending:
             self._sending = True
             self.say("Sending…", "$grey")
-            self.app.ask(lambda engine: self._propose(engine, text, place), self._made, self._refused)
+            self.app.ask(lambda engine: self._propose(engine, text, place), self._on_card, self._on_refusal)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
-        if text != self._kept and not engine.flows.named(text) and not engine.agent_setup.served():
-            self._kept = text
+        if text != self._confirmed_text and not engine.flows.named(text) and not engine.agent_setup.served():
+            self._confirmed_text = text
             raise NO_MODEL
         return engine.cards.propose(text, workspace=place)
 
-    def _made(self, card: Card) -> None:
+    def _on_card(self, card: Card) -> None:
         self.app.keep_prompt("", "", sent=self._area.text.strip())
         self.dismiss(card)
 
-    def _refused(self, refusal: Refusal) -> None:
+    def _on_refusal(self, refusal: Refusal) -> None:
         self._sending = False
         self.say(f"▲ {refusal.message} {refusal.fix}")
 

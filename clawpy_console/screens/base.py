@@ -66,8 +66,8 @@ class ConsoleScreen(BaseScreen[None]):
         raise NotImplementedError
 
     @property
-    def known(self) -> AppState:
-        return self.app.known
+    def state(self) -> AppState:
+        return self.app.state
 
     @property
     def ready(self) -> bool:
@@ -84,16 +84,16 @@ class ConsoleScreen(BaseScreen[None]):
     def on_mount(self) -> None:
         # Textual calls this besides the on_mount of a screen that has one of its own.
         self._complete = True  # mounted comes after everything composed was, panes within panes too
-        self.refresh_known(frozenset())
+        self.refresh_state(frozenset())
 
     def on_screen_resume(self) -> None:
-        self.refresh_known(frozenset())
+        self.refresh_state(frozenset())
         self._key_line.look()
 
     def on_resize(self, event: events.Resize) -> None:
         self.tick(self.app.now())
 
-    def refresh_known(self, changed: frozenset[str]) -> None:
+    def refresh_state(self, changed: frozenset[str]) -> None:
         """Draw what is known, times included. `changed` names the fields of `AppState` that moved; empty means all."""
         self.tick(self.app.now())
         if "holds" in changed:
@@ -214,8 +214,8 @@ class Filtering(ConsoleScreen):
     @property
     def needle(self) -> list[str]:
         """The words that are asked for, in lower case; none before there is a line to type them in."""
-        found = self.query(Filter)
-        return found.first().words if found else []
+        filters = self.query(Filter)
+        return filters.first().words if filters else []
 
     def action_filter(self) -> None:
         self.go_to(self.FILTERED)

@@ -99,14 +99,14 @@ class KeyLine(Widget):
         if not self.is_attached or not self.screen.is_current:
             return
         keymap = getattr(self.app, "keymap", {})
-        found: dict[str, tuple[str, str, str]] = {}
+        keys_by_id: dict[str, tuple[str, str, str]] = {}
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             action = BY_ID.get(binding.id or "")
-            if action is not None and action.label and enabled and action.id not in found:
-                found[action.id] = (action.id, shown_key(action.id, keymap), action.label)
+            if action is not None and action.label and enabled and action.id not in keys_by_id:
+                keys_by_id[action.id] = (action.id, shown_key(action.id, keymap), action.label)
         place = {action_id: number for number, action_id in enumerate(BY_ID)}
         self.keys = tuple(
-            sorted(found.values(), key=lambda item: (LINE_ORDER.index(item[0].partition(".")[0]), place[item[0]]))
+            sorted(keys_by_id.values(), key=lambda item: (LINE_ORDER.index(item[0].partition(".")[0]), place[item[0]]))
         )
 
     def render(self) -> Content:

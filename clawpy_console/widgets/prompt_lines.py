@@ -62,8 +62,8 @@ class PromptLines(LinesView, CursorView):
         source = self.source
         if source is None:
             return ""
-        said, hostile = source.standing or "text from Clawpy Console", self._origins[self.cursor][1]
-        return f"{said}, ▲ hostile: {hostile}" if hostile else said
+        label, hostile = source.standing or "text from Clawpy Console", self._origins[self.cursor][1]
+        return f"{label}, ▲ hostile: {hostile}" if hostile else label
 
     @property
     def line(self) -> str:
@@ -84,8 +84,8 @@ class PromptLines(LinesView, CursorView):
         for number, part in enumerate(parts):
             lines += [("hunk", ""), ("file", f"{part.role} · {part.name} · ≈{part.tokens:,} tokens")]
             lines += [("output" if part.role != "assistant" else "say", line.text) for line in part.lines]
-            found = objections[number] if objections else repeat("")
-            origins += [OURS, OURS, *zip((line.source for line in part.lines), found, strict=False)]
+            line_objections = objections[number] if objections else repeat("")
+            origins += [OURS, OURS, *zip((line.source for line in part.lines), line_objections, strict=False)]
         if reply:
             lines += [("hunk", ""), ("file", "answered"), *(("say", item) for item in reply.rstrip("\n").split("\n"))]
         origins += [OURS] * (len(lines) - len(origins))
@@ -98,10 +98,10 @@ class PromptLines(LinesView, CursorView):
 
     def seek(self, kind: SourceKind) -> None:
         """Put the cursor on the first line of this kind, the view stays at its top."""
-        found = (
+        numbers = (
             number for number, (origin, _) in enumerate(self._origins) if origin is not None and origin.kind is kind
         )
-        self.set_reactive(PromptLines.cursor, next(found, self.cursor))
+        self.set_reactive(PromptLines.cursor, next(numbers, self.cursor))
         self.refresh()
 
     @property

@@ -29,15 +29,15 @@ def selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> l
     `y` of the text that is copied from the widget."""
     span = widget.text_selection.get_span(y) if widget.text_selection is not None else None
     light = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
-    found = []
+    pieces = []
     for text, style, _ in segments:
         start, end = (max(0, min(item - x, len(text))) if item >= 0 else len(text) for item in span or (0, 0))
         for begin, stop in pairwise((0, start, max(start, end), len(text))):
             lit = light if begin == start and stop == end else Style()
             place = Style.from_meta({"offset": (x + begin, y)})
-            found += [Segment(text[begin:stop], (style or Style()) + lit + place)] if begin < stop else []
+            pieces += [Segment(text[begin:stop], (style or Style()) + lit + place)] if begin < stop else []
         x += len(text)
-    return found
+    return pieces
 
 
 if TYPE_CHECKING:

@@ -94,9 +94,9 @@ class Rows(CursorView, can_focus=True):
         self.empty = self.empty if empty is None else empty
         was, at = self.current, self.cursor
         self._rows = rows
-        places = [number for number, row in enumerate(rows) if row.id]
+        numbers = [number for number, row in enumerate(rows) if row.id]
         self.set_reactive(
-            Rows.cursor, min(places, key=lambda place: (rows[place].id != was, abs(place - at)), default=0)
+            Rows.cursor, min(numbers, key=lambda place: (rows[place].id != was, abs(place - at)), default=0)
         )
         self.resized()
         if self.has_class("-fit"):

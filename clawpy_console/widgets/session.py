@@ -61,9 +61,9 @@ def marked_files(files: Sequence[FileChange], width: int, most: int) -> list[Con
     noted = [(f"▲ {file.path}: {file.note}", "$wants") for file in files if file.note and not file.refused]
     lines = [*refused, *noted]
     if len(lines) > most:
-        left = lines[most - 1 :]
-        told = f"▲ {words.count(len(left), 'more file')} marked in the list below"
-        lines = [*lines[: most - 1], (told, "$wrong" if len(refused) >= most else "$wants")]
+        omitted = lines[most - 1 :]
+        summary = f"▲ {words.count(len(omitted), 'more file')} marked in the list below"
+        lines = [*lines[: most - 1], (summary, "$wrong" if len(refused) >= most else "$wants")]
     return [Content.styled(words.crop(text, width), style) for text, style in lines]
 
 
@@ -75,7 +75,7 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     if session.state is SessionState.INTERRUPTED and session.started_at:
         took = f"started {words.moment(session.started_at, now)}"  # when it ended nobody saw: it was found out later
     place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
-    said = words.one_line(session.error or session.summary)
+    outcome = words.one_line(session.error or session.summary)
     lines = [
         *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
         Content.assemble((f"{glyph} {how}", f"${style}"), (f"  {took} · {spent(session, calls)}", "$grey")),
@@ -84,8 +84,8 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
         Content.styled(words.crop(session.sandbox, width), "$faint"),
         Content.styled(words.crop(session.gone or session.cwd, width), "$faint"),
     ]
-    if said and session.state.over:
-        lines[3:3] = Content.styled(said, "$wrong" if session.error else "$ink").wrap(width)[:2]
+    if outcome and session.state.over:
+        lines[3:3] = Content.styled(outcome, "$wrong" if session.error else "$ink").wrap(width)[:2]
     return lines
 
 
@@ -125,8 +125,8 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
 def check_words(check: CheckResult) -> Content:
     """How the tests ended, with the first that failed."""
     errors = words.count(check.errors, "error")
-    said = ((check.failed, f"{check.failed} failed"), (check.errors, errors), (True, f"{check.passed} passed"))
-    counts = ", ".join(word for number, word in said if number)
+    parts = ((check.failed, f"{check.failed} failed"), (check.errors, errors), (True, f"{check.passed} passed"))
+    counts = ", ".join(word for number, word in parts if number)
     glyph, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
     head = Content.assemble((f"{glyph} {check.tool}: {counts}", style), (f"  {check.seconds:.1f} s", "$faint"))
     return Content("\n").join(
@@ -140,9 +140,9 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     check = session.check
     if check is None or not check.failing:
         return []
-    told = session.facts.get("causes")
-    if told:
-        groups = {item["cause"]: list(item["tests"]) for item in told}
+    causes_found = session.facts.get("causes")
+    if causes_found:
+        groups = {item["cause"]: list(item["tests"]) for item in causes_found}
     else:
         alike = session.facts.get("signatures") or {}
         groups = {}
@@ -152,11 +152,11 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
-        said = words.one_line(session.facts.get("messages", {}).get(cause, cause))
-        if not said:  # the output tells no cause: the tests are named, and no more
+        message = words.one_line(session.facts.get("messages", {}).get(cause, cause))
+        if not message:  # the output tells no cause: the tests are named, and no more
             lines += [("error", words.one_line(test)) for test in tests]
             continue
-        lines.append(("error", f"{words.count(len(tests), 'test')}: {said}"))
-        if more or tests[0] not in said:
+        lines.append(("error", f"{words.count(len(tests), 'test')}: {message}"))
+        if more or tests[0] not in message:
             lines.append(("same", f"  {words.one_line(tests[0])}{more}"))
     return lines

@@ -52,7 +52,7 @@ class Frame(Widget):
 
     def show(
         self,
-        known: AppState,
+        state: AppState,
         now: datetime,
         holds: Sequence[Hold],
         *,
@@ -66,7 +66,7 @@ class Frame(Widget):
         doing, "" when it is live; `resume` is the key that ends a stop, `how` says how to get to it."""
         stopped = any(hold.word == "stop" for hold in holds)
         bar = self.query_one(StatusBar)
-        bar.tell(known, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
+        bar.tell(state, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
         self.query_one(Banner).tell(holds, how)
 
 
@@ -80,18 +80,18 @@ class StatusBar(Drawn):
         self._screen_name = screen_name
 
     def tell(
-        self, known: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str
+        self, state: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str
     ) -> None:
         """See `Frame.show`; `resume` is "" while nothing is stopped."""
-        place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
-        shown = ALWAYS.union(known.used, visited, [self._screen_name])
+        place = " ".join(part for part in ("DEMO" if demo else "", place_words(state)) if part)
+        shown = ALWAYS.union(state.used, visited, [self._screen_name])
 
         def draw(width: int) -> list[Content]:
             tabs = Content.assemble(*self._tabs(width, shown))
             right = words.crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
-            state = state_line(known, now, opening, width, resume)
-            return [Content.assemble(tabs, gap, (right, "$grey")), Content.assemble(*state)]
+            pieces = state_line(state, now, opening, width, resume)
+            return [Content.assemble(tabs, gap, (right, "$grey")), Content.assemble(*pieces)]
 
         self.show(draw)
 
@@ -116,31 +116,31 @@ class StatusBar(Drawn):
         return tabs[1:]
 
 
-def place_words(known: AppState) -> str:
+def place_words(state: AppState) -> str:
     """`api :8477 shop main*`: where the gateway listens, if it does, the workspace, and how many there are besides."""
-    api = f"api :{known.gateway.rpartition(':')[2]} " if known.gateway else ""
-    if not known.workspaces:
+    api = f"api :{state.gateway.rpartition(':')[2]} " if state.gateway else ""
+    if not state.workspaces:
         return api.strip()
-    more = f" +{len(known.workspaces) - 1}" if len(known.workspaces) > 1 else ""
-    return f"{api}{known.place or words.name(known.workspaces[0])}{more}"
+    more = f" +{len(state.workspaces) - 1}" if len(state.workspaces) > 1 else ""
+    return f"{api}{state.place or words.name(state.workspaces[0])}{more}"
 
 
-def state_line(known: AppState, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
+def state_line(state: AppState, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
     """State, silence, next check, learning, costs against caps, the stop key: the longest wording that fits `width`
     cells. After a stop, `resume` is the key that ends it."""
     stopped = bool(resume)
     key, does = (f"{resume} resume", "app.resume") if resume else (STOP, "app.stop_everything")
     ends = (key, f"$grey @click={does}()")
-    if known.fault and not opening:
-        said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
-        head = _state_pieces(known, now, opening, False, stopped)[:2]
+    if state.fault and not opening:
+        fault_text = words.one_line(f"▲ {state.fault}")  # until it is mended it stands where the costs do
+        head = _state_pieces(state, now, opening, False, stopped)[:2]
         room = width - _cells(head) - cell_len(key) - 4
-        fault = words.fit(said, max(0, room))
+        fault = words.fit(fault_text, max(0, room))
         return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), ends]
-    pieces = _state_pieces(known, now, opening, True, stopped)
+    pieces = _state_pieces(state, now, opening, True, stopped)
     room = width - cell_len(key) - 2
     if _cells(pieces) > room:
-        pieces = _state_pieces(known, now, opening, False, stopped)
+        pieces = _state_pieces(state, now, opening, False, stopped)
     while _cells(pieces) > room and len(pieces) > 2:
         del pieces[-2:]  # a label and its figure: the state and the stop key are what is needed
     return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(key)), ""), ends]
@@ -150,28 +150,28 @@ def _cells(pieces: Sequence[Piece]) -> int:
     return sum(cell_len(text) for text, _ in pieces)
 
 
-def _state_pieces(known: AppState, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:
+def _state_pieces(state: AppState, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:
     wide = "   " if full else "  "
     pieces: list[Piece] = []
     if opening:
         pieces += [("◌ ", "$accent"), (opening, "$grey")]
     else:
-        glyph, color = STATES.get(known.autonomy.state, ("○", "$grey"))
-        word = known.autonomy.state or "…"
+        glyph, color = STATES.get(state.autonomy.state, ("○", "$grey"))
+        word = state.autonomy.state or "…"
         if stopped:
             glyph, color, word = "■", "$wrong", "STOPPED"
         pieces += [(f"{glyph} ", color), (word, "bold $ink" if color == "$grey" else f"bold {color}")]
         if full:
-            silence = words.span(known.autonomy.silence_at(now)).replace("now", "0m")
-            after = int(known.autonomy.threshold // 60)
+            silence = words.span(state.autonomy.silence_at(now)).replace("now", "0m")
+            after = int(state.autonomy.threshold // 60)
             pieces += [("  inactive ", "$faint"), (f"{silence:>3} of {after}m", "$grey")]
-        next_cycle = known.autonomy.next_cycle
+        next_cycle = state.autonomy.next_cycle
         if next_cycle is not None and next_cycle > now:
             pieces += [(f"{wide}{'next check' if full else 'next'} ", "$faint"), (words.hour(next_cycle), "$grey")]
-        if known.learning:
-            pieces += [(wide, ""), (known.learning, "$grey")]
-    costs = known.costs
-    if costs is not None and "costs" in known.used:
+        if state.learning:
+            pieces += [(wide, ""), (state.learning, "$grey")]
+    costs = state.costs
+    if costs is not None and "costs" in state.used:
         for label, short, spent, cap in (
             ("hour", "h", costs.hour, costs.hour_cap),
             ("day", "d", costs.day, costs.day_cap),
@@ -217,5 +217,5 @@ class Banner(Drawn):
         self.set_class(grave.word == "stop", "-stop")
         heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(grave.word, f"▲ {grave.word}")
         until = f", until {words.hour(grave.until)}" if grave.until else ""
-        said = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)}"
-        self.show(lambda width: [Content(words.fit(said, max(10, width - cell_len(how) - 2)) + "  " + how)])
+        text = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)}"
+        self.show(lambda width: [Content(words.fit(text, max(10, width - cell_len(how) - 2)) + "  " + how)])

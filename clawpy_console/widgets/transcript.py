@@ -91,9 +91,9 @@ class Transcript(LinesView):
         self._tail = tail
         self.session_id = ""
         self.last_line = ""
-        self._seen = 0
+        self._last_number = 0
         self._pulling = False
-        self._again = False
+        self._pull_again = False
         self._progress = Progress()
         self._session: SessionView | None = None
         self._concluded = False  # the failures of the session stand at the end
@@ -105,7 +105,7 @@ class Transcript(LinesView):
         self._session = session
         if session.id != self.session_id:
             self.session_id = session.id
-            self._seen = max(0, session.lines - self._tail)
+            self._last_number = max(0, session.lines - self._tail)
             self.last_line = ""
             self._progress, self._concluded = Progress(), False
             self.clear(empty="No output yet.")
@@ -115,7 +115,7 @@ class Transcript(LinesView):
     def pull(self, fetch: Fetch) -> None:
         """Read the lines after the last one seen, off the event loop."""
         if self._pulling:
-            self._again = True
+            self._pull_again = True
             return
         self._pulling = True
         self.run_worker(self._pull(fetch), group="pull", exit_on_error=False)
@@ -123,17 +123,17 @@ class Transcript(LinesView):
     async def _pull(self, fetch: Fetch) -> None:
         try:
             while True:
-                self._again = False
+                self._pull_again = False
                 session_id = self.session_id
-                lines = await asyncio.to_thread(fetch, session_id, self._seen, PAGE_LINES)
+                lines = await asyncio.to_thread(fetch, session_id, self._last_number, PAGE_LINES)
                 if session_id != self.session_id:
                     continue
                 if lines:
-                    self._seen = lines[-1].number
+                    self._last_number = lines[-1].number
                     self._add(lines)
                     self.last_line = lines[-1].text
                     self.post_message(self.Grew())
-                if len(lines) < PAGE_LINES and not self._again:
+                if len(lines) < PAGE_LINES and not self._pull_again:
                     self._conclude()
                     return
                 await asyncio.sleep(0.05)
@@ -159,7 +159,7 @@ class Transcript(LinesView):
     def _conclude(self) -> None:
         """At the end of a run whose tests failed: the failures by cause."""
         session = self._session
-        if session is None or self._concluded or not session.state.over or self._seen < session.lines:
+        if session is None or self._concluded or not session.state.over or self._last_number < session.lines:
             return
         self._concluded = True
         self.extend(failure_lines(session))

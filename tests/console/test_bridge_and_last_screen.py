@@ -106,8 +106,8 @@ async def test_one_port_that_fails_takes_away_its_own_part_only(console: Console
 
     engine.hierarchy.list = broken
     async with running(console, notifications=True) as pilot:
-        assert console.known.cards
-        assert console.known.tasks
+        assert console.state.cards
+        assert console.state.tasks
         await sees(pilot, "no such table")
 
 
@@ -123,8 +123,8 @@ def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
     last_screen.save(file, screen)
     again = last_screen.load(file)
     assert again == last_screen.trim(screen)
-    assert again.known.cards == known().cards
-    assert again.known.sessions == known().sessions
+    assert again.state.cards == known().cards
+    assert again.state.sessions == known().sessions
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
 
 
@@ -138,8 +138,8 @@ def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
         lambda text: text.replace('"version": 1', '"version": 999'),
         lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
         lambda text: text.replace('"theme"', '"themes"'),
-        lambda text: json.dumps(json.loads(text) | {"known": {"cards": "none"}}),
-        lambda text: json.dumps(json.loads(text) | {"known": 7}),
+        lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
+        lambda text: json.dumps(json.loads(text) | {"state": 7}),
         lambda text: "[" * 100_000,
     ],
 )
@@ -157,4 +157,4 @@ async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: Cons
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")
-    assert last_screen.load(home.last_screen).known.cards == tuple(stand_in.cards())
+    assert last_screen.load(home.last_screen).state.cards == tuple(stand_in.cards())

@@ -27,13 +27,13 @@ async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
         engine = app.engine
         assert engine is not None
         assert engine.wisdom.offer(FOUND).state is BubbleState.QUEUED
-        await until(pilot, lambda: any(item.kind == "bubble" for item in app.known.waiting))
+        await until(pilot, lambda: any(item.kind == "bubble" for item in app.state.waiting))
         assert "WAITING FOR YOU  1" in screen_text(app)
         await pilot.press("tab", "enter")
         await until(pilot, lambda: "Send these findings up now?" in screen_text(app))
         assert "run the migrations before the tests" in screen_text(app)
         await pilot.press("y")
-        await until(pilot, lambda: not app.known.waiting)
+        await until(pilot, lambda: not app.state.waiting)
         assert [bubble.state for bubble in engine.wisdom.bubbles()] == [BubbleState.FLUSHED]
         told = [pattern.text for pattern in engine.wisdom.profile("backend_lead").patterns if pattern.sources]
         assert told == ["run the migrations before the tests"]
@@ -49,7 +49,7 @@ async def test_a_quote_is_approved_from_what_waits_and_marked_where_it_is_hostil
         engine = app.engine
         assert engine is not None
         bubble = engine.wisdom.offer(quote)
-        await until(pilot, lambda: any(item.id == bubble.id for item in app.known.waiting))
+        await until(pilot, lambda: any(item.id == bubble.id for item in app.state.waiting))
         await pilot.press("tab", "enter")
         await until(pilot, lambda: "Use it as guidance?" in screen_text(app))
         assert "▲ hostile: runs what it downloads" in screen_text(app)

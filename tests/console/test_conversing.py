@@ -260,7 +260,7 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
 async def test_of_a_flow_no_xray_is_offered(console: ConsoleApp, agent: StandIn) -> None:
     async with at(console, to_work, size=WIDE) as pilot:
         assert "x x-ray" in screen_text(console)
-        flow = next(session for session in console.known.sessions if session.flow)
+        flow = next(session for session in console.state.sessions if session.flow)
         console.screen.query_one("#sessions", Rows).select(flow.id)
         await until(pilot, lambda: console.screen.session == flow)
         await until(pilot, lambda: "x x-ray" not in screen_text(console))

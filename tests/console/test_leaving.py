@@ -31,7 +31,7 @@ async def test_leaving_asks_whether_the_engine_goes_on(
     app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW, consoles=consoles)  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(100, 30)) as pilot:
         await live(pilot)
-        assert app.known.running, "the still engine has a running session"
+        assert app.state.running, "the still engine has a running session"
         await pilot.press("ctrl+q")
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press("enter")  # the safe answer: it stays

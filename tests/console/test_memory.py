@@ -158,7 +158,7 @@ async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> No
 
     async with running(console, size=WIDE) as pilot:
         lead_to(console, PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3"), "sess_9")
-        await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen._led)
+        await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen._is_single)
         assert console.screen.entry.id == "mem_0000000000000002"
         assert "from another screen" in screen_text(console)
 
@@ -187,12 +187,12 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         await pilot.press("tab")
         await sees(pilot, "meaning")
         assert "▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
-        before = console.screen._found
+        before = console.screen._recall
         await pilot.press("slash", "end", *" now", "enter")
         await until(pilot, lambda: calls(engine, "preview")[-1][1].endswith(" now"))
-        await until(pilot, lambda: console.screen._found is not before)
+        await until(pilot, lambda: console.screen._recall is not before)
         await pilot.press("down", "enter")
-        await until(pilot, lambda: console.screen is screen and screen._led)
+        await until(pilot, lambda: console.screen is screen and screen._is_single)
 
 
 async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn) -> None:

@@ -14,7 +14,7 @@ from tests.console.stand_in import StandIn
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_resumes_after_a_stop_only_after_y(console: ConsoleApp, engine: StandIn, screen: str) -> None:
     async with running(console, screen, "f12") as pilot:
-        await until(pilot, lambda: console.known.holds)
+        await until(pilot, lambda: console.state.holds)
         [resume] = [
             command for command in commands(console, console.screen) if command.title == "Resume after the stop"
         ]

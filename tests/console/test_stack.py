@@ -34,7 +34,7 @@ async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
         assert front(console) == SECOND  # at once, before the engine answered
         await until(pilot, lambda: named(engine, call))
         assert named(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
-        await until(pilot, lambda: all(card.id != FIRST for card in console.known.cards))
+        await until(pilot, lambda: all(card.id != FIRST for card in console.state.cards))
         assert front(console) == SECOND
 
 
@@ -79,7 +79,7 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await pilot.press("u")
         await until(pilot, lambda: len(named(engine, "undo")) == 2)
         assert [call[1] for call in named(engine, "undo")] == [SECOND, FIRST]
-        await until(pilot, lambda: len(console.known.cards) == 5)
+        await until(pilot, lambda: len(console.state.cards) == 5)
         assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
         await sees(pilot, "Nothing to undo.")

@@ -38,7 +38,7 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
             await pilot.press(*keys)
             await pilot.press("f12")
             await until(pilot, lambda: any(call[0] == "stop" for call in engine.noted), place)
-            await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds), place)
+            await until(pilot, lambda: any(hold.word == "stop" for hold in console.state.holds), place)
             await until(pilot, lambda: "■ STOPPED" in screen_text(console), f"{place}: said below the open dialog")
             console.resume("stop")
             await until(pilot, lambda: "● WATCHING" in screen_text(console), f"{place}: live again")
@@ -75,14 +75,14 @@ async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engin
         await pilot.press("R")  # nothing to resume
         assert not any(call[0] == "resume" for call in engine.noted)
         await pilot.press("f12")
-        await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds))
+        await until(pilot, lambda: any(hold.word == "stop" for hold in console.state.holds))
 
 
 async def test_one_key_resumes_on_every_screen(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console, "R") as pilot:
         assert not any(call[0] == "resume" for call in engine.noted)  # nothing to lift
         await pilot.press("f12")
-        await until(pilot, lambda: console.known.holds)
+        await until(pilot, lambda: console.state.holds)
         await sees(pilot, "Press R to resume")
         await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)  # Enter gives the safe answer
@@ -106,11 +106,11 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
 async def test_a_card_that_a_stop_refused_says_so_until_that_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["approve"] = Refusal("blocked", "kill: stop: lunch", "fix the cause")
     async with running(console, "f12") as pilot:
-        await until(pilot, lambda: console.known.holds)
+        await until(pilot, lambda: console.state.holds)
         await pilot.press("right")
         await sees(pilot, "✗ kill: stop: lunch")
         console.resume("stop")
-        await until(pilot, lambda: not console.known.holds and "kill: stop: lunch" not in screen_text(console))
+        await until(pilot, lambda: not console.state.holds and "kill: stop: lunch" not in screen_text(console))
 
 
 async def test_what_no_hold_refused_stays_told(console: ConsoleApp, engine: StandIn) -> None:

@@ -50,12 +50,12 @@ async def test_the_second_approval_is_refused_and_both_see_what_became_of_the_ca
     ):
         await live(keys)
         await live(other_keys)
-        card = item.known.cards[0]
-        assert other.known.cards[0].id == card.id
+        card = item.state.cards[0]
+        assert other.state.cards[0].id == card.id
         item.simulate_key("right")
         other.simulate_key("right")
-        await until(keys, lambda: item.known.sessions and card.id not in {each.id for each in item.known.cards})
-        await until(other_keys, lambda: other.known.sessions and card.id not in {each.id for each in other.known.cards})
+        await until(keys, lambda: item.state.sessions and card.id not in {each.id for each in item.state.cards})
+        await until(other_keys, lambda: other.state.sessions and card.id not in {each.id for each in other.state.cards})
         assert engine.cards.get(card.id).status in (Status.CONFIRMED, Status.EXECUTED)
         assert len(engine.sessions.list()) == 1
         texts = " ".join(" ".join(screen_text(app).split()) for app in (item, other))

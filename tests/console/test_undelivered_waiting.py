@@ -26,11 +26,11 @@ async def test_it_is_tried_again_from_what_waits(home: Home, monkeypatch: pytest
             assert engine is not None
             engine.notify.start()
             engine.database.write(lambda tx: tx.record(PAUSED))
-            await until(pilot, lambda: any(item.kind == "notification" for item in app.known.waiting))
+            await until(pilot, lambda: any(item.kind == "notification" for item in app.state.waiting))
             assert "phone missed a notification" in screen_text(app)
             office.status = 200
             await pilot.press("tab", "enter")
             await until(pilot, lambda: "Try again?" in screen_text(app))
             await pilot.press("y")
-            await until(pilot, lambda: not app.known.waiting and len(office.posts) == 2)
+            await until(pilot, lambda: not app.state.waiting and len(office.posts) == 2)
     assert office.posts[-1].body["message"] == "Paused: 3 rejections in a row"

@@ -56,7 +56,7 @@ async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console:
         await pilot.press("1")
         engine.changes.all[0] = dataclasses.replace(first, state=ChangeState.DISCARDED)
         console.renew(["changes"])
-        await until(pilot, lambda: console.known.changes[0].state is ChangeState.DISCARDED)
+        await until(pilot, lambda: console.state.changes[0].state is ChangeState.DISCARDED)
         await pilot.press("2")
         assert work.session.id == red.id  # nothing was chosen: the next that waits
         await pilot.press("up", "1", "2")
@@ -269,7 +269,7 @@ async def test_older_sessions_are_listed_at_the_end_of_the_list(console: Console
         await sees(pilot, "SESSIONS  60+")
         await pilot.press("G")
         await sees(pilot, "older: ⏎ lists 60 more")
-        assert [session.id for session in console.known.sessions] == everything[:60]
+        assert [session.id for session in console.state.sessions] == everything[:60]
         await pilot.press("enter")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == everything[60])
         await sees(pilot, f"SESSIONS  {len(everything)} ")

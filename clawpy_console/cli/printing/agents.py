@@ -79,7 +79,7 @@ def bubbles(document: Document) -> Lines:
     for bubble in document["bubbles"]:
         refused = [agent_view.gate(bubble["gates"][-1])] if bubble["refusedBy"] else []
         yield from field_lines(
-            [Field("", f"{bubble['id']}  {bubble['text']}", "title"), *agent_view.standing(bubble, now), *refused]
+            [Field("", f"{bubble['id']}  {bubble['text']}", "title"), *agent_view.finding_state(bubble, now), *refused]
         )
 
 

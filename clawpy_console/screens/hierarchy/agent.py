@@ -31,19 +31,19 @@ REACHES_OWNER = "reaches the owner"
 
 def agent(document: Document) -> Iterator[Field]:
     """Who an agent is: what its folder and the settings say. What is wrong comes first."""
-    found, folder = document["agent"], document["folder"]
-    yield Field("", f"{found['id']}  {words.one_line(found['title'])}", "title")
-    if found["broken"]:
-        file = broken_file(found["broken"])
+    view, folder = document["agent"], document["folder"]
+    yield Field("", f"{view['id']}  {words.one_line(view['title'])}", "title")
+    if view["broken"]:
+        file = broken_file(view["broken"])
         fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
-        yield Field("", f"✗ {words.one_line(found['broken'])}", "wrong")
+        yield Field("", f"✗ {words.one_line(view['broken'])}", "wrong")
         yield Field("", f"→ {fix}. It is read again when you save it.")
     if document.get("retired"):
         yield Field("", "Retired: it runs nothing. Its folder is kept.", "wants")
-    yield Field("tier", f"{found['tier']}  by {found['tierRule']}")
-    told = {"archetype": document["archetype"], "domain": found["domain"]}
-    told["chain" if document["chain"] else "leader"] = chain(document) or found["reportsTo"]
-    yield from present((name, words.one_line(said)) for name, said in told.items())
+    yield Field("tier", f"{view['tier']}  by {view['tierRule']}")
+    details = {"archetype": document["archetype"], "domain": view["domain"]}
+    details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
+    yield from present((name, words.one_line(value)) for name, value in details.items())
     for channel in document.get("serves", ()):
         yield Field("serves", _serves(channel))
     if tools := document.get("tools"):
@@ -75,10 +75,10 @@ def chain(document: Document) -> str:
 
 def _serves(channel: Document) -> str:
     by = f"by {channel['runner'].replace('acp:', 'coding agent ')}" if channel["runner"] else "by nothing"
-    told = [f"{channel['channel']}, {'by a flow, else by a model' if channel['runner'] == 'auto' else by}"]
-    told += [f"model {channel['model']}"] if channel["model"] else []
-    told += [f"else {', '.join(channel['fallback'])}"] if channel["fallback"] else []
-    return ", ".join(told)
+    parts = [f"{channel['channel']}, {'by a flow, else by a model' if channel['runner'] == 'auto' else by}"]
+    parts += [f"model {channel['model']}"] if channel["model"] else []
+    parts += [f"else {', '.join(channel['fallback'])}"] if channel["fallback"] else []
+    return ", ".join(parts)
 
 
 def organisation(engine: Engine) -> list[Field]:
@@ -90,7 +90,7 @@ def organisation(engine: Engine) -> list[Field]:
     tokens = sum(agent.used for agent in agents)
     every = words.span(timedelta(seconds=settings.m2_interval_seconds))
     budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
-    told = {
+    details = {
         "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
         "tokens": f"{tokens:,}, {words.money(sum(agent.spent for agent in agents))}" if tokens else "",
         "guidance": f"in prompts {on[settings.enable_m1]}, {budget}",
@@ -98,18 +98,18 @@ def organisation(engine: Engine) -> list[Field]:
         "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
-    return [*present(told.items()), *problems(engine.hierarchy.problems())]
+    return [*present(details.items()), *problems(engine.hierarchy.problems())]
 
 
-def problems(found: list[str]) -> Iterator[Field]:
+def problems(messages: list[str]) -> Iterator[Field]:
     """What is wrong in the organisation."""
-    if not found:
+    if not messages:
         yield Field("", "✓ No problems.", "grey")
         return
-    yield Field("", words.count(len(found), "problem"), "heading")
-    yield from (Field("", f"▲ {words.one_line(problem)}", "wants") for problem in found[:MAX_PROBLEMS])
-    if len(found) > MAX_PROBLEMS:
-        yield Field("", f"and {len(found) - MAX_PROBLEMS:,} more", "faint")
+    yield Field("", words.count(len(messages), "problem"), "heading")
+    yield from (Field("", f"▲ {words.one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
+    if len(messages) > MAX_PROBLEMS:
+        yield Field("", f"and {len(messages) - MAX_PROBLEMS:,} more", "faint")
 
 
 # Guidance
@@ -120,13 +120,13 @@ def guidance(document: Document) -> Iterator[Field]:
     yield Field("", budget(document), "title" if document["tokens"] else "wants")
     for hop in document["hops"]:
         share = bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
-        told = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
+        amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
         who = f"{hop['leader']}, tier {hop['tier']}"
-        yield Field(f"{hop['hop'] + 1} up", f"{told}  {who}", "grey" if hop["why"] else "ink")
-    left = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
-    if left:
+        yield Field(f"{hop['hop'] + 1} up", f"{amount}  {who}", "grey" if hop["why"] else "ink")
+    omitted = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
+    if omitted:
         yield Field("", "▼ left out (budget)", "wants")
-    for leader, item in left:
+    for leader, item in omitted:
         section = item["section"].removeprefix("recent-")
         yield Field("", f"  {leader}, {section}: {words.one_line(item['text'])} ({item['tokens']} tokens)", "faint")
     if document["chainEnd"] not in ("", REACHES_OWNER):
@@ -157,10 +157,10 @@ def profile(guidance: Document) -> Iterator[Field]:
 def _item(item: Any) -> str:
     if isinstance(item, str):
         return words.one_line(item)
-    told = [words.one_line(item["text"])]
-    told += [f"found by {words.count(item['foundBy'], 'worker')}"] if item.get("foundBy") else []
-    told += [f"in {words.count(item['uses'], 'prompt')}"] if item.get("uses") else []
-    return "  · ".join(told)
+    parts = [words.one_line(item["text"])]
+    parts += [f"found by {words.count(item['foundBy'], 'worker')}"] if item.get("foundBy") else []
+    parts += [f"in {words.count(item['uses'], 'prompt')}"] if item.get("uses") else []
+    return "  · ".join(parts)
 
 
 def edited(document: Document) -> Iterator[Field]:
@@ -233,38 +233,38 @@ def diff(lines: str) -> Iterator[Field]:
 # Findings
 
 
-def finding(found: Document | None, now: datetime) -> Iterator[Field]:
+def finding(document: Document | None, now: datetime) -> Iterator[Field]:
     """A finding, its evidence, and what each gate said."""
-    if found is None:
+    if document is None:
         yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
         return
-    yield Field("", words.one_line(found["text"]), "title")
-    yield from standing(found, now)
+    yield Field("", words.one_line(document["text"]), "title")
+    yield from finding_state(document, now)
     for name in ("confidence", "importance"):
-        yield Field(name, f"{bar(found[name])} {found[name]:.2f}")
-    told = {
-        "because": "; ".join(found["reasons"]),
-        "category": found["category"],
-        "evidence": "; ".join(found["evidence"]),
+        yield Field(name, f"{bar(document[name])} {document[name]:.2f}")
+    details = {
+        "because": "; ".join(document["reasons"]),
+        "category": document["category"],
+        "evidence": "; ".join(document["evidence"]),
     }
-    yield from present(((name, words.one_line(said)) for name, said in told.items()), "grey")
+    yield from present(((name, words.one_line(text)) for name, text in details.items()), "grey")
     yield Field("", "gates", "heading")
-    yield from (gate(each) for each in found["gates"])
+    yield from (gate(each) for each in document["gates"])
 
 
-def standing(finding: Document, now: datetime) -> Iterator[Field]:
+def finding_state(finding: Document, now: datetime) -> Iterator[Field]:
     """Where a finding is on its way up."""
-    sign, tone, said = FINDINGS[finding["state"]]
-    way = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
-    yield Field("", f"{sign} {said}  {way}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
+    sign, tone, label = FINDINGS[finding["state"]]
+    route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
+    yield Field("", f"{sign} {label}  {route}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
     if finding["flushedAt"]:
-        named = (
+        pattern = (
             f"the pattern {finding['pattern']}" if telling(finding["pattern"]) else f"a pattern of {finding['leader']}"
         )
-        yield Field("", f"as {named}, {when(finding['flushedAt'], now)}", "grey")
+        yield Field("", f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
 
 
 def gate(verdict: Document) -> Field:
     """A gate and what it said."""
-    said = f"{verdict['number']} {verdict['name']}: {words.one_line(verdict['reason'])}"
-    return Field("", f"✓ {said}", "grey") if verdict["passed"] else Field("", f"✗ {said}", "wrong")
+    text = f"{verdict['number']} {verdict['name']}: {words.one_line(verdict['reason'])}"
+    return Field("", f"✓ {text}", "grey") if verdict["passed"] else Field("", f"✗ {text}", "wrong")

@@ -46,15 +46,15 @@ class EditProfile(PreviewDialog[bool]):
     def __init__(self, before: LeaderProfile, text: str) -> None:
         """`text` is the profile as it is edited."""
         super().__init__()
-        self._before, self._begun = before, text
+        self._before, self._original = before, text
         self._edits: tuple[ProfileEdit, ...] | None = ()  # None until they are worked out and shown
-        self._leaving = False
+        self._confirming_close = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -whole") as frame:
             frame.border_title = Content(f"Guidance from {self._before.leader}")
             with Horizontal(id="body"):
-                yield TextArea(self._begun, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+                yield TextArea(self._original, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
                 with VerticalScroll(id="pane", can_focus=False):
                     yield Drawn(id="change")
             yield Static(id="said", markup=False)
@@ -65,18 +65,18 @@ class EditProfile(PreviewDialog[bool]):
 
     @on(TextArea.Changed, "#text")
     def _typed(self, event: TextArea.Changed) -> None:
-        self._leaving, self._edits = False, None
+        self._confirming_close, self._edits = False, None
         text = event.text_area.text
-        self.preview(lambda engine: self._work_out(engine, text), self._show, wait=TYPING_DEBOUNCE_S)
+        self.preview(lambda engine: self._compute_edits(engine, text), self._show, wait=TYPING_DEBOUNCE_S)
 
-    def _work_out(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
+    def _compute_edits(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
         edits = engine.wisdom.profile_edits(self._before, text)
-        found = engine.wisdom.preview_profile(self._before.leader, edits)
-        prompts = [{"agents": agents, "changes": lines} for agents, lines in found.changes]
-        return edits, {"edits": edits, "fromSoul": found.from_soul, "prompts": prompts}
+        preview = engine.wisdom.preview_profile(self._before.leader, edits)
+        prompts = [{"agents": agents, "changes": lines} for agents, lines in preview.changes]
+        return edits, {"edits": edits, "fromSoul": preview.from_soul, "prompts": prompts}
 
-    def _show(self, found: tuple[tuple[ProfileEdit, ...], Document]) -> None:
-        self._edits, document = found
+    def _show(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
+        self._edits, document = result
         self.say("")
         self.show(edited(document))
 
@@ -93,10 +93,10 @@ class EditProfile(PreviewDialog[bool]):
             )
 
     def action_close(self) -> None:
-        if self.query_one("#text", TextArea).text == self._begun or self._leaving:
+        if self.query_one("#text", TextArea).text == self._original or self._confirming_close:
             self.dismiss(False)
             return
-        self._leaving = True
+        self._confirming_close = True
         self.say("▲ Not saved. Press the same key again to discard your edit.")
 
 
@@ -168,8 +168,8 @@ class MoveAgent(PreviewDialog[str | None]):
         self._leader, self._previewed = leader, False
         self.show([Field("", "Working out the preview…", "grey")] if leader else [])
         if leader:
-            asked = {"id": self._agent.id, "reportsTo": leader}
-            self.preview(lambda engine: dispatch(engine, "guidance", asked), self._show, wait=CURSOR_DEBOUNCE_S)
+            request = {"id": self._agent.id, "reportsTo": leader}
+            self.preview(lambda engine: dispatch(engine, "guidance", request), self._show, wait=CURSOR_DEBOUNCE_S)
 
     def _show(self, document: Document) -> None:
         self._previewed = True
@@ -225,13 +225,13 @@ class NewAgent(Dialog[AgentView | None]):
             self.focus_next()
 
     def action_make(self) -> None:
-        said = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
-        agent_id = said.pop("id")
+        values = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
+        agent_id = values.pop("id")
         if not agent_id:
             self.refuse(Refusal("bad_id", "The id is missing.", ID))
         else:
             self.app.ask(
-                lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **said),
+                lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **values),
                 self.dismiss,
                 self.refuse,
             )

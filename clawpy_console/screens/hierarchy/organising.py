@@ -85,7 +85,7 @@ class Organising(ConsoleScreen):
         if agent is None:
             return
 
-        def chosen(leader: str | None) -> None:
+        def on_choice(leader: str | None) -> None:
             if leader is not None:
                 self._change(
                     f"{agent.id} reports to {leader} now",
@@ -94,9 +94,9 @@ class Organising(ConsoleScreen):
                     shows=agent.id,
                 )
 
-        under = {agent.id, *below(self.known.agents, agent.id)}
-        leaders = [two for two in self.known.agents if not two.broken and two.id not in under]
-        self.app.push_screen(MoveAgent(agent, leaders), chosen)
+        under = {agent.id, *below(self.state.agents, agent.id)}
+        leaders = [two for two in self.state.agents if not two.broken and two.id not in under]
+        self.app.push_screen(MoveAgent(agent, leaders), on_choice)
 
     def action_tier(self) -> None:
         """Set its tier, or let the rules decide."""
@@ -105,7 +105,7 @@ class Organising(ConsoleScreen):
             return
         before = agent.tier if agent.tier_rule.startswith(ASSIGNED) else None
 
-        def chosen(key: str | None) -> None:
+        def on_choice(key: str | None) -> None:
             tier = int(key) if key and key != "a" else None
             if key is not None and tier != before:
                 self._change(
@@ -115,7 +115,7 @@ class Organising(ConsoleScreen):
                 )
 
         title = f"Which tier is {words.crop(agent.id, 40)}? Now {agent.tier}, by {words.crop(agent.tier_rule, 60)}"
-        self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=str(before or "auto")), chosen)
+        self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=str(before or "auto")), on_choice)
 
     # Its files
 
@@ -150,7 +150,7 @@ class Organising(ConsoleScreen):
             )
 
     def _saved(self, leader: str) -> None:
-        self._done(f"Saved the guidance from {leader}", lambda engine: engine.wisdom.undo_profile(leader))
+        self._changed(f"Saved the guidance from {leader}", lambda engine: engine.wisdom.undo_profile(leader))
 
     def action_editor(self) -> None:
         """Edit the file in your own editor; what you save there is shown by itself."""
@@ -165,11 +165,11 @@ class Organising(ConsoleScreen):
         agent = self.agent
         leader = agent.id if agent is not None and not agent.broken and agent.state != "retired" else OWNER
 
-        def made(new: AgentView | None) -> None:
+        def on_created(new: AgentView | None) -> None:
             if new is not None:
-                self._done(f"Created {new.id}", lambda engine: engine.hierarchy.retire(new.id), shows=new.id)
+                self._changed(f"Created {new.id}", lambda engine: engine.hierarchy.retire(new.id), shows=new.id)
 
-        self.app.push_screen(NewAgent(leader), made)
+        self.app.push_screen(NewAgent(leader), on_created)
 
     def action_retire(self) -> None:
         """Retire it, after a question; what forbids that is said before."""
@@ -243,18 +243,18 @@ class Organising(ConsoleScreen):
 
     def _change(
         self,
-        said: str,
+        message: str,
         act: Callable[[Engine], Any],
         undo: Callable[[Engine, Any], object],
         *,
         shows: str = "",
     ) -> None:
         """Do `act`; `undo` gets what it returned."""
-        self.app.ask(act, lambda result: self._done(said, lambda engine: undo(engine, result), shows=shows))
+        self.app.ask(act, lambda result: self._changed(message, lambda engine: undo(engine, result), shows=shows))
 
-    def _done(self, said: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
-        self._undo = said, undo
-        self.app.say(f"{said}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
+    def _changed(self, message: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
+        self._undo = message, undo
+        self.app.say(f"{message}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
         self.app.renew(["agents"])
         if shows:
             self.show(shows)

@@ -17,7 +17,7 @@ from clawpy_console import words
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
-from clawpy_console.screens.hierarchy import agent as told
+from clawpy_console.screens.hierarchy import agent as agent_fields
 from clawpy_console.screens.hierarchy.organising import Organising
 from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree
 from clawpy_console.widgets.drawn import Drawn
@@ -45,9 +45,9 @@ def read(engine: Engine, id: str) -> dict[str, Any]:
     """What is shown of an agent or of the owner, by tab. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
-        return {"id": id, "who": told.organisation(engine), "findings": queued}
+        return {"id": id, "who": agent_fields.organisation(engine), "findings": queued}
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    shown: dict[str, Any] = {"id": id, "who": [*told.agent(agent)]}
+    shown: dict[str, Any] = {"id": id, "who": [*agent_fields.agent(agent)]}
     if agent.get("retired"):
         return shown
     if not agent["agent"]["broken"]:
@@ -112,29 +112,31 @@ class HierarchyScreen(Organising, Filtering):
     def filtered(self) -> None:
         self._draw_tree()
         rows = self.query_one("#tree", Tree)
-        found = [node.id for node in rows.nodes.values() if node.agent and node.matches]
-        if self.needle and found and rows.current not in found:
-            rows.select(found[0])
+        matches = [node.id for node in rows.nodes.values() if node.agent and node.matches]
+        if self.needle and matches and rows.current not in matches:
+            rows.select(matches[0])
 
     def _draw_tree(self) -> None:
-        known, rows = self.known, self.query_one("#tree", Tree)
-        there = any(agent.id == self._wanted for agent in known.agents)
-        if there:  # unfold whatever hides it
-            folds, above = self._folds, {self._wanted, OWNER, *leaders(known.agents, [self._wanted])}
+        state, rows = self.state, self.query_one("#tree", Tree)
+        exists = any(agent.id == self._wanted for agent in state.agents)
+        if exists:  # unfold whatever hides it
+            folds, above = self._folds, {self._wanted, OWNER, *leaders(state.agents, [self._wanted])}
             self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
-        nodes = tree(known.agents, known.retired, folds=self._folds, needle=self.needle)
+        nodes = tree(state.agents, state.retired, folds=self._folds, needle=self.needle)
         rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
-        if there:
+        if exists:
             rows.select(self._wanted)
             self._wanted = ""
-        total = f"{len(known.agents):,}"
+        total = f"{len(state.agents):,}"
         if self.needle:
             total = f"{sum(node.agent is not None and node.matches for node in nodes):,} of {total}"
         counts = {
-            state: sum(agent.state == state for agent in known.agents) for state in ("running", "waiting", "broken")
+            status: sum(agent.state == status for agent in state.agents) for status in ("running", "waiting", "broken")
         }
-        said = [(f"  {count} {STATES[state][2]}", f"${STATES[state][1]}") for state, count in counts.items() if count]
-        self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *said))
+        badges = [
+            (f"  {count} {STATES[status][2]}", f"${STATES[status][1]}") for status, count in counts.items() if count
+        ]
+        self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
 
     @property
     def tab(self) -> str:
@@ -190,12 +192,12 @@ class HierarchyScreen(Organising, Filtering):
             ]
         match self.tab:
             case "guidance":
-                return told.guidance(part)
+                return agent_fields.guidance(part)
             case "teaching":
-                return told.teaching(part, now)
+                return agent_fields.teaching(part, now)
             case "findings":
                 current = self.query_one("#items", Rows).current
-                return told.finding(next((finding for finding in part if finding["id"] == current), None), now)
+                return agent_fields.finding(next((finding for finding in part if finding["id"] == current), None), now)
             case "work":
                 return [Field("", "No sessions yet.", "grey")]
             case _:
@@ -293,7 +295,7 @@ class HierarchyScreen(Organising, Filtering):
     def _item_opened(self, message: Rows.Opened) -> None:
         if self.tab == "findings":
             self.go_to("story")
-        elif any(session.id == message.row_id for session in self.known.sessions):
+        elif any(session.id == message.row_id for session in self.state.sessions):
             self.app.open("work", message.row_id)
         else:
             self.app.say("This session is older than those listed in work.", "warning")
@@ -317,13 +319,14 @@ class HierarchyScreen(Organising, Filtering):
 
 def _counted(findings: list[Any]) -> str:
     counts = {
-        said: sum(finding["state"] == state for finding in findings) for state, (_, _, said) in told.FINDINGS.items()
+        label: sum(finding["state"] == state for finding in findings)
+        for state, (_, _, label) in agent_fields.FINDINGS.items()
     }
-    return "  ·  ".join(f"{count} {said}" for said, count in counts.items() if count)
+    return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
 def _finding_row(finding: Any, now: datetime) -> Row:
-    sign, style, _ = told.FINDINGS[finding["state"]]
+    sign, style, _ = agent_fields.FINDINGS[finding["state"]]
     word = (
         f"gate {finding['gates'][-1]['number']}"
         if finding["refusedBy"]

@@ -75,9 +75,9 @@ def tree(
 ) -> list[Node]:
     """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
     below, why = _places(agents, retired)
-    found = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
-    kept = found if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
-    kept = kept.union(leaders(agents, kept))
+    matching = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
+    visible = matching if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
+    visible = visible.union(leaders(agents, visible))
     folding = not needle and not folds.everyone and len(agents) > FOLD_ABOVE
 
     def is_open(id: str) -> bool:
@@ -86,19 +86,19 @@ def tree(
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
             return []
-        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in kept]
+        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in visible]
         rows = [
-            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in found, node.id)
+            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in matching, node.id)
             for member in members
         ]
-        unused = [member for member in members if member.id not in kept]
+        unused = [member for member in members if member.id not in visible]
         hidden = sum(1 + len(_reach(below, agent.id)) for agent in unused) if folding else 0
-        with_all = node.id in folds.shown or (node.agent is not None and node.id not in kept)
+        with_all = node.id in folds.shown or (node.agent is not None and node.id not in visible)
         if hidden < 2 or with_all or node.id.startswith(GROUP):
             return rows
         names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
         fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
-        return [*(row for row in rows if row.id in kept), fold]
+        return [*(row for row in rows if row.id in visible), fold]
 
     rows: list[Node] = []
     groups = [Node(name, 0, text=f"{name[1:]} ({len(below[name])})") for name in below if name.startswith(GROUP)]
@@ -118,13 +118,13 @@ def tree(
 def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """All leaders above these agents that exist: of one agent from the direct one upward."""
     leader = {agent.id: agent.reports_to for agent in agents}
-    found: dict[str, None] = {}
+    chain: dict[str, None] = {}
     for id in ids:
         at = leader.get(id, "")
-        while at in leader and at not in found:
-            found[at] = None
+        while at in leader and at not in chain:
+            chain[at] = None
             at = leader[at]
-    return list(found)
+    return list(chain)
 
 
 def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
@@ -145,20 +145,20 @@ def searched(agent: AgentView) -> str:
 
 
 def _under(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
-    found: dict[str, list[AgentView]] = {}
+    reports: dict[str, list[AgentView]] = {}
     for agent in agents:
-        found.setdefault(agent.reports_to, []).append(agent)
-    return found
+        reports.setdefault(agent.reports_to, []).append(agent)
+    return reports
 
 
 def _reach(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = [leader]
     while todo:
-        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in found]
-        found.update(new)
+        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in reached]
+        reached.update(new)
         todo += new
-    return found
+    return reached
 
 
 def _places(
@@ -170,9 +170,9 @@ def _places(
     why: dict[str, str] = {}
     reached = _reach(under, OWNER)
 
-    def place(group: str, head: AgentView, said: str) -> None:
+    def place(group: str, head: AgentView, reason: str) -> None:
         groups[group].append(head)
-        why[head.id] = said
+        why[head.id] = reason
         reached.update({head.id} | _reach(under, head.id))
 
     for agent in agents:

@@ -39,7 +39,7 @@ def decimal(share: float | None) -> str:
 def head(document: Document) -> Iterator[Field]:
     """How many cards, what became of them, how good they were."""
     own = f" and {words.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
-    counts = [f"{document[key]:,} {said}" for key, said in COUNTS.items() if document[key] or key in ALWAYS]
+    counts = [f"{document[key]:,} {label}" for key, label in COUNTS.items() if document[key] or key in ALWAYS]
     total, period = words.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
@@ -50,8 +50,8 @@ def head(document: Document) -> Iterator[Field]:
     if document["approvalRate"] is not None:
         parts = ((name, document[key]) for name, key in (("approved", "avgApprovedConfidence"),
                                                     ("dismissed", "avgRejectedConfidence")))  # fmt: skip
-        told = ", ".join(f"{name} {decimal(value)}" for name, value in parts)
-        yield Field("confidence", f"mean {decimal(document['avgConfidence'])}, {told}")
+        means = ", ".join(f"{name} {decimal(value)}" for name, value in parts)
+        yield Field("confidence", f"mean {decimal(document['avgConfidence'])}, {means}")
     if document["costPerAccepted"]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
@@ -70,15 +70,15 @@ def over_time(insights: Document, now: datetime) -> Iterator[Field]:
 
 def calibration(insights: Document) -> Iterator[Field]:
     """The share you approved of the cards of each range of confidence, what was stated, and what that justifies."""
-    told = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
-    if told:
+    buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
+    if buckets:
         yield Field("", "calibration: approved, 95 % interval, stated", "heading")
-    for bucket in told:
-        said, tone = verdict(bucket)
+    for bucket in buckets:
+        stated, tone = verdict(bucket)
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
-        text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {said}"
+        text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
         yield Field(bucket["bucket"], text, tone)
-    if told:
+    if buckets:
         error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
         at, least = insights["atThreshold"], insights["autoExecuteThreshold"]
@@ -106,33 +106,33 @@ def tables(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[
     """The groups `names` of the document as tables, the first `most` of each."""
     blank: list[Field] = []
     for name in names:
-        found = insights[name]
-        if found:
+        groups = insights[name]
+        if groups:
             title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
-            costs = any(group["costPerAccepted"] for group in found)
+            costs = any(group["costPerAccepted"] for group in groups)
             head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
             yield from blank
             blank = [Field("", "")]
             yield Field("", head.rstrip(), "faint")
-        for group in found[:most]:
-            said = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
+        for group in groups[:most]:
+            label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
             cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
             decided = group["approved"] + group["rejected"]
             row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
-            yield Field("", f"{words.fit(said, NAME_CELLS)}{row}".rstrip())
-        if len(found) > most:
-            yield Field("", f"and {len(found) - most} more", "faint")
+            yield Field("", f"{words.fit(label, NAME_CELLS)}{row}".rstrip())
+        if len(groups) > most:
+            yield Field("", f"and {len(groups) - most} more", "faint")
 
 
 def hours(insights: Document) -> Iterator[Field]:
     """The share approved and how many you decided, by hour of the day."""
     by_hour = {int(group["name"]): group for group in insights["hours"]}
-    found = [by_hour.get(hour, {}) for hour in range(24)]
+    groups = [by_hour.get(hour, {}) for hour in range(24)]
     if by_hour:
         yield Field("", "by hour of the day", "heading")
         yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
-        rates = spark([group.get("approvalRate") for group in found], 1.0)
-        counts = spark([group.get("approved", 0) + group.get("rejected", 0) or None for group in found])
+        rates = spark([group.get("approvalRate") for group in groups], 1.0)
+        counts = spark([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
         for name, cells in (("approved", rates), ("decisions", counts)):
             yield Field(name, cells, "accent" if name == "approved" else "grey")
 
@@ -167,16 +167,16 @@ def training(read: TrainingView, now: datetime, train: str, swap: str) -> Iterat
     off = "" if read.enabled or not read.model else ", off: twinModelEnabled (6)"
     yield Field("Twin model", f"{read.model or 'none: only the built-in Twin'}{off}")
     for run in read.runs:
-        sign, said, tone = STATES.get(run.state, ("◐", run.state, "accent"))
+        sign, label, tone = STATES.get(run.state, ("◐", run.state, "accent"))
         cost = f" · {words.money(run.cost)}" if run.cost else ""
         examples = f"{run.records:,} {METHODS.get(run.method, run.method)}"
-        yield Field(f"{sign} {said}", f"{words.moment(run.created_at, now)} · {examples}{cost}", tone)
+        yield Field(f"{sign} {label}", f"{words.moment(run.created_at, now)} · {examples}{cost}", tone)
         if run.note:
             yield Field("", words.one_line(run.note), "faint")
     if (newest := read.swap) is not None:
         back = newest.former_model or "none"
-        said = f"switch to {newest.model}" if newest.state == "kept_old" else f"go back to the previous model: {back}"
-        yield Field(swap, said, "accent")
+        label = f"switch to {newest.model}" if newest.state == "kept_old" else f"go back to the previous model: {back}"
+        yield Field(swap, label, "accent")
 
 
 def question(offer: TrainingOffer, read: TrainingView, key: str) -> str:

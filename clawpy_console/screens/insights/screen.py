@@ -119,10 +119,10 @@ class InsightsScreen(ConsoleScreen):
         """What stands in each column; nothing in the tables while there is no card."""
         insights = document(read)
         place = words.name(read.workspace) if read.workspace else "all workspaces"
-        left = [Field("", f"Cards of {place}", "title"), *figures.head(insights)]
+        plots = [Field("", f"Cards of {place}", "title"), *figures.head(insights)]
         if not insights["approved"] + insights["rejected"]:
-            left.append(Field("", nothing(read), "grey"))
-        left += [*figures.over_time(insights, now), *figures.calibration(insights), *figures.drift(insights["drift"])]
+            plots.append(Field("", nothing(read), "grey"))
+        plots += [*figures.over_time(insights, now), *figures.calibration(insights), *figures.drift(insights["drift"])]
         aside = self.has_class("-normal")  # the last two columns share a place
         next_key = shown_key("panes.next", self.app.keymap)
         tables = [*figures.tables(insights, ("sources", "channels", "kinds", "partsOfDay")), *figures.hours(insights)]
@@ -134,7 +134,7 @@ class InsightsScreen(ConsoleScreen):
         ]
         third += figures.training(read.training, now, *keys)
         more = f"   {next_key} training" if aside else ""
-        return [left, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
+        return [plots, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
     # What is looked at
 
@@ -145,7 +145,7 @@ class InsightsScreen(ConsoleScreen):
 
     def action_workspace(self) -> None:
         """The figures of the next workspace, then of all."""
-        self._workspace = words.after(["", *self.known.workspaces], self._workspace)
+        self._workspace = words.after(["", *self.state.workspaces], self._workspace)
         self.read_again()
 
     # Training
@@ -156,7 +156,7 @@ class InsightsScreen(ConsoleScreen):
                 self._read is not None and self._read.training.active is None and self._read.training.swap is not None
             )
         if action == "workspace":
-            return len(self.known.workspaces) > 1
+            return len(self.state.workspaces) > 1
         return super().check_action(action, parameters)
 
     def action_train(self) -> None:
@@ -199,8 +199,8 @@ class InsightsScreen(ConsoleScreen):
         # The engine's report says the rest.
         confirm(self.app, title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))
 
-    def _moved(self, said: str) -> None:
-        self.app.say(said)
+    def _moved(self, message: str) -> None:
+        self.app.say(message)
         self.read_again()
 
     def copy_text(self) -> str:

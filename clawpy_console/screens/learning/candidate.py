@@ -44,10 +44,10 @@ def points(share: float) -> str:
 def candidate(document: Document, now: datetime) -> Iterator[Field]:
     """All about one candidate but its records."""
     proposal = document["candidate"]
-    sign, tone, said = STATUS[proposal["status"]]
+    sign, tone, label = STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
     yield Field("", words.one_line(proposal["title"]), "title")
-    yield Field("", f"{sign} {said}{by} {when(proposal['changedAt'], now)}", tone)
+    yield Field("", f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
     yield Field("changes", f"{TYPES[proposal['type']][1]}, for {where(proposal)}")
     yield Field("seen in", f"{words.name(proposal['scopeId'])}: {words.one_line(proposal['sourceLabel'])}")
     yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence(proposal)}")
@@ -64,8 +64,8 @@ def candidate(document: Document, now: datetime) -> Iterator[Field]:
     yield Field("", "history", "heading")
     for step in document["stations"]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else SIGNS[step["state"]]
-        told = f"{when(step['at'], now):>9}  {words.one_line(step['words'])}".rstrip()
-        yield Field(f"{sign} {step['name']}", told, tone)
+        text = f"{when(step['at'], now):>9}  {words.one_line(step['words'])}".rstrip()
+        yield Field(f"{sign} {step['name']}", text, tone)
 
 
 def where(document: Document) -> str:
@@ -89,8 +89,8 @@ def lift(measured: Document | None) -> Iterator[Field]:
     yield Field("verdict", measured["verdict"], VERDICTS.get(measured["verdict"], "grey"))
     for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
         share = measured[good] / measured[runs] if measured[runs] else 0.0
-        told = f", {share:.0%}" if measured[runs] else ""
-        yield Field(name, f"{bar(share)} {measured[good]} of {words.count(measured[runs], 'run')} went well{told}")
+        percent = f", {share:.0%}" if measured[runs] else ""
+        yield Field(name, f"{bar(share)} {measured[good]} of {words.count(measured[runs], 'run')} went well{percent}")
     if measured["withRuns"] and measured["withoutRuns"]:
         interval = f"80 % interval {points(measured['low'])} to {points(measured['high'])}"
         yield Field("difference", f"{points(measured['difference'])} points, {interval}")
@@ -99,8 +99,8 @@ def lift(measured: Document | None) -> Iterator[Field]:
 def effect(preview: Document, *, removed: bool = False) -> Iterator[Field]:
     """What it changes, or with `removed` what rolling it back changes."""
     before, after = preview["before"], preview["after"]
-    found = list(changes(after, before) if removed else changes(before, after))
-    yield from found or [Field("", "It changes nothing right now.", "wants")]
+    lines = list(changes(after, before) if removed else changes(before, after))
+    yield from lines or [Field("", "It changes nothing right now.", "wants")]
 
 
 def decision(document: Document, how: str) -> Iterator[Field]:
@@ -125,9 +125,9 @@ def record(happening: Document, now: datetime) -> Iterator[Field]:
         words.name(happening["workspace"]),
         f"session {happening['session']}" if happening["session"] else "",
     ]
-    told = [word for word in who if word and word != "."]
+    parts = [word for word in who if word and word != "."]
     for name, value in happening["details"].items():
         text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
         text = words.money(value) if name in MONEY and isinstance(value, int) else words.one_line(text)
-        told += [f"{name.replace('_', ' ')} {words.crop(text, 120)}"] if text else []
-    yield Field("", " · ".join(told), "faint")
+        parts += [f"{name.replace('_', ' ')} {words.crop(text, 120)}"] if text else []
+    yield Field("", " · ".join(parts), "faint")

@@ -51,10 +51,10 @@ def title(learning: Document) -> str:
 
 def learning(learned: Document, now: datetime) -> Iterator[Field]:
     """All about one learning but the entries and prompts that it is linked with."""
-    sign, tone, said = STATUS[learned["status"]]
+    sign, tone, label = STATUS[learned["status"]]
     if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text says it
         yield Field("", title(learned), "title")
-    yield Field("", f"{sign} {said}, {where(learned)}, {learned['type']}", tone)
+    yield Field("", f"{sign} {label}, {where(learned)}, {learned['type']}", tone)
     if learned["review"]:
         yield Field("", f"▲ check it: {words.one_line(learned['review'])}", "wants")
     if learned["because"]:
@@ -69,8 +69,8 @@ def learning(learned: Document, now: datetime) -> Iterator[Field]:
     yield Field("kind", KINDS[learned["kind"]][1])
     by = f" by {learned['targetAgent']}" if learned["targetAgent"] else ""
     about = "how agents work together" if learned["domain"] == "team" else "the work itself"
-    found = when(learned["createdAt"], now) or "at an unknown time"
-    yield Field("found", f"{found}{by}, {learned['phase'] or 'written by hand'}, about {about}")
+    since = when(learned["createdAt"], now) or "at an unknown time"
+    yield Field("found", f"{since}{by}, {learned['phase'] or 'written by hand'}, about {about}")
     if learned["task"]:
         yield Field("in session", words.one_line(learned["task"]))
     if learned["reinforcementCount"]:
@@ -89,15 +89,15 @@ def retraction(learning: Document) -> Iterator[Field]:
     """What retracting changes, before it is done."""
     yield Field("", title(learning), "title")
     yield Field("", "No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
-    held = [entry for entry in learning["became"] if entry["status"] == "active"]
-    if not held:
+    active = [entry for entry in learning["became"] if entry["status"] == "active"]
+    if not active:
         yield Field("", "Nothing valid was promoted from it.", "grey")
         return
-    yield Field("", f"{words.count(len(held), 'learning')} promoted from it will wait for your decision:", "wants")
-    for entry in held[:8]:
+    yield Field("", f"{words.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
+    for entry in active[:8]:
         yield Field("", f"▸ {where(entry)}: {title(entry)}")
-    if len(held) > 8:
-        yield Field("", f"  and {len(held) - 8:,} more", "faint")
+    if len(active) > 8:
+        yield Field("", f"  and {len(active) - 8:,} more", "faint")
 
 
 def promotion(learning: Document) -> Iterator[Field]:

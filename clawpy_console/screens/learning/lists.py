@@ -44,11 +44,11 @@ def read_listing(engine: Engine, needle: str, wanted: str) -> Listing:
     candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MAX_ITEMS)]
     active = [candidate["id"] for candidate in candidates if candidate["status"] == "promoted"]
     lifts = {id: document(engine.adaptation.view(id))["lift"] for id in active}
-    found = engine.learnings.entries(words=needle, limit=MAX_ITEMS)
-    if wanted and not wanted.startswith("cand_") and all(learning.id != wanted for learning in found):
-        found = [*found, engine.learnings.view(wanted).entry]
+    listed_learnings = engine.learnings.entries(words=needle, limit=MAX_ITEMS)
+    if wanted and not wanted.startswith("cand_") and all(learning.id != wanted for learning in listed_learnings):
+        listed_learnings = [*listed_learnings, engine.learnings.view(wanted).entry]
     faults = [fault for scope in engine.learnings.scopes() for fault in scope.faults]
-    learnings = [document(learning) for learning in found]
+    learnings = [document(learning) for learning in listed_learnings]
     return Listing(candidates, learnings, {id: lift for id, lift in lifts.items() if lift}, faults)
 
 
@@ -56,22 +56,22 @@ def listed(listing: Listing, needle: Sequence[str], only: str, now: datetime) ->
     """The rows with all words of `needle`, by their headings; of the heading or the kind of learning `only`."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
-        if only not in entry.KINDS and found(item, needle, candidate.STATUS):
+        if only not in entry.KINDS and matches(item, needle, candidate.STATUS):
             lift = listing.lifts.get(item["id"])
             harms = lift is not None and lift["verdict"] == "harms"
             groups[YOURS if harms else GROUPS[item["status"]]].append(candidate_row(item, lift))
     for item in sorted(listing.learnings, key=lambda learning: SCOPES.index(learning["scope"])):
-        if (only not in entry.KINDS or item["kind"] == only) and found(item, needle, entry.STATUS):
+        if (only not in entry.KINDS or item["kind"] == only) and matches(item, needle, entry.STATUS):
             yours = item["review"] and item["status"] == "active"
             groups.setdefault(YOURS if yours else f"Learned: {entry.where(item)}", []).append(entry_row(item, now))
     groups["Cannot be read"] = [Row(FAULT + fault, fault, "▲", mark_style="wants") for fault in listing.faults]
     return {title: rows for title, rows in groups.items() if rows and only in ("", title, *entry.KINDS)}
 
 
-def found(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
+def matches(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
     """Whether all words of `needle` are in what a document says."""
-    said = [value for value in document.values() if isinstance(value, str)]
-    text = " ".join([*said, status[document["status"]][2]]).lower()
+    texts = [value for value in document.values() if isinstance(value, str)]
+    text = " ".join([*texts, status[document["status"]][2]]).lower()
     return all(word in text for word in needle)
 
 
@@ -80,8 +80,8 @@ def candidate_row(proposal: Document, lift: Document | None) -> Row:
     sign, style, _ = candidate.STATUS[proposal["status"]]
     right, harms = f"score {proposal['score']:.0f}", False
     if lift is not None:
-        known, harms = lift["verdict"] != "not enough evidence", lift["verdict"] == "harms"
-        right = f"lift {candidate.points(lift['difference']) if known else '…'}"
+        measured, harms = lift["verdict"] != "not enough evidence", lift["verdict"] == "harms"
+        right = f"lift {candidate.points(lift['difference']) if measured else '…'}"
     if harms:
         sign, style = "▲", "wants"  # you may want to roll it back
     shown = "ink" if proposal["status"] in ("review", "promoted") else "grey"

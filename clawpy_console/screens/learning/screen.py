@@ -48,9 +48,9 @@ class Decide(PreviewDialog[str | None]):
     Decide KeyLine { dock: none; margin: 1 0 0 0; }
     """
 
-    def __init__(self, title: str, told: Sequence[Field], reason: str) -> None:
+    def __init__(self, title: str, preview: Sequence[Field], reason: str) -> None:
         super().__init__()
-        self._title, self._told, self._reason = title, told, reason
+        self._title, self._preview, self._reason = title, preview, reason
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -62,7 +62,7 @@ class Decide(PreviewDialog[str | None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self.show(self._told)
+        self.show(self._preview)
 
     @on(Input.Submitted)
     def _entered(self) -> None:
@@ -239,7 +239,7 @@ class LearningScreen(Filtering):
             fields = [Field("", NOTHING, "faint")]
         self.show_fields("#told", fields)
         links = self.query_one("#links", Rows)
-        tasks = {session.id: words.one_line(session.prompt) for session in self.known.sessions}
+        tasks = {session.id: words.one_line(session.prompt) for session in self.state.sessions}
         links.show(list(linked(view, tasks, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
@@ -280,7 +280,7 @@ class LearningScreen(Filtering):
         session = (self._record or {}).get("session", "") if what == "record" else id
         if not session:
             self.app.say("It does not come from a session.", "warning")
-        elif any(item.id == session for item in self.known.sessions):
+        elif any(item.id == session for item in self.state.sessions):
             self.app.open("work", session)
         else:
             self.app.say(
@@ -331,7 +331,7 @@ class LearningScreen(Filtering):
             return
         id = _id(view)
 
-        def answered(reason: str | None) -> None:
+        def on_answer(reason: str | None) -> None:
             if reason is not None:
                 self._reasons[id, how] = reason
                 self.app.ask(lambda engine: carry_out(engine, how, id, reason), partial(self._decided, how, id))
@@ -341,22 +341,22 @@ class LearningScreen(Filtering):
         )
         title = f"{decision.question} {words.crop(entry.title(view.get('candidate', view)), 60)}"
         if how == "keep":
-            answered("")
+            on_answer("")
         elif decision.takes_reason:
             dialog = Decide(title, list(preview(view)), self._reasons.get((id, how), ""))
-            self.app.push_screen(dialog, answered)
+            self.app.push_screen(dialog, on_answer)
         else:
-            told = Content("\n").join(drawn(preview(view), UNWRAPPED_CELLS))
-            confirm(self.app, title, told, decision.verb, partial(answered, ""))
+            text = Content("\n").join(drawn(preview(view), UNWRAPPED_CELLS))
+            confirm(self.app, title, text, decision.verb, partial(on_answer, ""))
 
     def _decided(self, how: str, id: str, result: object) -> None:
-        said = DECISIONS[how].done
+        message = DECISIONS[how].done
         if isinstance(result, RetractReport) and result.queued:
-            said += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
+            message += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
         if id.startswith("cand_"):
             self._last = id
-            said += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
-        self.app.say(said)
+            message += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
+        self.app.say(message)
         self._renew()
 
     def _still_undoing(self) -> bool:
@@ -375,12 +375,12 @@ class LearningScreen(Filtering):
             self.app.say(f"Undone: {candidate.STATUS[decided_now.status][2]}, as before")
             self._renew()
 
-        def refused(refusal: Exception) -> None:
+        def on_refusal(refusal: Exception) -> None:
             self._undoing = False
             self.app.say(str(refusal), "error")
 
         self._undoing = True
-        self.app.ask(lambda engine: engine.adaptation.undo(decided), done, refused)
+        self.app.ask(lambda engine: engine.adaptation.undo(decided), done, on_refusal)
 
     def action_chain(self) -> None:
         """Promote what recurs in several sessions, now."""

@@ -101,7 +101,7 @@ class Entry:
 
 def entry(thing: Any) -> Entry:
     """A value of the engine as an entry of its layer."""
-    said = sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "") or getattr(thing, "title", ""))
+    content = sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "") or getattr(thing, "title", ""))
     group, mark, style, old = "", "", "faint", getattr(thing, "forgotten", False)
     match thing:
         case AgentFile():
@@ -112,11 +112,11 @@ def entry(thing: Any) -> Entry:
                 thing.name,
                 thing.written,
             )
-            said, mark, style = thing.problem or said, "✗" if thing.problem else "", "wrong"
+            content, mark, style = thing.problem or content, "✗" if thing.problem else "", "wrong"
         case Memory() | Recalled():
             layer, id, at = thing.layer, thing.id, thing.at
             word = thing.reason if isinstance(thing, Recalled) else sanitise(thing.kind)
-            said = f"{thing.speaker}: {said}" if thing.speaker and said else said
+            content = f"{thing.speaker}: {content}" if thing.speaker and content else content
             old = old or bool(getattr(thing, "superseded_by", ""))
         case Capture():
             layer, id, word, at = Layer.CAPTURE, thing.id, thing.kind, thing.at
@@ -132,10 +132,10 @@ def entry(thing: Any) -> Entry:
             mark, style = "▲", "wants"
         case _:
             layer, id, word, at = Layer.LEDGER, str(thing.id), thing.kind, thing.at
-            told = (f"{name} {value}" for name, value in thing.payload.items() if value not in ("", None, [], False))
-            said = sanitise(" · ".join(part for part in (thing.subject, ", ".join(told)) if part))
+            values = (f"{name} {value}" for name, value in thing.payload.items() if value not in ("", None, [], False))
+            content = sanitise(" · ".join(part for part in (thing.subject, ", ".join(values)) if part))
     gone = "It is empty." if layer in (Layer.MARKDOWN, Layer.LEDGER) else "forgotten"
-    return Entry(layer, id, said or gone, word, at, group, mark, style, old, thing)
+    return Entry(layer, id, content or gone, word, at, group, mark, style, old, thing)
 
 
 def layer(state: LayerState, now: datetime) -> Iterator[Field]:
@@ -200,8 +200,8 @@ def whole(entry: Entry) -> str:
 
 def recalled(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: its score, layer and text, then where it is from and why it was found."""
-    said = words.crop(words.one_line(memory["text"]), MAX_RECALLED_CHARS)
-    yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {said}")
+    excerpt = words.crop(words.one_line(memory["text"]), MAX_RECALLED_CHARS)
+    yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
     origin = " · ".join(
         part for part in (memory["speaker"], (memory["timestamp"] or "")[:10], memory["source"]) if part
     )
@@ -217,7 +217,7 @@ def forgetting(report: Document) -> Iterator[Field]:
             yield Field("", f"▸ {place['store']}: {words.crop(words.one_line(place['text']), 120)}", "grey")
         if (more := sum(report["counts"].values()) - MAX_PLACES) > 0:
             yield Field("", f"and {more:,} more", "faint")
-    yield from (Field("", f"stays: {words.one_line(left)}", "grey") for left in report["left"])
+    yield from (Field("", f"stays: {words.one_line(remainder)}", "grey") for remainder in report["left"])
     if not report["forgotten"]:
         yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
 
@@ -250,8 +250,8 @@ def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ())
         case Layer.CAPTURE:
             return [entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.GRAPH:
-            found = memory.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
-            return [entry(item) for item in found[len(after) :]]
+            nodes = memory.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
+            return [entry(item) for item in nodes[len(after) :]]
     if after:
         return []  # files and facts are read at once
     if layer is Layer.PARA:
@@ -268,14 +268,14 @@ def by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tu
 
 
 def _ledger(engine: Engine, needle: str, before: int | None) -> list[Entry]:
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for _ in range(MAX_SCANNED_PAGES if needle else 1):
         rows = engine.ledger.latest(PAGE_SIZE, before=before)
-        found += [item for item in map(entry, rows) if _has(f"{item.word} {item.text}", needle)]
-        if len(rows) < PAGE_SIZE or len(found) >= PAGE_SIZE:
+        entries += [item for item in map(entry, rows) if _has(f"{item.word} {item.text}", needle)]
+        if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
             break
         before = rows[-1].id
-    return found
+    return entries
 
 
 def _has(text: str, needle: str) -> bool:
@@ -368,9 +368,9 @@ def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
 
 def _used_by(engine: Engine, id: str) -> list[Entry]:
     """The sessions whose prompts had it in them, newest first."""
-    seen: dict[str, Entry] = {}
+    by_session: dict[str, Entry] = {}
     for call in engine.calls.that_recalled(id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
         used = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
-        seen.setdefault(call.session_id, used)
-    return list(seen.values())
+        by_session.setdefault(call.session_id, used)
+    return list(by_session.values())

@@ -54,7 +54,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         """Its task is asked for at once when there is one."""
         super().__init__()
         self._request = request
-        self._found: Injection | None = None
+        self._recall: Injection | None = None
 
     def compose(self) -> ComposeResult:
         request = self._request
@@ -88,22 +88,24 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             self.say("Searching all layers…", "$grey")
             self.preview(lambda engine: engine.recalling.preview(request), self._show, wait=0)
 
-    def _show(self, found: Injection) -> None:
-        self._found = found
-        said = "Nothing would be recalled" + ("" if found.budget else ": recallTokens is 0")
-        if found.part is not None:
-            said = f"{words.count(len(found.items), 'memory', 'memories')}, {found.tokens:,} of {found.budget:,} tokens"
-        left = f"  ·  {words.count(len(found.dropped), 'memory', 'memories')} left out" if found.dropped else ""
-        without = "".join(f"\n▲ without {words.one_line(item)}" for item in found.left_out)
+    def _show(self, recall: Injection) -> None:
+        self._recall = recall
+        summary = "Nothing would be recalled" + ("" if recall.budget else ": recallTokens is 0")
+        if recall.part is not None:
+            summary = (
+                f"{words.count(len(recall.items), 'memory', 'memories')}, {recall.tokens:,} of {recall.budget:,} tokens"
+            )
+        dropped = f"  ·  {words.count(len(recall.dropped), 'memory', 'memories')} left out" if recall.dropped else ""
+        without = "".join(f"\n▲ without {words.one_line(item)}" for item in recall.left_out)
         self.query_one("#said", Static).update(
             Content.assemble(
-                (said, "bold $ink"), (f"{left}  ·  {found.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
+                (summary, "bold $ink"), (f"{dropped}  ·  {recall.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
             )
         )
-        parts = [found.part] if found.part is not None else []
-        if found.dropped:
-            lines = tuple(line for memory in found.dropped for line in _lines(memory))
-            tokens = sum(memory.tokens for memory in found.dropped)
+        parts = [recall.part] if recall.part is not None else []
+        if recall.dropped:
+            lines = tuple(line for memory in recall.dropped for line in _lines(memory))
+            tokens = sum(memory.tokens for memory in recall.dropped)
             parts.append(PromptPart("left out (budget)", lines, "not sent", tokens))
         block = self.query_one("#block", PromptLines)
         block.show(parts)
@@ -113,17 +115,17 @@ class WouldRecall(PreviewDialog[Recalled | None]):
     @property
     def current(self) -> Recalled | None:
         """The memory under the cursor."""
-        source, found = self.query_one("#block", PromptLines).source, self._found
-        if source is None or found is None:
+        source, recall = self.query_one("#block", PromptLines).source, self._recall
+        if source is None or recall is None:
             return None
-        return next((memory for memory in (*found.items, *found.dropped) if memory.id == source.ref), None)
+        return next((memory for memory in (*recall.items, *recall.dropped) if memory.id == source.ref), None)
 
     @on(PromptLines.Moved, "#block")
     def _show_why(self) -> None:
-        if self._found is not None:
-            self.show(self._why(self.current, self._found))
+        if self._recall is not None:
+            self.show(self._why(self.current, self._recall))
 
-    def _why(self, memory: Recalled | None, found: Injection) -> Iterator[Field]:
+    def _why(self, memory: Recalled | None, recall: Injection) -> Iterator[Field]:
         """Where a memory is from, and each part of its score."""
         if memory is None:
             yield Field("", "Select a line of a memory.", "faint")
@@ -131,7 +133,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         yield Field(
             "", f"{memory.layer.value} {NAMES[memory.layer][0]}, {words.count(memory.tokens, 'token')}", "title"
         )
-        if memory in found.dropped:
+        if memory in recall.dropped:
             yield Field("", "▼ left out (budget)", "wants")
         yield from recalled(document(memory))
         yield Field("", "score", "heading")
@@ -153,8 +155,8 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         self.set_focus(self.query_one("#task"))
 
     def action_copy_block(self) -> None:
-        if self._found is not None and self._found.part is not None:
-            self.app.copy_to_clipboard(self._found.part.text)
+        if self._recall is not None and self._recall.part is not None:
+            self.app.copy_to_clipboard(self._recall.part.text)
             self.app.say("Copied the block.")
 
 

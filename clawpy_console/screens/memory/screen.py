@@ -58,9 +58,9 @@ class MemoryScreen(Filtering):
         super().__init__()
         self._layer = Layer.MARKDOWN
         self._entries: list[Entry] = []
-        self._meaning = False  # the words are searched by meaning
+        self._by_meaning = False  # the words are searched by meaning
         self._stale = False  # something happened since the layers were read
-        self._led = False  # the entry is one that another screen led to
+        self._is_single = False  # the entry is one that another screen led to
         self._shown: tuple[Entry, list[Entry]] | None = None  # the entry and its links
 
     def body(self) -> ComposeResult:
@@ -89,7 +89,7 @@ class MemoryScreen(Filtering):
         self.set_interval(REFRESH_S, self._look_again, name="building")
 
     def _look_again(self) -> None:
-        if self.is_current and (self._stale or any(layer.state == "building" for layer in self.known.layers)):
+        if self.is_current and (self._stale or any(layer.state == "building" for layer in self.state.layers)):
             self._stale = False
             self.app.renew(["memory"])
 
@@ -113,17 +113,17 @@ class MemoryScreen(Filtering):
     def _draw_lists(self, now: datetime) -> None:
         """Draw the layers and the entries of one."""
         states = {item: LayerState(item, 0, None, "off", "not read yet") for item in Layer}
-        states |= {layer.layer: layer for layer in self.known.layers}
+        states |= {layer.layer: layer for layer in self.state.layers}
         self.query_one("#layers", Rows).show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
         self.show_fields("#layer", layer(state, now))
         count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
-        how = f"  {'meaning' if self._meaning else 'with'} “{' '.join(self.needle)}”" if self.needle else ""
-        aside = "  from another screen" if self._led else how
+        how = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.needle)}”" if self.needle else ""
+        aside = "  from another screen" if self._is_single else how
         title = f"{self._layer.value} {NAMES[self._layer][0].upper()}"
         self.put("#entries-title", Content.assemble(title, (count, "$grey"), (aside, "not bold $grey")))
         by_meaning = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
-        empty = "Nothing similar." if self._meaning else by_meaning if self.needle else "None yet."
+        empty = "Nothing similar." if self._by_meaning else by_meaning if self.needle else "None yet."
         self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
         self.draw_columns()
 
@@ -150,24 +150,24 @@ class MemoryScreen(Filtering):
 
     def read_again(self, wait: float = 0.0, *, whole: bool = False) -> None:
         """Read the entries of the layer, as they are filtered now; with `whole` also where one of them is shown."""
-        there, needle = self._layer, " ".join(self.needle)
-        self._led = self._led and not whole
-        if self._led:
+        layer, needle = self._layer, " ".join(self.needle)
+        self._is_single = self._is_single and not whole
+        if self._is_single:
             return
-        if self._meaning and needle:
+        if self._by_meaning and needle:
             self.read(
-                lambda engine: entries.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait
+                lambda engine: entries.by_meaning(engine, layer, needle), self._take_meaning, group="entries", wait=wait
             )
         else:
-            self.read(lambda engine: entries.page(engine, there, needle), self._take, group="entries", wait=wait)
+            self.read(lambda engine: entries.page(engine, layer, needle), self._take, group="entries", wait=wait)
 
     def _take(self, entries: list[Entry]) -> None:
         self._entries = entries
         self._draw_lists(self.app.now())
         self._read_detail()
 
-    def _take_meaning(self, found: tuple[list[Entry], tuple[str, ...]]) -> None:
-        entries, left_out = found
+    def _take_meaning(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
+        entries, left_out = result
         self._take(entries)
         if left_out:
             self.app.say(f"without {'; '.join(left_out)}", "warning")
@@ -184,9 +184,9 @@ class MemoryScreen(Filtering):
             self._go_to_layer(Layer(here))
             self.read_again(TYPING_DEBOUNCE_S)
 
-    def _go_to_layer(self, there: Layer) -> None:
-        self._layer, self._entries, self._shown = there, [], None
-        self._led = self._meaning = False
+    def _go_to_layer(self, layer: Layer) -> None:
+        self._layer, self._entries, self._shown = layer, [], None
+        self._is_single = self._by_meaning = False
         self.filter.put_away()
         self._draw_lists(self.app.now())
         self._draw_detail()
@@ -200,9 +200,9 @@ class MemoryScreen(Filtering):
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
         self._read_detail()
-        there, after, needle = self._layer, self._entries, " ".join(self.needle)
+        layer, after, needle = self._layer, self._entries, " ".join(self.needle)
         if self._more and self.entry is after[-1]:
-            self.read(lambda engine: [*after, *entries.page(engine, there, needle, after)], self._take, group="entries")
+            self.read(lambda engine: [*after, *entries.page(engine, layer, needle, after)], self._take, group="entries")
 
     def _read_detail(self) -> None:
         entry = self.entry
@@ -237,33 +237,33 @@ class MemoryScreen(Filtering):
         else:
             self.show(link.layer, link.id)
 
-    def show(self, there: Layer, id: str) -> None:
+    def show(self, layer: Layer, id: str) -> None:
         """Show one entry by itself; Escape leads back to all of its layer."""
 
-        def found(entry: Entry) -> None:
+        def on_found(entry: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # of whatever was shown
-            self._go_to_layer(there)
+            self._go_to_layer(layer)
             with self.prevent(Rows.Moved):
-                self.query_one("#layers", Rows).select(there.value)
-            self._led = True
+                self.query_one("#layers", Rows).select(layer.value)
+            self._is_single = True
             self._take([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entries.find(engine, there, id), found, group="led")
+        self.read(lambda engine: entries.find(engine, layer, id), on_found, group="led")
 
     # Filter and meaning
 
     def filtered(self) -> None:
-        if not self._meaning:
+        if not self._by_meaning:
             self.read_again(TYPING_DEBOUNCE_S)
 
     def action_filter(self) -> None:
-        self._led = self._meaning = False
+        self._is_single = self._by_meaning = False
         super().action_filter()
 
     def action_meaning(self) -> None:
         super().action_filter()
-        self._led, self._meaning = False, True
+        self._is_single, self._by_meaning = False, True
 
     @on(Input.Submitted, "#filter")
     def _submitted(self) -> None:
@@ -271,7 +271,7 @@ class MemoryScreen(Filtering):
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            led, self._led, self._meaning = self._led, False, False
+            led, self._is_single, self._by_meaning = self._is_single, False, False
             if led and not self.filter.has_class("-shown"):
                 event.stop()
                 self.read_again()
@@ -282,22 +282,22 @@ class MemoryScreen(Filtering):
     # What is done with an entry
 
     @property
-    def _thing(self) -> Any:
+    def _value(self) -> Any:
         return self.entry.thing if self.entry is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing with this entry are not offered."""
         if action in ("edit", "editor"):
-            return self.ready and isinstance(self._thing, AgentFile)
+            return self.ready and isinstance(self._value, AgentFile)
         if action == "decide":
-            return self.ready and isinstance(self._thing, FactDraft)
+            return self.ready and isinstance(self._value, FactDraft)
         if action == "forget":
             return self.ready and self.entry is not None and self.entry.can_be_forgotten
         return super().check_action(action, parameters)
 
     def action_edit(self) -> None:
         """Edit the file here."""
-        file = self._thing
+        file = self._value
         self.app.look_up(
             lambda engine: engine.files.read(file.agent, file.name),
             lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
@@ -305,17 +305,17 @@ class MemoryScreen(Filtering):
 
     def action_editor(self) -> None:
         """Edit the file in your own editor; what you save there is shown by itself."""
-        engine, file = self.app.engine, self._thing
+        engine, file = self.app.engine, self._value
         if engine is not None:
             outside.open_editor(self.app, str(engine.files.folder / file.agent / file.name))
             self.read_again()
 
     def action_decide(self, how: str) -> None:
         """Keep the draft as a fact (`promote`), or `reject` it: it is not drafted again."""
-        draft = self._thing
-        kept = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
-        said = kept if how == "promote" else "Rejected. It will not be drafted again."
-        self._do(lambda engine: getattr(engine.memory.drafts, how)(draft.id), lambda _: said)
+        draft = self._value
+        confirmation = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+        message = confirmation if how == "promote" else "Rejected. It will not be drafted again."
+        self._do(lambda engine: getattr(engine.memory.drafts, how)(draft.id), lambda _: message)
 
     def action_forget(self) -> None:
         """Show what forgetting it would touch, and ask."""
@@ -325,18 +325,18 @@ class MemoryScreen(Filtering):
         def forget() -> None:
             self._do(lambda engine: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
 
-        def asked(found: Document) -> None:
-            title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
-            text = "\n".join(item.text for item in forgetting(found))
+        def confirm_forget(preview: Document) -> None:
+            title = f"Forget it in {words.count(sum(preview['counts'].values()), 'place')}?"
+            text = "\n".join(item.text for item in forgetting(preview))
             confirm(self.app, title, text, "forget", forget, risky=True)
 
-        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), asked)
+        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
 
-    def _do(self, act: Callable[[Engine], Any], said: Callable[[Any], str]) -> None:
+    def _do(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
         """Do something to the memory, say what it did, and show the layer as it is then."""
 
         def done(result: Any) -> None:
-            self.app.say(said(result))
+            self.app.say(describe(result))
             self.app.renew(["memory", "changes"])
             self.read_again(whole=True)
 
@@ -344,9 +344,9 @@ class MemoryScreen(Filtering):
 
     def action_recall(self) -> None:
         """What would be recalled for the task under the cursor, or for the first card."""
-        card, thing = next(iter(self.known.cards), None), self._thing
+        card, thing = next(iter(self.state.cards), None), self._value
         task = thing.title if isinstance(thing, GraphNode) else card.assignment.prompt if card else ""
-        workspace = card.assignment.workspace if card else next(iter(self.known.workspaces), "")
+        workspace = card.assignment.workspace if card else next(iter(self.state.workspaces), "")
         place = (card.agent, card.assignment.channel) if card else ("", "")
         request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
         self.app.push_screen(
@@ -380,5 +380,5 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
 
 
 def _forgotten(report: Document) -> str:
-    left = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
-    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{left}"
+    remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
+    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{remainder}"

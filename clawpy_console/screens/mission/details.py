@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 def parse_parameters(text: str) -> dict[str, Any] | None:
     """The inverse of `parameter_lines`; None for what is not such lines, such as a sentence."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")
         if not equals or not key.strip().isidentifier():
             return None
         value = value.strip()
         try:
-            found[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
+            parameters[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
         except json.JSONDecodeError:
-            found[key.strip()] = value  # a text that only begins like JSON, such as a commit id
-    return found
+            parameters[key.strip()] = value  # a text that only begins like JSON, such as a commit id
+    return parameters
 
 
 class Details(Dialog[None]):
@@ -115,9 +115,9 @@ class Details(Dialog[None]):
         def read(engine: Engine) -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]:
             return engine.cards.get(card_id), engine.cards.rails(card_id), engine.cards.similar(card_id)
 
-        def arrived(found: tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]) -> None:
+        def arrived(answer: tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]) -> None:
             if card_id == self._card.id:
-                self._card, self._rails, self._like = found
+                self._card, self._rails, self._like = answer
                 self._draw()
 
         if self.app.engine is not None:
@@ -130,8 +130,8 @@ class Details(Dialog[None]):
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
         # What it lacks stands beside the editor, where it can be given.
         lacks = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
-        told = [*lacks, *evidence(card, self._rails, self._like, self.app.known, self.app.now())]
-        self.query_one("#why", Drawn).show(lambda width: drawn(told, width))
+        fields = [*lacks, *evidence(card, self._rails, self._like, self.app.state, self.app.now())]
+        self.query_one("#why", Drawn).show(lambda width: drawn(fields, width))
 
     def _refuse(self, why: object) -> None:
         line = self.query_one("#refused", Static)
@@ -176,7 +176,7 @@ class Details(Dialog[None]):
         parameters = parse_parameters(text) if edited and card.assignment.flow else None
         edit = text if edited and parameters is None else None
 
-        def refused(refusal: Refusal) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             self._refuse(refusal)
             self._armed = False
             self._read_again()
@@ -186,7 +186,7 @@ class Details(Dialog[None]):
                 card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
             )
 
-        self.app.cards.approve_edited(card, call, self.dismiss, refused)
+        self.app.cards.approve_edited(card, call, self.dismiss, on_refusal)
 
 
 def show_details(app: CardConsole, card: Card) -> None:

@@ -24,14 +24,14 @@ Facts = Sequence[tuple[str, str]]
 
 
 def evidence(
-    card: Card, rails: Sequence[RailVerdict], like: Like | None, known: AppState, now: datetime
+    card: Card, rails: Sequence[RailVerdict], like: Like | None, state: AppState, now: datetime
 ) -> Iterator[Field]:
     """The evidence for and against `card`, with the verdict of each of the `rails`."""
     if card.reasoning:
         yield Field("", words.one_line(card.reasoning), "grey")
     yield Field("", "place in the stack", "heading")
     yield from _place(card)
-    yield from present(_history(card, like, known, now), "grey")
+    yield from present(_history(card, like, state, now), "grey")
     if card.signals:  # none speak for a prompt of your own
         yield Field("", "signals (weight · relevance)", "heading")
     for signal in card.signals:
@@ -41,7 +41,7 @@ def evidence(
         yield Field("", "rails now", "heading")
     yield from _rails(rails)
     yield Field("", "work", "heading")
-    yield from present(_facts(card, known, now), "grey")
+    yield from present(_facts(card, state, now), "grey")
     yield from _confidence(card)
 
 
@@ -87,18 +87,18 @@ def _rails(rails: Sequence[RailVerdict]) -> Iterator[Field]:
         yield Field("", f"✓ {', '.join(plain)}: no objection", "grey")
 
 
-def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> Facts:
+def _history(card: Card, like: Like | None, state: AppState, now: datetime) -> Facts:
     """How you decided cards like it, and how the flow ended in this workspace the last time."""
     flow, workspace = card.assignment.flow, card.assignment.workspace
-    same = (session for session in known.sessions if flow and (session.flow, session.workspace) == (flow, workspace))
+    same = (session for session in state.sessions if flow and (session.flow, session.workspace) == (flow, workspace))
     last = next((item for item in same if item.state.over), None)
-    said = "no card like this decided here yet"
+    text = "no card like this decided here yet"
     if like is not None and like[1]:
-        said = "approved {} of {} cards like this here".format(*like)
-    return [("decisions", said if like is not None else ""), ("last run", result_words(last, now) if last else "")]
+        text = "approved {} of {} cards like this here".format(*like)
+    return [("decisions", text if like is not None else ""), ("last run", result_words(last, now) if last else "")]
 
 
-def _facts(card: Card, known: AppState, now: datetime) -> Facts:
+def _facts(card: Card, state: AppState, now: datetime) -> Facts:
     """What the work is, and what it touches."""
     from engine import kind_title  # not before the first frame
 
@@ -112,7 +112,7 @@ def _facts(card: Card, known: AppState, now: datetime) -> Facts:
         ("continues", "" if assignment.flow else assignment.parameters.get("continues", "")),
         ("where", assignment.workspace),
         ("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
-        ("sandbox", known.sandbox or "not tested yet"),
+        ("sandbox", state.sandbox or "not tested yet"),
         ("undo", card.undo_note),
         ("source", f"{card.source.value}, {life}"),
     ]

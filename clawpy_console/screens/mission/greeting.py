@@ -49,6 +49,6 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
 
 def since_then(engine: Engine, at: datetime, now: datetime) -> list[Content]:
     """What happened since `at`; nothing when nothing did. Blocking."""
-    if not (told := drawn(since(document(engine.since(at))), MAX_WIDTH)):
+    if not (lines := drawn(since(document(engine.since(at))), MAX_WIDTH)):
         return []
-    return [Content.styled(f"While you were away, {words.span(now - at)}", "bold $accent"), *told]
+    return [Content.styled(f"While you were away, {words.span(now - at)}", "bold $accent"), *lines]

@@ -37,9 +37,9 @@ def card_rows(cards: Sequence[Card], several: bool) -> list[Row]:
     ]
 
 
-def work_rows(known: AppState, now: datetime, width: int) -> list[Row]:
+def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """What runs now, then what finished, the newest first; under each when, how long, and with which result."""
-    sessions = sorted(known.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
+    sessions = sorted(state.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
     several = len({session.workspace for session in sessions}) > 1
     rows = []
     for session in sessions[:MAX_SESSIONS]:
@@ -61,15 +61,15 @@ def result_words(session: SessionView, now: datetime) -> str:
     took = ""
     if session.started_at and session.state is not SessionState.INTERRUPTED:  # nobody saw when that one ended
         took = words.duration((session.ended_at or now) - session.started_at)
-    said = ended(session)[2]
+    label = ended(session)[2]
     detail = words.one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
-        said, detail = detail or "finished", ""
+        label, detail = detail or "finished", ""
     elif session.state is SessionState.SUCCEEDED:
         detail = ""  # the word says it: discarded, or how many tests failed
-    said = f"{said}: {detail}" if detail else said
+    label = f"{label}: {detail}" if detail else label
     at = words.moment(event_time(session), now) if session.state.over else ""
-    return " · ".join(part for part in (at, took, said) if part)
+    return " · ".join(part for part in (at, took, label) if part)
 
 
 def live_title(session: SessionView | None, now: datetime) -> str:
@@ -80,10 +80,10 @@ def live_title(session: SessionView | None, now: datetime) -> str:
     return f"LAST OUTPUT  {words.moment(event_time(session), now)}  {about}" if session.state.over else f"LIVE  {about}"
 
 
-def waiting_rows(known: AppState, now: datetime, width: int) -> list[Row]:
+def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """What waits for you, with how long it has waited; a long title goes on below."""
     rows = []
-    for waiting in known.waiting:
+    for waiting in state.waiting:
         mark, age = WAITING_MARKS.get(waiting.kind, "▲"), words.span(now - waiting.since)
         first, *_ = Content(title := words.one_line(waiting.title)).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
@@ -93,22 +93,22 @@ def waiting_rows(known: AppState, now: datetime, width: int) -> list[Row]:
 
 def _below(text: str, width: int) -> list[Row]:
     """`text` in rows of `width` cells that the cursor passes over, three at most."""
-    found = Content(text).wrap(max(8, width - 4)) if text else []
-    return [Row("", f"   {line.plain.rstrip()}") for line in found[:3]]
+    lines = Content(text).wrap(max(8, width - 4)) if text else []
+    return [Row("", f"   {line.plain.rstrip()}") for line in lines[:3]]
 
 
-def task_rows(known: AppState, now: datetime, width: int) -> list[Row]:
+def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """Open tasks that no session runs: those are in the list of work."""
-    found = [task for task in known.tasks if task.state == "open" and not task.session_id]
-    return [Row(item.id, words.one_line(item.title), "○") for item in found]
+    tasks = [task for task in state.tasks if task.state == "open" and not task.session_id]
+    return [Row(item.id, words.one_line(item.title), "○") for item in tasks]
 
 
-def agent_rows(known: AppState, now: datetime, width: int) -> list[Row]:
+def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """Agents whose folder is broken, and those of a channel that is served, by that channel, with what serves it."""
-    rows = [Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in known.agents if agent.broken]
-    busy = {session.channel for session in known.running if session.flow is None}
-    for channel, by in known.served:
-        for agent in known.agents:
+    rows = [Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in state.agents if agent.broken]
+    busy = {session.channel for session in state.running if session.flow is None}
+    for channel, by in state.served:
+        for agent in state.agents:
             if channel in agent.channels and not agent.broken:
                 used = f"{by}  {words.tokens(agent.tokens)}" if agent.tokens else by
                 mark, style = ("●", "accent") if channel in busy else ("○", "faint")

@@ -71,14 +71,14 @@ class MissionScreen(ConsoleScreen):
         self._workspace = self.app.only  # the filter, "" for all
         self._stopped = False  # the message tells of a stop
         self._shown: set[str] = set()
-        self._asked = ""  # the card that the next two tell of
+        self._evidence_card = ""  # the card that the next two tell of
         self._rails: tuple[RailVerdict, ...] = ()  # what the rails say of it now
         self._like: tuple[int, int] | None = None  # of cards like it: approved, decided
 
     def body(self) -> ComposeResult:
         # Before the panes are there, or the style sheet is applied to them twice.
-        self.set_class(not self.known.sessions, "-unused", update=False)
-        self.set_class(not self._filtered(self.app.cards.pending(self.known.cards)), "-empty", update=False)
+        self.set_class(not self.state.sessions, "-unused", update=False)
+        self.set_class(not self._filtered(self.app.cards.pending(self.state.cards)), "-empty", update=False)
         yield Static(id="folded", markup=False)
         yield Static(id="greeting", markup=False)
         with Vertical(id="panes"):
@@ -109,20 +109,20 @@ class MissionScreen(ConsoleScreen):
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        known = self.known
+        state = self.state
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
-            stack.show(self._filtered(self.app.cards.pending(known.cards)), empty=self._empty_words(known))
+            stack.show(self._filtered(self.app.cards.pending(state.cards)), empty=self._empty_words(state))
         if self._stopped and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
-            self._mark("-unused", not known.sessions)
-            self.query_one("#live", Transcript).follow(known.newest_running, self.app.transcript)
+            self._mark("-unused", not state.sessions)
+            self.query_one("#live", Transcript).follow(state.newest_running, self.app.transcript)
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
         if self._complete:
-            self._draw_lists(self.known, now)
+            self._draw_lists(self.state, now)
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._fit)
@@ -137,23 +137,23 @@ class MissionScreen(ConsoleScreen):
         """What depends on the widths of panes, once these are laid out."""
         if self.ready:
             self._draw_evidence(self.query_one("#stack", CardStack).front)
-            self._draw_lists(self.known, self.app.now())
+            self._draw_lists(self.state, self.app.now())
 
-    def _draw_lists(self, known: AppState, now: datetime) -> None:
+    def _draw_lists(self, state: AppState, now: datetime) -> None:
         now = now.replace(microsecond=0)  # all clocks turn together, once a second, not each at its own moment
         for name, draw in LISTS.items():
             rows = self.query_one(f"#{name}", Rows)
-            found = draw(known, now, rows.scrollable_content_region.width or 40)
-            rows.show(found)
+            items = draw(state, now, rows.scrollable_content_region.width or 40)
+            rows.show(items)
             if name in ("tasks", "agents"):
-                self.query_one(f"#pane-{name}").display = bool(found)
+                self.query_one(f"#pane-{name}").display = bool(items)
             elif name == "sessions" and not rows.has_focus:
                 rows.action_first()  # the newest stays in sight
-        waits = len(known.waiting)
+        waits = len(state.waiting)
         self.put("#queue-title", Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU"))
         self.query_one("#pane-queue").set_class(bool(waits), "-wants")
-        self.put("#live-title", Content(lines.live_title(known.newest_running, now)))
-        self.put("#folded", self._folded(known, now))
+        self.put("#live-title", Content(lines.live_title(state.newest_running, now)))
+        self.put("#folded", self._folded(state, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
@@ -161,10 +161,10 @@ class MissionScreen(ConsoleScreen):
         text = words.one_line(self.query_one("#live", Transcript).last_line)
         self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
-    def _folded(self, known: AppState, now: datetime) -> Content:
+    def _folded(self, state: AppState, now: datetime) -> Content:
         """On a narrow terminal: what the panes that are out of sight hold."""
-        running, waits = len(known.running), len(known.waiting)
-        age = words.span(now - min((item.since for item in known.waiting), default=now))
+        running, waits = len(state.running), len(state.waiting)
+        age = words.span(now - min((item.since for item in state.waiting), default=now))
         oldest = "" if not waits else ", just now" if age == "now" else f", oldest {age}"
         return Content.assemble(
             ("work ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
@@ -188,8 +188,8 @@ class MissionScreen(ConsoleScreen):
         if stack.armed:
             return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway", "$grey"))
         if stack.asks_why:
-            told = [part for name, label in REASONS.items() for part in (" ", key(name), (f" {label}", "$grey"))]
-            return Content.assemble(("why?", "bold reverse $accent"), *told)
+            reasons = [part for name, label in REASONS.items() for part in (" ", key(name), (f" {label}", "$grey"))]
+            return Content.assemble(("why?", "bold reverse $accent"), *reasons)
         return Content("")
 
     def _draw_evidence(self, card: Card | None) -> None:
@@ -202,19 +202,22 @@ class MissionScreen(ConsoleScreen):
 
         more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
         self.put("#why-title", Content.assemble("WHY", more))
-        if card.id != self._asked:
-            self._asked, self._rails, self._like = card.id, (), None
+        if card.id != self._evidence_card:
+            self._evidence_card, self._rails, self._like = card.id, (), None
             self._ask_rails(card)
-        told = [*evidence(card, self._rails, self._like, self.known, self.app.now())]
+        fields = [*evidence(card, self._rails, self._like, self.state, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
-            told += [Field("", "parameters", "heading"), *(Field("", item, "grey") for item in parameters.split("\n"))]
-        self.show_fields("#why", told)
+            fields += [
+                Field("", "parameters", "heading"),
+                *(Field("", item, "grey") for item in parameters.split("\n")),
+            ]
+        self.show_fields("#why", fields)
 
     def _ask_rails(self, card: Card) -> None:
         """Ask what the rails say of `card` now, and how you decided cards like it."""
 
-        def arrived(found: tuple[tuple[RailVerdict, ...], tuple[int, int]]) -> None:
-            self._rails, self._like = found
+        def arrived(answer: tuple[tuple[RailVerdict, ...], tuple[int, int]]) -> None:
+            self._rails, self._like = answer
             self._draw_evidence(self.query_one("#stack", CardStack).front)
 
         def read(engine: Engine) -> tuple[tuple[RailVerdict, ...], tuple[int, int]]:
@@ -224,25 +227,25 @@ class MissionScreen(ConsoleScreen):
 
     def _workspaces(self) -> list[str]:
         """Those that are looked after, and others that cards of the stack are about."""
-        stacked = sorted({card.assignment.workspace for card in self.app.cards.pending(self.known.cards)})
-        return list(dict.fromkeys((*self.known.workspaces, *stacked)))
+        stacked = sorted({card.assignment.workspace for card in self.app.cards.pending(self.state.cards)})
+        return list(dict.fromkeys((*self.state.workspaces, *stacked)))
 
     def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
         return tuple(card for card in cards if not self._workspace or card.assignment.workspace == self._workspace)
 
-    def _empty_words(self, known: AppState) -> str:
+    def _empty_words(self, state: AppState) -> str:
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
-        cycle = known.autonomy.next_cycle
+        cycle = state.autonomy.next_cycle
         when = f"Next check: {words.hour(cycle)}" if cycle else "No check is scheduled."
-        remark = known.autonomy.remark
-        said = words.one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
-        looked = [at for place, at in known.autonomy.looked if self._workspace in ("", place)]
+        remark = state.autonomy.remark
+        remarks = words.one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
+        looked = [at for place, at in state.autonomy.looked if self._workspace in ("", place)]
         head = "No cards: nothing has been checked yet."
         if looked:
             where = words.name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
             head = f"✓ Nothing needs you\n\nChecked {where} at {words.moment(min(looked), self.app.now())}"
-        return f"{head}\n{said}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
+        return f"{head}\n{remarks}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
 
     # What happened while you were away, and the first run
 
@@ -261,7 +264,7 @@ class MissionScreen(ConsoleScreen):
         self._draw_stack_words(stack)
         rows.show(lines.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
-        if front is not None and front.id == self._asked:
+        if front is not None and front.id == self._evidence_card:
             self._ask_rails(front)  # the cards moved, and so may have what the rails count
         self._draw_evidence(front)
         if front is not None and front.id not in self._shown and self.app.engine is not None:
@@ -275,15 +278,15 @@ class MissionScreen(ConsoleScreen):
     @on(CardStack.Decided)
     def _decided(self, message: CardStack.Decided) -> None:
         card = message.card
-        said = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.how]
-        room = self.query_one("#message").size.width - len(said) - len(self._undo) - 1
+        label = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.how]
+        room = self.query_one("#message").size.width - len(label) - len(self._undo) - 1
         prompt = words.crop(words.one_line(card.assignment.prompt), max(12, room))
-        self.show_message(f"{said} {prompt}{self._undo}", "$grey")
+        self.show_message(f"{label} {prompt}{self._undo}", "$grey")
 
-        def noted(note: str) -> None:
+        def show_note(note: str) -> None:
             self.show_message(f"{note}{self._undo}", "$wants")
 
-        self.app.cards.decide(card, message.how, self._refused, noted)
+        self.app.cards.decide(card, message.how, self._refused, show_note)
 
     @on(CardStack.Explained)
     def _explained(self, message: CardStack.Explained) -> None:
@@ -291,10 +294,10 @@ class MissionScreen(ConsoleScreen):
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         # A stop is about no card, and the message goes when the stop does.
-        held = bool(self.app.holds) and refusal.message.startswith("kill: ")
-        self.query_one("#stack", CardStack).bring_back(card, "" if held else refusal.message)
+        is_held = bool(self.app.holds) and refusal.message.startswith("kill: ")
+        self.query_one("#stack", CardStack).bring_back(card, "" if is_held else refusal.message)
         self.show_message(f"✗ {refusal}", "$wrong")
-        self._stopped = held
+        self._stopped = is_held
 
     def show(self, card: Card) -> None:
         """Show `card`: its decision was undone, or it was just written."""
@@ -345,7 +348,7 @@ class MissionScreen(ConsoleScreen):
     def action_filter(self) -> None:
         """Cards of one workspace, the next, all."""
         self._workspace = words.after(["", *self._workspaces()], self._workspace)
-        self.refresh_known(frozenset({"cards"}))
+        self.refresh_state(frozenset({"cards"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
@@ -374,7 +377,7 @@ class MissionScreen(ConsoleScreen):
     def _waiting(self) -> Waiting | None:
         """What is under the cursor in the list of what waits for you."""
         current = self.query_one("#queue", Rows).current
-        return next((waiting for waiting in self.known.waiting if waiting.id == current), None)
+        return next((waiting for waiting in self.state.waiting if waiting.id == current), None)
 
     @on(Rows.Opened, "#queue")
     def _open_waiting(self) -> None:
@@ -394,7 +397,7 @@ class MissionScreen(ConsoleScreen):
             case "notification":
                 self._ask_to_retry(waiting)
             case _:
-                change = next((change for change in self.known.changes if change.id == waiting.id), None)
+                change = next((change for change in self.state.changes if change.id == waiting.id), None)
                 if session_id := waiting.session_id or (change.session_id if change else ""):
                     self.app.open("work", session_id)
 
@@ -452,7 +455,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:
-        session = next((session for session in self.known.sessions if session.agent == message.row_id), None)
+        session = next((session for session in self.state.sessions if session.agent == message.row_id), None)
         if session is not None:
             self.app.open("work", session.id)
         else:

@@ -22,7 +22,7 @@ LEARNED = {
 def since(then: Document) -> Iterator[Field]:
     """What ran, was blocked, decided, learned and spent; nothing when nothing happened."""
     ran, blocked, approved, dismissed = then["ran"], then["blocked"], then["approved"], then["rejected"]
-    learned = [words.count(then["learnt"][name], *said) for name, said in LEARNED.items() if then["learnt"][name]]
+    learned = [words.count(then["learnt"][name], *forms) for name, forms in LEARNED.items() if then["learnt"][name]]
     if not (ran or blocked or approved or dismissed or learned):
         return
     bad = sum(session["result"] != "succeeded" or session["state"] == "discarded" for session in ran)

@@ -113,10 +113,10 @@ class CardStack(Widget, can_focus=True):
         """Put `card` in front again: its decision was undone, or the engine refused and `note` says why."""
         if self._dismissed[0] == card.id:
             self._dismissed = ("", 0.0)
-        again = dataclasses.replace(card, note=note or card.note)
+        restored = dataclasses.replace(card, note=note or card.note)
         others = [other for other in self.cards if other.id != card.id]
         at = min(self._at, len(others))
-        self._replace((*others[:at], again, *others[at:]), at, own=True)
+        self._replace((*others[:at], restored, *others[at:]), at, own=True)
 
     def _replace(self, cards: tuple[Card, ...], at: int, *, own: bool) -> None:
         before = self.front

@@ -67,22 +67,24 @@ def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
     return "✓", "open" if acts else "by you", "grey"
 
 
-def rails(known: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
+def rails(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
     """The newest decision, and the rail under the cursor."""
-    newest = known.log[0] if known.log else None
+    newest = state.log[0] if state.log else None
     if newest is None:
         yield Field("", "No decisions yet.", "faint")
     else:
-        no = decisive(newest.verdicts)
-        sign, tone = SIGNS[no.verdict] if no else ("✓", "grey")
-        said = f"{sign} {name(no.rail)}: {words.one_line(no.reason)}" if no else "✓ all rails allowed it"
+        verdict = decisive(newest.verdicts)
+        sign, tone = SIGNS[verdict.verdict] if verdict else ("✓", "grey")
+        label = (
+            f"{sign} {name(verdict.rail)}: {words.one_line(verdict.reason)}" if verdict else "✓ all rails allowed it"
+        )
         yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.prompt), 80)}”")
-        yield Field("", said, tone)
+        yield Field("", label, tone)
     if rail is not None:
-        sign, said, tone = rail_now(rail, now, known.acts)
-        yield Field(name(rail.rail), f"{sign} {said}: {words.one_line(rail.reason)}", tone)
+        sign, label, tone = rail_now(rail, now, state.acts)
+        yield Field(name(rail.rail), f"{sign} {label}: {words.one_line(rail.reason)}", tone)
     else:
-        yield Field("execute", f"{words.count(len(known.running), 'session')} running")
+        yield Field("execute", f"{words.count(len(state.running), 'session')} running")
 
 
 def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
@@ -118,36 +120,36 @@ def pace(burn: Burn, now: datetime) -> str:
     )
 
 
-def hold(word: str, reason: str, since: str, how: str, left: str = "") -> Field:
+def hold(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
     """A stop, a month stop or a pause, and how it ends: `how` ends it, by itself it is over in `left`."""
-    over = f", over in {left}" if left else ""
-    told = f"{how} to resume{over}. Since {since}: {words.one_line(reason)}"
-    return Field(f"■ {HOLDS[word]}", told, "wrong" if word == "stop" else "wants")
+    over = f", over in {remaining}" if remaining else ""
+    text = f"{how} to resume{over}. Since {since}: {words.one_line(reason)}"
+    return Field(f"■ {HOLDS[word]}", text, "wrong" if word == "stop" else "wants")
 
 
-def state(known: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
+def state(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
     """Stops and pauses, then the state, what changes it, and quiet hours; `resume` and `dnd` are keys."""
     yield Field("", "state", "heading")
-    for held in holds:
-        left = words.duration(held.until - now) if held.until and held.until > now else ""
-        yield hold(held.word, held.reason, words.moment(held.since, now), f"Press {resume}", left)
-    view = known.autonomy
+    for item in holds:
+        remaining = words.duration(item.until - now) if item.until and item.until > now else ""
+        yield hold(item.word, item.reason, words.moment(item.since, now), f"Press {resume}", remaining)
+    view = state.autonomy
     yield Field(
         "",
-        " ▸ ".join(f"[{state}]" if state == view.state else state for state in STATES) + " (cap or 3 rejections)",
+        " ▸ ".join(f"[{name}]" if name == view.state else name for name in STATES) + " (cap or 3 rejections)",
         "accent",
     )
     if view.since:
         yield Field("since", f"{words.moment(view.since, now)}: {words.one_line(view.cause)}")
-    yield Field("next", next_change(known, now))
+    yield Field("next", next_change(state, now))
     silence = words.span(view.silence_at(now)).replace("now", "0m")
     cycle = f", next check {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
-    if known.by_itself:
-        yield Field("by itself", words.one_line(known.by_itself))
-    if known.phase and not known.learning:
-        yield Field("phase", words.one_line(known.phase).removeprefix("phase "))
-    quiet = known.quiet
+    if state.by_itself:
+        yield Field("by itself", words.one_line(state.by_itself))
+    if state.phase and not state.learning:
+        yield Field("phase", words.one_line(state.phase).removeprefix("phase "))
+    quiet = state.quiet
     if quiet.dnd_until is not None:
         yield Field("quiet", f"do not disturb until {words.hour(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
     else:
@@ -156,40 +158,40 @@ def state(known: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, 
         yield Field("quiet", f"{hours}{since}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
 
 
-def next_change(known: AppState, now: datetime) -> str:
+def next_change(state: AppState, now: datetime) -> str:
     """What changes the state next, and when."""
-    view = known.autonomy
+    view = state.autonomy
     # Silent long enough: whether nobody wrote in a workspace either is found by the next check.
     checks = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
     if view.next_change is not None and view.next_change > now:
-        left = words.duration(view.next_change - now)
-        return f"{'check' if checks else 'change'} in {left}, at {words.hour(view.next_change)}"
+        remaining = words.duration(view.next_change - now)
+        return f"{'check' if checks else 'change'} in {remaining}, at {words.hour(view.next_change)}"
     if view.state == "PRIMING":
         return "AUTONOMOUS once it starts a card by itself"
     return "check any moment" if checks and view.next_change is not None else "no automatic change"
 
 
-def counts_down(known: AppState, now: datetime) -> bool:
+def counts_down(state: AppState, now: datetime) -> bool:
     """Whether a second changes what is drawn."""
-    moments = [known.autonomy.next_change, *(rail.until for rail in known.rails), *(hold.until for hold in known.holds)]
+    moments = [state.autonomy.next_change, *(rail.until for rail in state.rails), *(hold.until for hold in state.holds)]
     return any(moment is not None and moment > now for moment in moments)
 
 
-def machine(known: AppState, now: datetime) -> Iterator[Field]:
+def machine(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, what work triggered other work."""
     yield Field("", "kill switch, four levels", "heading")
-    for level in known.levels:
-        said = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
-        yield Field(LEVELS.get(level.name, level.name), words.one_line(said), "wrong" if level.thrown else "grey")
+    for level in state.levels:
+        level_text = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
+        yield Field(LEVELS.get(level.name, level.name), words.one_line(level_text), "wrong" if level.thrown else "grey")
     yield Field("", "sandbox", "heading")
-    yield Field("", known.sandbox or "not tested yet", "grey")
-    if known.chain:
+    yield Field("", state.sandbox or "not tested yet", "grey")
+    if state.chain:
         yield Field("", "work that triggered work, newest first", "heading")
-    for step in known.chain:
+    for step in state.chain:
         answer = step.answer_until is not None and step.answer_until > now
-        told = [f"depth {step.depth}", f"{step.runs}× in 10 min" if step.runs else ""]
-        told += [f"no reply until {words.hour(step.answer_until)}"] if answer and step.answer_until else []
-        text = f"{step.from_channel} → {step.to_channel}  {', '.join(filter(None, told))}"
+        parts = [f"depth {step.depth}", f"{step.runs}× in 10 min" if step.runs else ""]
+        parts += [f"no reply until {words.hour(step.answer_until)}"] if answer and step.answer_until else []
+        text = f"{step.from_channel} → {step.to_channel}  {', '.join(filter(None, parts))}"
         yield Field(words.moment(step.at, now), text, "ink" if step.depth > 1 or step.runs or answer else "grey")
 
 

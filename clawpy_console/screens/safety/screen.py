@@ -99,7 +99,7 @@ class SafetyScreen(Filtering):
     def _second(self) -> None:
         """While this screen is looked at, a second that makes a difference is drawn."""
         now = self.app.now()
-        if self.ready and rail_status.counts_down(self.known, now):
+        if self.ready and rail_status.counts_down(self.state, now):
             self._draw_standing(now)
         if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
             self._read_again(now)
@@ -116,32 +116,32 @@ class SafetyScreen(Filtering):
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        known, now = self.known, self.app.now()
+        state, now = self.state, self.app.now()
         if changed & MOVE_THE_RAILS and self.is_current:
             # Not the autonomy: while a check is due its next time is now, another one with each reading.
             self.app.renew(["rails", "phase"])
         self._draw_standing(now)
         self._draw_blocked(now)
-        self.query_one("#switches", Rows).show(list(switch_rows(known)))
-        self.show_fields("#machine", rail_status.machine(known, now))
+        self.query_one("#switches", Rows).show(list(switch_rows(state)))
+        self.show_fields("#machine", rail_status.machine(state, now))
         self.refresh_bindings()
 
     def _draw_standing(self, now: datetime) -> None:
         """The rails, cost and state: what a second can change."""
-        known, rows = self.known, self.query_one("#rails", Rows)
-        rows.show(list(rail_rows(known, now)))
-        rail = next((rail for rail in known.rails if rail.rail == rows.current), None)
+        state, rows = self.state, self.query_one("#rails", Rows)
+        rows.show(list(rail_rows(state, now)))
+        rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
         keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
-        fields = [*rail_status.rails(known, rail, now), *rail_status.state(known, self.app.holds, now, *keys),
-                  *rail_status.cost(known.burn, now)]  # fmt: skip
+        fields = [*rail_status.rails(state, rail, now), *rail_status.state(state, self.app.holds, now, *keys),
+                  *rail_status.cost(state.burn, now)]  # fmt: skip
         self.show_fields("#standing", fields)
 
     def columns(self) -> Mapping[str, str]:
-        return {"left": "rails", "right": f"blocked {len(self.known.blocked)}", "third": "switches"}
+        return {"left": "rails", "right": f"blocked {len(self.state.blocked)}", "third": "switches"}
 
     def _draw_blocked(self, now: datetime) -> None:
-        needle, total = self.needle, len(self.known.blocked)
-        shown = [entry for entry in self.known.blocked if all(word in searched(entry) for word in needle)]
+        needle, total = self.needle, len(self.state.blocked)
+        shown = [entry for entry in self.state.blocked if all(word in search_text(entry) for word in needle)]
         count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
         aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
         self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
@@ -170,7 +170,7 @@ class SafetyScreen(Filtering):
     @property
     def _current(self) -> LogEntry | None:
         current = self.query_one("#blocked", Rows).current if self.ready else ""
-        return next((entry for entry in self.known.blocked if str(entry.id) == current), None)
+        return next((entry for entry in self.state.blocked if str(entry.id) == current), None)
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a second key."""
@@ -208,36 +208,36 @@ class SafetyScreen(Filtering):
         if name.startswith("/"):
             self._choose_autonomy(name)
             return
-        if dict(self.known.switches).get(name, False):
+        if dict(self.state.switches).get(name, False):
             self.app.keep_setting(name, False)
             return
 
-        said = SWITCH_WORDS.get(name, "")
-        confirm(self.app, f"Turn {name} on?", said, "turn on", lambda: self.app.keep_setting(name, True))
+        meaning = SWITCH_WORDS.get(name, "")
+        confirm(self.app, f"Turn {name} on?", meaning, "turn on", lambda: self.app.keep_setting(name, True))
 
     def _choose_autonomy(self, workspace: str) -> None:
-        present = dict(self.known.autonomies).get(workspace, "")
+        present = dict(self.state.autonomies).get(workspace, "")
 
-        def answered(key: str | None) -> None:
+        def on_answer(key: str | None) -> None:
             chosen = next((word for own, word, _ in AUTONOMY if own == key), present)
             if chosen != present:
                 self.app.keep_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
 
         title = f"What may the engine do in {words.name(workspace)}?"
-        self.app.push_screen(Ask(title, "", AUTONOMY, present=present), answered)
+        self.app.push_screen(Ask(title, "", AUTONOMY, present=present), on_answer)
 
     # Holds
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "allow_once":
             entry = self._current
-            seen = self.pane == "blocked"
-            return seen and entry is not None and not entry.lifted and rail_status.content_block(entry) is not None
+            in_pane = self.pane == "blocked"
+            return in_pane and entry is not None and not entry.lifted and rail_status.content_block(entry) is not None
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:
         """Do not disturb for two hours, or not any more."""
-        span = None if self.known.quiet.dnd_until is not None else DND
+        span = None if self.state.quiet.dnd_until is not None else DND
 
         def done(until: datetime | None) -> None:
             self.app.say(f"Nothing runs by itself until {words.hour(until)}" if until else "Do not disturb is off.")
@@ -250,34 +250,34 @@ class SafetyScreen(Filtering):
         return entry.prediction_id or entry.reason if entry else ""
 
 
-def searched(entry: LogEntry) -> str:
+def search_text(entry: LogEntry) -> str:
     """What the words of the filter are looked for in, in lower case."""
-    said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in entry.verdicts if v.verdict is not Verdict.ALLOW)
-    return f"{said} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}".lower()
+    verdicts = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in entry.verdicts if v.verdict is not Verdict.ALLOW)
+    return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}".lower()
 
 
-def rail_rows(known: AppState, now: datetime) -> Iterator[Row]:
+def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
-    for rail in known.rails:
-        sign, said, tone = rail_status.rail_now(rail, now, known.acts)
+    for rail in state.rails:
+        sign, label, tone = rail_status.rail_now(rail, now, state.acts)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {rail_status.SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
-        yield Row(rail.rail, f"{rail_status.name(rail.rail):<12} {said}", sign, stopped + last, "ink", tone, "grey")
-    if known.rails:
-        sign, said, tone = rail_status.executes(known.rails, known.acts)
-        yield Row("execute", f"{'execute':<12} {said}", sign, f"{len(known.running)} running", "ink", tone, "grey")
+        yield Row(rail.rail, f"{rail_status.name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey")
+    if state.rails:
+        sign, label, tone = rail_status.executes(state.rails, state.acts)
+        yield Row("execute", f"{'execute':<12} {label}", sign, f"{len(state.running)} running", "ink", tone, "grey")
 
 
-def switch_rows(known: AppState) -> Iterator[Row]:
+def switch_rows(state: AppState) -> Iterator[Row]:
     """The flags, then what each workspace allows; a workspace's row has its path as id."""
-    for name, on_ in known.switches:
-        yield Row(name, name, "●" if on_ else "○", "on" if on_ else "off", "ink" if on_ else "grey",
-                  "accent" if on_ else "faint", "ink" if on_ else "faint")  # fmt: skip
-    if known.autonomies:
+    for name, is_on in state.switches:
+        yield Row(name, name, "●" if is_on else "○", "on" if is_on else "off", "ink" if is_on else "grey",
+                  "accent" if is_on else "faint", "ink" if is_on else "faint")  # fmt: skip
+    if state.autonomies:
         yield Row("", " AUTONOMY BY WORKSPACE")
-    for workspace, autonomy in known.autonomies:
+    for workspace, autonomy in state.autonomies:
         mark = {"act": "●", "cards": "◐"}.get(autonomy, "○")
         yield Row(workspace, words.name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
                   "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
@@ -285,7 +285,9 @@ def switch_rows(known: AppState) -> Iterator[Row]:
 
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """One decision that did not pass: the rail, what was asked, when."""
-    no = rail_status.decisive(entry.verdicts)
-    sign, style = ("◌", "accent") if entry.lifted else rail_status.SIGNS[no.verdict if no else Verdict.BLOCK]
-    text = f"{rail_status.name(no.rail) if no else '':<11} {words.one_line(entry.prompt)}"
+    decided_by = rail_status.decisive(entry.verdicts)
+    sign, style = (
+        ("◌", "accent") if entry.lifted else rail_status.SIGNS[decided_by.verdict if decided_by else Verdict.BLOCK]
+    )
+    text = f"{rail_status.name(decided_by.rail) if decided_by else '':<11} {words.one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, words.moment(entry.at, now), "ink", style)

@@ -125,16 +125,16 @@ class Changes(Vertical):
         return self.screen
 
     def _read(self, change: ChangeSet) -> None:
-        asked = self._shown
+        request = self._shown
 
         def read(files: list[diff_files.DiffFile]) -> None:
-            if self._shown != asked:  # you went on to another session meanwhile
+            if self._shown != request:  # you went on to another session meanwhile
                 return
             lines, before = diff_files.lines(files), self._marked.pop(change.id, {})
             marks = before.keys() - self._begun.pop(change.id, set())
-            kept = {mark for mark in marks if lines.get(mark) == before[mark]}
-            self.view.show(files, change.comments, kept)
-            if marks - kept:
+            unchanged = {mark for mark in marks if lines.get(mark) == before[mark]}
+            self.view.show(files, change.comments, unchanged)
+            if marks - unchanged:
                 self._dropped.add(change.id)
                 self.app.say("The diff changed and lost hunks that you had marked. Look at the marks again.", "warning")
             self._look()
@@ -142,7 +142,7 @@ class Changes(Vertical):
         self._reads.read(
             lambda engine: diff_files.read(change.files, engine.changes.diff(change.id)),
             read,
-            lambda refusal: self.view.say(str(refusal)) if self._shown == asked else None,
+            lambda refusal: self.view.say(str(refusal)) if self._shown == request else None,
             group="diff",
         )
 
@@ -155,7 +155,7 @@ class Changes(Vertical):
     def _look(self) -> None:
         """Find out what landing would do, now that other parts are marked."""
 
-        def found(preview: LandPreview) -> None:
+        def on_preview(preview: LandPreview) -> None:
             self._preview = preview
             self._draw()
 
@@ -165,8 +165,8 @@ class Changes(Vertical):
             parts = self.parts
             self._reads.read(
                 lambda engine: engine.changes.preview_land(change.id, parts),
-                found,
-                lambda refusal: found(LandPreview(False, unsupported=(str(refusal),))),
+                on_preview,
+                lambda refusal: on_preview(LandPreview(False, unsupported=(str(refusal),))),
                 group="preview",
                 wait=DEBOUNCE_S if parts else 0.0,
             )
@@ -199,18 +199,18 @@ class Changes(Vertical):
         if parts := self.parts:
             hunks = sum(len(part.hunks) for part in parts)
             some = f", some only in part ({words.count(hunks, 'hunk')})" if hunks else ""
-            told = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
-            lines.append((told, "$accent"))
-        found, place = self._preview, words.name(change.workspace)
-        if found is None:
+            text = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
+            lines.append((text, "$accent"))
+        preview, place = self._preview, words.name(change.workspace)
+        if preview is None:
             return lines
-        if found.clean:
-            told = f"Landing changes {words.count(found.files, 'file')} in {place}; HEAD and index stay"
-            return [*lines, (told, "$grey")]
+        if preview.clean:
+            text = f"Landing changes {words.count(preview.files, 'file')} in {place}; HEAD and index stay"
+            return [*lines, (text, "$grey")]
         for wrong, paths in (
-            ("you changed the same lines in", found.conflicts),
-            ("in the way:", found.in_the_way),
-            ("cannot be landed:", found.unsupported),
+            ("you changed the same lines in", preview.conflicts),
+            ("in the way:", preview.in_the_way),
+            ("cannot be landed:", preview.unsupported),
         ):
             if paths:
                 more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""

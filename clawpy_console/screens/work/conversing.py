@@ -45,7 +45,7 @@ class ReplyLine(Input):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._left: dict[str, str] = {}  # what was begun and not sent, by what it is about
+        self._drafts: dict[str, str] = {}  # what was begun and not sent, by what it is about
 
     def write(
         self, about: str, title: str, hint: str, asks: str, then: Callable[[str], object], text: str = ""
@@ -53,8 +53,8 @@ class ReplyLine(Input):
         """Open the line, with `text` in it; what was begun about the same thing is still there. `hint` says what Enter
         does, `asks` stands in the empty line, `then` gets what is sent."""
         if about != self._about or text:
-            self._left[self._about] = self.value
-            self.value = text or self._left.get(about, "")
+            self._drafts[self._about] = self.value
+            self.value = text or self._drafts.get(about, "")
         self._about, self._then = about, then
         self.border_title, self.border_subtitle, self.placeholder = Content(title), Content(f"⏎ {hint}"), asks
         self.add_class("-shown")
@@ -181,8 +181,8 @@ def _head(request: PermissionRequest, width: int, hidden: int) -> list[Content]:
     why = Content.assemble(("why  ", "$faint"), (words.one_line(request.reason), "$grey"))
     lines = [*Content.styled(words.one_line(request.title), "bold $ink").wrap(width)[:2], *why.wrap(width)[:2]]
     if hidden:
-        told = f"▼ {words.count(hidden, 'line')} more below: ⇥ goes there, then scroll"
-        lines.append(Content.styled(words.crop(told, width), "$wants"))
+        hint = f"▼ {words.count(hidden, 'line')} more below: ⇥ goes there, then scroll"
+        lines.append(Content.styled(words.crop(hint, width), "$wants"))
     return lines
 
 
@@ -229,22 +229,22 @@ class Conversing(ConsoleScreen):
     def action_answer(self, answer: str) -> None:
         if (request := self.query_one(PermissionPane).settled) is None:
             return
-        given = PermissionAnswer(answer)
-        said = ("allowed" if given.allows else "denied") + (" for this session" if given.lasts else "")
+        permission = PermissionAnswer(answer)
+        label = ("allowed" if permission.allows else "denied") + (" for this session" if permission.lasts else "")
 
         def done(_: object) -> None:
-            self.app.say(f"{said}: {request.title}")
+            self.app.say(f"{label}: {request.title}")
             self.app.renew(["permissions", "sessions"])
 
-        def refused(refusal: Refusal) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             self.app.say(str(refusal), "warning")
             self.app.renew(["permissions"])
 
-        self.app.ask(lambda engine: engine.permissions.answer(request.id, given), done, refused)
+        self.app.ask(lambda engine: engine.permissions.answer(request.id, permission), done, on_refusal)
 
     def action_next_request(self) -> None:
         self.query_one(PermissionPane).next()
-        self.refresh_known(frozenset({"permissions"}))
+        self.refresh_state(frozenset({"permissions"}))
 
     # Replies
 
@@ -258,33 +258,35 @@ class Conversing(ConsoleScreen):
         title, hint = ("continue", "creates a card that continues it") if over else ("tell", "send")
         asks = "what should it do next?" if over else "read at its next turn"
         line = self.query_one(ReplyLine)
-        line.write(session.id, f"{title} {who}", hint, asks, lambda said: self._said(session, said), text)
+        line.write(session.id, f"{title} {who}", hint, asks, lambda reply: self._send_reply(session, reply), text)
 
     @on(ReplyLine.Closed)
-    def _left(self) -> None:
+    def _reply_closed(self) -> None:
         column = next((item for item in ("left", "right") if self.has_class(f"-at-{item}")), "middle")
         self.go_to({"left": "sessions", "right": "diff"}.get(column, "transcript"))
 
-    def _now(self, session: SessionView) -> SessionView:
+    def _latest(self, session: SessionView) -> SessionView:
         """The session as it is now."""
-        return next((known for known in self.known.sessions if known.id == session.id), session)
+        return next((session_now for session_now in self.state.sessions if session_now.id == session.id), session)
 
-    def _said(self, session: SessionView, text: str) -> None:
-        def refused(refusal: Refusal) -> None:
+    def _send_reply(self, session: SessionView, text: str) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             self.app.say(str(refusal), "warning")
             if refusal.code == "not_running":  # it ended while you wrote: the same words can continue it
                 self.app.renew(["sessions"])
-                self._reply(self._now(session), text)
+                self._reply(self._latest(session), text)
 
-        def made(card: Card) -> None:
+        def on_card(card: Card) -> None:
             self.app.say("The card that continues it is on top.")
             self.app.open("mission", card)
 
-        if self._now(session).state.over:
-            self.app.cards.continue_session(session, text, made)
+        if self._latest(session).state.over:
+            self.app.cards.continue_session(session, text, on_card)
         else:
-            told = "told"
-            self.app.ask(lambda engine: engine.sessions.reply(session.id, text), lambda _: self.app.say(told), refused)
+            notice = "told"
+            self.app.ask(
+                lambda engine: engine.sessions.reply(session.id, text), lambda _: self.app.say(notice), on_refusal
+            )
 
     # X-ray and the folder
 
@@ -295,11 +297,11 @@ class Conversing(ConsoleScreen):
         if session is None:
             return
 
-        def chosen(source: PromptSource | None) -> None:
+        def on_choice(source: PromptSource | None) -> None:
             if source is not None:
                 lead_to(self.app, source, session.id)
 
-        self.app.push_screen(XRay(session), chosen)
+        self.app.push_screen(XRay(session), on_choice)
 
     def action_open_folder(self) -> None:
         session = self.session
@@ -313,7 +315,7 @@ class Conversing(ConsoleScreen):
 
     def _instead_of_folder(self, session: SessionView) -> str:
         """What there is to do about a session whose folder is gone."""
-        change, keys = self.app.known.change_of(session), self.app.keymap
+        change, keys = self.app.state.change_of(session), self.app.keymap
         if waits(change):
             land, branch = shown_key("work.land", keys), shown_key("work.branch", keys)
             folder = f"For a folder: {branch} makes a branch, `git worktree add FOLDER BRANCH` opens it"

@@ -133,10 +133,10 @@ def _language(ending: str) -> str:
 
 def read(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
     """The files of a change set with their hunks, in the order of `changes`. Slow, for a thread."""
-    known = {diff.path: diff for diff in diffs}
+    diff_by_path = {diff.path: diff for diff in diffs}
     for change in changes:
         language_of(change.path)
-    return [_file(number, change, known.get(change.path)) for number, change in enumerate(changes)]
+    return [_file(number, change, diff_by_path.get(change.path)) for number, change in enumerate(changes)]
 
 
 def _file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
@@ -178,12 +178,12 @@ def lines(files: Sequence[DiffFile]) -> dict[Mark, str]:
 
 def parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
     """What is marked, as it is landed."""
-    found = []
+    file_parts = []
     for file in files:
         if here := file.marks & marked:
             hunks = () if file.whole or here == file.marks else tuple(sorted(number for _, number in here))
-            found.append(FilePart(file.change.path, hunks))
-    return found
+            file_parts.append(FilePart(file.change.path, hunks))
+    return file_parts
 
 
 def mark_of(marks: set[Mark], marked: set[Mark]) -> str:

@@ -102,7 +102,7 @@ class DiffView(CursorView, can_focus=True):
         self._comments: tuple[DiffComment, ...] = ()
         self._split = False
         self._digits = 3
-        self._left = 0  # columns that long lines are moved by
+        self._shift = 0  # columns that long lines are moved by
         self._width = 0
         self._tokens: dict[tuple[int, str, int], dict[int, list[tuple[str, str]]]] = {}
         self._strips: dict[tuple[int, bool], Strip] = {}  # rows as they were drawn, and whether the cursor was there
@@ -144,7 +144,7 @@ class DiffView(CursorView, can_focus=True):
         marked: Collection[Mark] = (),
     ) -> None:
         """Show these files from the top, with these marks."""
-        self.files, self._comments, self.marked, self._left = files, comments, set(marked), 0
+        self.files, self._comments, self.marked, self._shift = files, comments, set(marked), 0
         last = (max(file.hunks[-1].old, file.hunks[-1].new) + file.hunks[-1].count for file in files if file.hunks)
         self._digits = max(3, len(str(max(last, default=0))))
         self._tokens.clear()
@@ -175,8 +175,8 @@ class DiffView(CursorView, can_focus=True):
                     self._add(rows, len(rows))
                 elif not hunk.folded:
                     self._add(hunk, hunk.height if self._split else hunk.count)
-            left = [row for comment in comments for row in self._comment_rows(comment, number)]
-            self._add(left, len(left))
+            remaining = [row for comment in comments for row in self._comment_rows(comment, number)]
+            self._add(remaining, len(remaining))
         self.set_reactive(DiffView.cursor, self._row_of(at) if at else 0)
         self.resized()
         self.show_cursor()
@@ -196,7 +196,7 @@ class DiffView(CursorView, can_focus=True):
         heads = [*self._heads, (self._end, at)]
         place = next(place for place, (_, head) in enumerate(heads) if head.file == at.file and head.hunk is at.hunk)
         below = range(heads[place][0] + 1, heads[place + 1][0]) if at.kind not in ("file", "hunk") else ()
-        return next((row for row in below if _same(self._entry(row), at)), heads[place][0])
+        return next((row for row in below if is_same_row(self._entry(row), at)), heads[place][0])
 
     def _with_comments(self, rows: Iterable[Entry], comments: list[DiffComment]) -> list[Entry]:
         """Takes from `comments` those on these rows."""
@@ -306,12 +306,12 @@ class DiffView(CursorView, can_focus=True):
         if not line.ended:
             segments.append(Segment("  no newline at the end", style + self.tone("faint")))
         code = Strip(segments)
-        left = min(self._left, max(0, code.cell_length - room))
-        if code.cell_length > left + room:
+        offset = min(self._shift, max(0, code.cell_length - room))
+        if code.cell_length > offset + room:
             more = Strip([Segment("…", style + self.tone("faint"))])
-            code = Strip.join([code.crop(left, left + room - 1).extend_cell_length(room - 1, style), more])
+            code = Strip.join([code.crop(offset, offset + room - 1).extend_cell_length(room - 1, style), more])
         else:
-            code = code.crop(left).extend_cell_length(room, style)
+            code = code.crop(offset).extend_cell_length(room, style)
         return Strip.join([gutter, code])
 
     def _highlighted(self, hunk: Hunk, line: Line) -> list[tuple[str, str]]:
@@ -323,8 +323,8 @@ class DiffView(CursorView, can_focus=True):
             lines = [around_line for around_line in around if around_line.sign in (" ", side)]
             language = language_of(self.files[hunk.file].change.path)
             plain = [[("", line.text)] for line in lines]
-            found = _words("\n".join(line.text for line in lines), language) if language else plain
-            self._tokens[key] = {line.number: tokens for line, tokens in zip(lines, found, strict=True)}
+            tokens_by_line = _words("\n".join(line.text for line in lines), language) if language else plain
+            self._tokens[key] = {line.number: tokens for line, tokens in zip(lines, tokens_by_line, strict=True)}
         return self._tokens[key][line.number]
 
     def notify_style_update(self) -> None:
@@ -369,7 +369,7 @@ class DiffView(CursorView, can_focus=True):
 
     def action_shift(self, by: int) -> None:
         """Move long lines."""
-        self._left = max(0, self._left + by * SHIFT_COLUMNS)
+        self._shift = max(0, self._shift + by * SHIFT_COLUMNS)
         self._strips.clear()
         self.refresh()
 
@@ -415,7 +415,7 @@ class DiffView(CursorView, can_focus=True):
             self.post_message(self.Removed(entry.comment.number))
 
 
-def _same(entry: Entry, other: Entry) -> bool:
+def is_same_row(entry: Entry, other: Entry) -> bool:
     """Whether they stand for the same row, side by side or not."""
     line = other.new or other.old
     return (entry.comment, entry.text) == (other.comment, other.text) and line in (None, entry.old, entry.new)

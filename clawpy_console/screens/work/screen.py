@@ -61,9 +61,9 @@ class WorkScreen(Conversing, Filtering):
         self._chosen = False
         self._beyond = ""  # the oldest session that was listed when older ones were asked for
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
-        self._seen: set[str] = set()  # sessions that ran by themselves and were looked at
+        self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
-        self._begun: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
+        self._pending: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
 
     def body(self) -> ComposeResult:
         yield Columns(id="tabs")
@@ -83,13 +83,13 @@ class WorkScreen(Conversing, Filtering):
     def session(self) -> SessionView | None:
         """The session under the cursor."""
         current = self.query_one("#sessions", Rows).current
-        return next((session for session in self.known.sessions if session.id == current), None)
+        return next((session for session in self.state.sessions if session.id == current), None)
 
     @property
     def change(self) -> ChangeSet | None:
         """What the session under the cursor changed."""
         session = self.session
-        return self.known.change_of(session) if session else None
+        return self.state.change_of(session) if session else None
 
     def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
@@ -119,15 +119,15 @@ class WorkScreen(Conversing, Filtering):
             self._draw_asked(now)
 
     def _draw_sessions(self, now: datetime) -> None:
-        rows, known = self.query_one("#sessions", Rows), self.known
+        rows, state = self.query_one("#sessions", Rows), self.state
         rows.show(self._session_rows(now), empty="No match." if self.needle else None)
         self._open_on_what_waits(rows)
-        count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
+        count = f"  {len(state.sessions)}{'+' if state.older else ''}" if state.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
-        ids = [session.id for session in known.sessions]
+        ids = [session.id for session in state.sessions]
         if self._beyond in ids[:-1]:
             self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
-        if self._wanted and any(session.id == self._wanted for session in self.known.sessions):
+        if self._wanted and any(session.id == self._wanted for session in self.state.sessions):
             rows.select(self._wanted)
             self._wanted = ""
 
@@ -144,10 +144,10 @@ class WorkScreen(Conversing, Filtering):
 
     def _groups(self) -> dict[str, list[SessionView]]:
         """The sessions that have the words of the filter, by the headings of the list."""
-        to_land = {change.session_id for change in self.known.changes if change.state is ChangeState.WAITING}
-        asking = {request.session_id for request in self.known.permissions}
+        to_land = {change.session_id for change in self.state.changes if change.state is ChangeState.WAITING}
+        asking = {request.session_id for request in self.state.permissions}
         groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
-        for session in self.known.sessions:
+        for session in self.state.sessions:
             ended = TO_LAND if session.id in to_land else "FINISHED"
             if all(
                 word in f"{session.prompt} {session.channel} {session.state} {session.workspace}".lower()
@@ -157,7 +157,7 @@ class WorkScreen(Conversing, Filtering):
         return groups
 
     def _session_rows(self, now: datetime) -> list[Row]:
-        several = len({session.workspace for session in self.known.sessions}) > 1
+        several = len({session.workspace for session in self.state.sessions}) > 1
         rows = {
             name: [
                 session_row(member, now, waits=name == TO_LAND, asks=name == ASKING, placed=several)
@@ -166,7 +166,7 @@ class WorkScreen(Conversing, Filtering):
             for name, members in self._groups().items()
         }
         more = "looks further" if self.needle else f"lists {NEWEST} more"
-        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.known.older else []
+        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.older else []
         return grouped({**rows, "": older})
 
     def _draw_session(self) -> None:
@@ -179,17 +179,17 @@ class WorkScreen(Conversing, Filtering):
             transcript.clear(empty="Select a session.")
         else:
             transcript.follow(session, self.app.transcript)
-            self._looked(session)
+            self._mark_viewed(session)
         shows = self.query_one(Changes).show(session, self.change)
         self.set_class(not shows, "-nothing")
         self.draw_columns()
         self.refresh_bindings()
 
-    def _looked(self, session: SessionView) -> None:
+    def _mark_viewed(self, session: SessionView) -> None:
         """What ran by itself counts as kept only when somebody looked at it."""
-        unseen = session.mode == "autonomous" and session.state.over and session.id not in self._seen
+        unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
         if unseen and self.app.engine is not None:
-            self._seen.add(session.id)
+            self._viewed.add(session.id)
             self.app.ask(lambda engine: engine.cards.look_at(session.prediction_id))
 
     def _draw_about(self, now: datetime) -> None:
@@ -197,11 +197,11 @@ class WorkScreen(Conversing, Filtering):
         self.query_one("#about", Drawn).show(lambda width: about(session, calls, now, width) if session else [])
 
     def _draw_asked(self, now: datetime) -> None:
-        requests = self.known.asked_by(self.session.id) if self.session else ()
-        asked = self.query_one(PermissionPane)
-        before = asked.current
-        asked.show(requests, now, self.app.keymap)
-        if before != asked.current:
+        requests = self.state.asked_by(self.session.id) if self.session else ()
+        pane = self.query_one(PermissionPane)
+        before = pane.current
+        pane.show(requests, now, self.app.keymap)
+        if before != pane.current:
             self.refresh_bindings()
 
     def _read_calls(self) -> None:
@@ -234,7 +234,7 @@ class WorkScreen(Conversing, Filtering):
             self._chosen = True
             self.go_to("transcript")
             return
-        self._beyond = self.known.sessions[-1].id
+        self._beyond = self.state.sessions[-1].id
         self.app.read_older()
 
     def output_grew(self, sessions: frozenset[str]) -> None:
@@ -249,7 +249,7 @@ class WorkScreen(Conversing, Filtering):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
-        if action in DOES and self._under_way:
+        if action in DOES and self._operation:
             return True  # they say that it runs
         if action in ("land", "branch", "discard"):
             return waits(self.change)
@@ -270,27 +270,27 @@ class WorkScreen(Conversing, Filtering):
     def action_land(self) -> None:
         undo, changes = shown_key("work.undo", self.app.keymap), self.query_one(Changes)
         parts, before = changes.parts, self.change
-        if before is not None and not self._under_way:
+        if before is not None and not self._operation:
             if why := changes.cannot_land(before):
                 self.app.say(why, "warning")
                 return
             changes.begin_landing(before)
 
         def done(landed: ChangeSet) -> str:
-            left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
+            remainder = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
             files = parts or (before.files if before else ())
-            return f"Landed {words.count(len(files), 'file')}.{left} Undo: {undo}"
+            return f"Landed {words.count(len(files), 'file')}.{remainder} Undo: {undo}"
 
         self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), done, changes.landing_refused)
 
     def action_branch(self) -> None:
         self._carry_out(
-            "branching", lambda engine, id: engine.changes.branch(id), lambda made: f"Committed to {made.branch}."
+            "branching", lambda engine, id: engine.changes.branch(id), lambda result: f"Committed to {result.branch}."
         )
 
     def action_discard(self) -> None:
-        if self._under_way or (change := self.change) is None:
-            self._say_that_it_runs()
+        if self._operation or (change := self.change) is None:
+            self._say_busy()
             return
         files = words.count(len(change.files), "changed file")
         question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
@@ -344,60 +344,60 @@ class WorkScreen(Conversing, Filtering):
         def send(unsent: tuple[str, tuple[int, ...]]) -> None:
             text, numbers = unsent
 
-            def made(_: Card) -> None:
+            def on_card(_: Card) -> None:
                 self.app.ask(
                     lambda engine: engine.changes.sent_comments(change.id, numbers),
                     lambda _: self.app.renew(["changes"]),
                 )
                 self.app.say("The card that sends your comments is on top. Approve it.")
 
-            self.app.cards.continue_session(session, text, made)
+            self.app.cards.continue_session(session, text, on_card)
 
         self.app.ask(lambda engine: engine.changes.unsent_comments(change.id), send)
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:
             self.app.ask(
-                lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._done("stopped")
+                lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._report("stopped")
             )
 
     @property
-    def _under_way(self) -> str:
+    def _operation(self) -> str:
         """What was begun with the change set of this session and is not known to be done, "" for nothing."""
         change = self.change
-        doing, before = self._begun.get(change.id, ("", None)) if change else ("", None)
+        doing, before = self._pending.get(change.id, ("", None)) if change else ("", None)
         return doing if change == before else ""
 
-    def _say_that_it_runs(self) -> None:
-        self.app.say(f"{self._under_way} is still running. Try again in a moment.", "warning")
+    def _say_busy(self) -> None:
+        self.app.say(f"{self._operation} is still running. Try again in a moment.", "warning")
 
     def _carry_out(
         self,
         doing: str,
         call: Callable[[Engine, str], ChangeSet],
         done: Callable[[ChangeSet], str],
-        not_done: Callable[[ChangeSet], None] = lambda change: None,
+        undone: Callable[[ChangeSet], None] = lambda change: None,
         *,
         change: ChangeSet | None = None,
     ) -> None:
         """Call what is `doing` something with `change`, by default the change set in sight; `done` says what came of
         it, `not_done` hears of a refusal."""
-        if self._under_way or (change := change or self.change) is None:
-            self._say_that_it_runs()
+        if self._operation or (change := change or self.change) is None:
+            self._say_busy()
             return
 
-        def refused(refusal: Refusal) -> None:
-            self._begun.pop(change.id, None)
-            not_done(change)
+        def on_refusal(refusal: Refusal) -> None:
+            self._pending.pop(change.id, None)
+            undone(change)
             self.app.say(str(refusal), "error")
             self.refresh_bindings()
 
         self._chosen = True  # whoever comes back finds it, to take it back
-        self._begun[change.id] = (doing, change)
+        self._pending[change.id] = (doing, change)
         self.refresh_bindings()
-        self.app.ask(lambda engine: call(engine, change.id), lambda made: self._done(done(made)), refused)
+        self.app.ask(lambda engine: call(engine, change.id), lambda result: self._report(done(result)), on_refusal)
 
-    def _done(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self.app.say(text)
         self.app.renew(["changes", "sessions", "cards", "place"])
 

@@ -79,7 +79,7 @@ class XRay(Dialog[PromptSource | None]):
 
     def _look_again(self) -> None:
         if any(call.state == "running" for call in self._calls) or any(
-            session.id == self._session.id and not session.state.over for session in self.app.known.sessions
+            session.id == self._session.id and not session.state.over for session in self.app.state.sessions
         ):
             self._read_calls()
 
@@ -90,8 +90,8 @@ class XRay(Dialog[PromptSource | None]):
         first = not self._calls
         self._calls = tuple(calls)
         rows = self.query_one("#calls", Rows)
-        found = [_row(number, call) for number, call in enumerate(self._calls, 1)]
-        rows.show(found, empty="it has made no call yet")
+        row_list = [_row(number, call) for number, call in enumerate(self._calls, 1)]
+        rows.show(row_list, empty="it has made no call yet")
         if first and self._calls:
             rows.select(self._calls[-1].id)
         if not self._calls:
@@ -106,7 +106,7 @@ class XRay(Dialog[PromptSource | None]):
         state = f"{call.id} {call.state}" if call else ""
         if call is None or state == self._shown:
             return
-        again = self._shown.startswith(call.id)  # the same call, which has ended: only its answer is new
+        same_call = self._shown.startswith(call.id)  # the same call, which has ended: only its answer is new
         self._shown = state
 
         def read(engine: Engine) -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
@@ -117,7 +117,7 @@ class XRay(Dialog[PromptSource | None]):
             view = self.query_one("#prompt", PromptLines)
             at = view.cursor
             view.show(*sent)
-            if again:
+            if same_call:
                 view.go(at, 1)
 
         self.read(read, drawn, group="prompt")
@@ -166,13 +166,15 @@ def _about(call: ModelCall, session: SessionView, width: int) -> list[Content]:
     glyph, style = STATES.get(call.state, ("?", "grey"))
     took = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
     estimated = "" if call.price_known else " estimated: unknown price"
-    told = f" · {call.input_tokens:,} tokens in, {call.output_tokens:,} out · {words.money(call.cost)}{estimated}{took}"
+    figures = (
+        f" · {call.input_tokens:,} tokens in, {call.output_tokens:,} out · {words.money(call.cost)}{estimated}{took}"
+    )
     provider = f"{call.provider}:" if call.provider else ""
     lines = [
         Content.assemble(
             (f"{glyph} {call.state}", f"${style}"), (f"  {provider}{call.model} · {call.run_kind}", "$ink")
         ),
-        Content.styled(words.crop(told.removeprefix(" · "), width), "$grey"),
+        Content.styled(words.crop(figures.removeprefix(" · "), width), "$grey"),
     ]
     if session.runner.startswith("acp"):
         lines.append(Content.styled(words.crop(AGENTS_OWN, width), "$faint"))
