@@ -1,7 +1,7 @@
 """Which cards may run by themselves, what is still needed before any does, and the attempt to run one (SPEC 2.5-7.4).
 
-What stands here makes a card a trigger at all; the rails then decide as they decide on every trigger. So what the
-operator keeps for himself is no trigger, leaves no row in the log, and is told as `kept`.
+The conditions here decide whether a card is tried at all; then the rails decide, as on every trigger. A card that does
+not meet them leaves no row in the log, and is reported as `kept`.
 """
 
 from __future__ import annotations
@@ -119,8 +119,11 @@ PHASE = 1
 
 @frozen
 class ActingConditions:
-    """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards. `ordered`: the
-    operator wrote that it is to run when it is due."""
+    """What decides whether a card is tried.
+
+    `bound`: Wilson's lower bound of the operator's past approval of like cards. `ordered`: the
+    operator wrote that it is to run when it is due.
+    """
 
     autonomous: bool
     acts: bool
@@ -171,7 +174,7 @@ class Attempt:
 
 
 class Acting:
-    """Carries out by itself what has earned it. `quiet`: is it quiet hours or do-not-disturb?"""
+    """Runs cards that have earned it without an approval. `quiet()`: are these quiet hours or do-not-disturb?"""
 
     def __init__(
         self,

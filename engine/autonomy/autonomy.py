@@ -32,7 +32,7 @@ CARDS, STATE, ACT = "cards", "state", "act"
 FIRST = "first start"
 STATE_EVERY = timedelta(seconds=30)
 LOOK_EVERY = timedelta(minutes=5)
-"""While nobody is heard, workspaces are looked at so often for signs of the operator (SPEC 2.2), or as often as
+"""While there is no input, workspaces are checked so often for signs of the operator (SPEC 2.2), or as often as
 `silenceThresholdMs` when that is less."""
 
 
@@ -159,7 +159,7 @@ class Autonomy:
         has_returned = self.presence.silence() >= self._threshold()
         self.presence.note_now(source)
         if has_returned and self.schedule.due(CARDS) <= self._clock.now():
-            self.schedule.soon(CARDS)  # cards for who comes back, not ten minutes later
+            self.schedule.soon(CARDS)  # cards at the operator's return, not ten minutes later
         if self._view.state in (State.PRIMING, State.AUTONOMOUS):
             self.evaluate()
 
@@ -180,7 +180,7 @@ class Autonomy:
         it.
 
         Silence is looked at before anything is predicted and again before anything is done, in the workspaces too:
-        nobody who works in an editor is taken for absent (SPEC 2.2)."""
+        an operator who works in an editor is not absent (SPEC 2.2)."""
         finished = self._cycle()
         self._database.write(lambda tx: tx.record(finished))
         return finished
@@ -281,7 +281,7 @@ class Autonomy:
         return max(STATE_EVERY, min(LOOK_EVERY, self._threshold()))
 
     def _confirmed_silence(self) -> timedelta:
-        """The silence as far as the workspaces were looked at: before that, nobody is taken for absent."""
+        """The silence up to the last check of the workspaces: before that check nobody counts as absent."""
         silence = self.presence.silence()
         if self._last_sign is None or silence < self._threshold():
             return silence
@@ -306,7 +306,7 @@ class Autonomy:
         )
 
     def _next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
-        """When time alone changes the state; while the operator may be there, counted from his last sign."""
+        """When time alone changes the state; while the operator may be present, counted from the last sign."""
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)

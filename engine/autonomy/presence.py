@@ -1,4 +1,4 @@
-"""When the operator was last heard (SPEC 2.2): console, verbs, API, and files he changed himself."""
+"""The operator's last sign of presence (SPEC 2.2): console, verbs, API, or a change of files."""
 
 from __future__ import annotations
 

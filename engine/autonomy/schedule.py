@@ -89,7 +89,7 @@ class Schedule:
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
-        with self._lock:  # whoever plans the next run either has done so or sees that there is none
+        with self._lock:  # planning the next run is either done or sees that there is no scheduler
             self._closing.set()
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
@@ -109,7 +109,7 @@ class Schedule:
 
     def last_run(self, name: str) -> datetime | None:
         """When the job last ran; survives a restart, unless the job is one that does not."""
-        if name not in self._last:  # read once: nobody else writes it while this engine holds the home
+        if name not in self._last:  # read once: only this engine writes it
             with self._database.read() as session:
                 stored = state.get(session, _key(name))
             self._last[name] = datetime.fromisoformat(stored) if stored else None
@@ -141,7 +141,7 @@ class Schedule:
         """Run the job, and again as long as that was asked for meanwhile; never beside itself."""
         with self._lock:
             early = name not in self._soon and self._clock.now() < self._planned[name]
-            if name in self._running or early:  # whoever runs it sees to what was asked for, or did
+            if name in self._running or early:  # the thread that runs it also runs what was requested meanwhile
                 return
             self._running.add(name)
         while True:

@@ -59,7 +59,7 @@ KILL = "kill"
 
 @frozen
 class Request:
-    """Who asks for a card to be run, and how: `by` decides; `program` is the program that asks, or the channel that it
+    """A request to run a card. `by` says who decided; `program` is the program that asks, or the channel that it
     says it works for (SPEC 3.3), "" for the engine and people; `force` skips the rate (SPEC 3.2). `without_sandbox`:
     the operator confirms that it runs unconfined where no sandbox works."""
 
@@ -177,8 +177,8 @@ class Approvals:
             raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
     def refresh_runners(self) -> int:
-        """Have pending cards of prose say who would do them now: a model or an agent came, or went. Returns how many
-        say something else than before."""
+        """Update the runner that pending cards of prose name, after a model or an agent was added or removed.
+        Returns how many cards changed."""
         return sum(self._look_again(card.id) for card in self._store.pending() if card.assignment.flow is None)
 
     def _look_again(self, card_id: str) -> bool:
@@ -242,7 +242,7 @@ class Approvals:
         return self.launcher.reparameterise(named, parameters) if parameters else named
 
     def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
-        """Have the card say what would be done now and by whom, and what the rails say of just that."""
+        """Store on the card what would be done now and by which runner, with the verdicts of the rails on that."""
         with self._database.read() as session:
             verdicts = self._preview(find_card(session, card_id), assignment, info, session)
 

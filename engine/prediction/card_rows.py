@@ -94,7 +94,7 @@ class Prediction(Row, table=True):
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
-    """Who does it and what that reaches (`RunnerInfo.served`): part of what an approval agrees to."""
+    """The runner and the hosts it reaches (`RunnerInfo.served`): part of what an approval agrees to."""
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
     meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
@@ -132,7 +132,7 @@ class Prediction(Row, table=True):
 
     @property
     def ran_by_itself(self) -> bool:
-        """Whether it was executed without the operator, who has not complained of it yet."""
+        """Whether it was executed without an approval, and has not been undone or dismissed since."""
         by_itself = self.status == Status.EXECUTED and self.decided_by == DecidedBy.AUTONOMY
         return by_itself and self.undo_requested_at is None
 
@@ -149,7 +149,7 @@ class Prediction(Row, table=True):
         self.parameters = dict(assignment.parameters)
 
     def serve(self, info: RunnerInfo) -> None:
-        """Say who would do it, where, and for how much."""
+        """Store the runner, the estimated cost and how to undo it."""
         self.estimate_microusd, self.check_only = info.estimate, info.check_only
         self.undo_note, self.served = info.undo_note, info.served
 
@@ -266,7 +266,7 @@ def card_of(row: Prediction) -> Card:
 
 
 def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
-    """A row as the history of decisions takes it. A prompt of one's own waited for nobody: it has no evidence."""
+    """A row as the history of decisions takes it. The operator's own prompts rest on no evidence."""
     is_own_prompt, parts = row.source == Source.OPERATOR, row.confidence_parts
     return DecidedCard(
         prediction_id=row.id,
@@ -320,7 +320,7 @@ def all_pending(session: Session) -> list[Prediction]:
 
 
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
-    """Sessions that the operator began there with prompts of his own, approved since."""
+    """Ids of sessions in the workspace from the operator's own prompts, approved since."""
     query = sqlalchemy.select(col(Prediction.session_id)).where(
         col(Prediction.workspace) == workspace,
         col(Prediction.source) == Source.OPERATOR.value,

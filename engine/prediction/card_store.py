@@ -131,7 +131,7 @@ class CardStore:
         return add_active(instant, LIFE, zone, settings.quiet_hours_start, settings.quiet_hours_end)
 
     def is_off(self, workspace: str, source: str = "") -> bool:
-        """No card is made for this workspace any more (SPEC 7.4); a prompt of the operator's own is his own."""
+        """Whether no card is made for this workspace (SPEC 7.4); the operator's own prompts are still accepted."""
         off = self.settings.current.workspace(workspace).autonomy is Autonomy.OFF
         return off and source != Source.OPERATOR
 
@@ -234,7 +234,7 @@ class CardStore:
         _record(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
 
     def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, by_operator: bool = False) -> None:
-        """Off the stack because its evidence is gone. A signal only when the operator saw it and did it himself."""
+        """Remove it because its evidence is gone. A signal only when the operator had seen it and did the work."""
         row.status = next_status(row.id, Status(row.status), Move.WITHDRAW).value
         row.outcome = Outcome.WITHDRAWN.value
         row.closed_at = tx.now
@@ -290,8 +290,7 @@ class CardStore:
         _record(tx, row, PredictionExecuted, outcome=row.outcome)
 
     def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
-        """The operator undid or discarded what came of it, `at` that time: his later word replaces the approval,
-        once."""
+        """The operator undid or discarded the result, `at` that time: that signal replaces the approval, once."""
         if self.history.standing(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
         row.undo_requested_at = row.undo_requested_at or at

@@ -1,4 +1,4 @@
-"""Cards: what the operator sees of predictions, and everything that he can do with one (SPEC 2.7, 2.9).
+"""Cards: what the operator sees of predictions, and everything that can be done with one (SPEC 2.7, 2.9).
 
 `lifecycle.py` says what is legal; here each transition is one transaction of the store.
 """
@@ -344,7 +344,7 @@ class Cards:
         return former
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:
-        """The operator has had these on his screen; ids that are unknown or decided are passed over."""
+        """These cards were on the operator's screen; unknown and decided ones are ignored."""
         ids = set(card_ids)
         new = {card.id for card in self.store.pending() if card.id in ids and card.shown_at is None}
 

@@ -155,8 +155,8 @@ class Predictions:
         self._following = threading.Lock()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
-        """One cycle, in this thread. Never two at once: who comes meanwhile waits for the report of the one that
-        runs, or for his own turn after it when it leaves out a workspace that he asks for.
+        """One cycle, in this thread. Never two at once: a second call waits for the report of the first, or runs one of
+        its own after it when the first leaves out a requested workspace.
 
         Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
         an error of the report.
@@ -227,7 +227,7 @@ class Predictions:
 
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped. One
-        thread at a time: who comes meanwhile leaves it to the other."""
+        thread at a time: a second call returns at once."""
         if self._stopped() or not self._following.acquire(blocking=False):
             return []
         try:

@@ -1,6 +1,6 @@
 """What one cycle does to the cards, in one transaction: withdraw what is over, seat what is new (SPEC 2.7, 2.9).
 
-Where a card's evidence is gone: did the operator do himself what it proposed? (SPEC 8.1: chosen 0.7.) A rule says yes
+Where a card's evidence is gone: did the operator do the proposed work? (SPEC 8.1: chosen 0.7.) A rule says yes
 only when what is there now can hardly come from anything but the proposed work having been done; where that cannot be
 told there is no rule, and the card goes without a signal:
 
@@ -41,8 +41,8 @@ from engine.storage.types import UtcDateTime
 
 
 def done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
-    """Whether the state of the workspace says that the operator did what `card` proposed. `own`: sessions that he began
-    with prompts of his own."""
+    """Whether the state of the workspace shows that the operator did the work of `card`. `own_session_ids`: sessions
+    from the operator's own prompts."""
     git = now.git
     if git is None:
         return False

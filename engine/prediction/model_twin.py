@@ -1,4 +1,4 @@
-"""The model Twin (SPEC 2.3a): a model of the operator's choice proposes what he would want next.
+"""The model Twin (SPEC 2.3a): a language model that proposes what the operator would want next.
 
 It is asked when the situation of a workspace is another than when it was last asked, at most once a cycle and
 workspace. What it says is checked; of rubbish it is told once and asked again; after that the embedded Twin and the
@@ -43,7 +43,7 @@ KIND = "twin"
 
 
 class TwinReply(BaseModel):
-    """What the model must answer."""
+    """The reply that the model must give."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -59,7 +59,7 @@ class TwinReply(BaseModel):
 
 
 class Unusable(ValueError):
-    """What the model said is no answer, in words that it is told too."""
+    """The reply of the model is invalid; the message is sent to it, too."""
 
 
 Ask = Callable[[str, Question], Answer]
@@ -203,7 +203,7 @@ def _situation(context: WorkspaceContext) -> str:
 def proposal_of_text(
     context: WorkspaceContext, flows: Collection[str], *, kind: str, prompt: str, reasoning: str
 ) -> Proposal:
-    """A proposal of what somebody else than a template says in words; one that names a flow is that flow."""
+    """A proposal made of text, from a model or another program; text that names a flow becomes that flow."""
     named = named_flow(prompt, flows)
     flow = named[0] if named is not None and not named[1] else None
     return Proposal(

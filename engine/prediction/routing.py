@@ -57,7 +57,7 @@ DESCRIBED = 0.4
 120 tuning prompts at this height: licences a "contracts, licences", mail to customers a "sales: customers"."""
 
 PAST = 200
-"""So many pieces of accepted work are looked at, the newest."""
+"""So many of the newest accepted prompts are compared."""
 
 HASHED = 512
 WORDS_WEIGH = 0.7
@@ -83,7 +83,7 @@ Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 @frozen
 class Route:
-    """Where work goes and who does it, "" where nothing says so; `why` in words. `meaning` is kept with the card
+    """The channel and the agent for a piece of work, "" where unknown; `why` in words. `meaning` is kept with the card
     (float32, b"" without an embedder), so that later prompts can be compared with it."""
 
     channel: str = ""
@@ -93,7 +93,8 @@ class Route:
 
 
 class PromptPlacer:
-    """Places prompts. Takes some ten milliseconds; the first time a second or two, for the embedder is loaded then."""
+    """Finds the channel and agent of a prompt. Takes some ten milliseconds; a second the first time, to load the
+    embedder."""
 
     def __init__(
         self,
@@ -265,7 +266,7 @@ BY_TIME: Mapping[PartOfDay, Mapping[str, float]] = {
 
 
 def place_nowhere(prompt: str, channel: str = "") -> Route:
-    """Nobody knows what prompts mean."""
+    """Place no prompt: for an engine without an embedder."""
     return Route(channel)
 
 

@@ -70,7 +70,7 @@ def _other_upkeep(card: Card, awake: Iterable[Card]) -> list[str]:
 
 
 def takes_place(card: Card, now: datetime) -> bool:
-    """True for a card that takes a place: not snoozed, not the operator's own or ordered by him, not a follow-up."""
+    """True for a card that takes a place: not snoozed, not the operator's own prompt or order, not a follow-up."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
     return not (exempt or card.snoozed(now))
 
@@ -120,7 +120,7 @@ def waiting_for_a_place(cards: Sequence[Card], now: datetime, settings: Settings
 
 
 def displaced_by(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
-    """Whom a card that comes in any case (`returning`, already among `cards`) displaces: the other upkeep card when it
+    """Ids of the cards that a returning card (`returning`, already in `cards`) displaces: the other upkeep card when it
     is one, and the last of the others, unseen ones first, of its own workspace while that has too many. Woken cards
     without a place are not displaced."""
     waiting = waiting_for_a_place(cards, now, settings)

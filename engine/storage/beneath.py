@@ -1,4 +1,4 @@
-"""Files beneath one folder, whoever exchanges folders and links in it meanwhile (SPEC 3.8, 3.9).
+"""Access to files beneath one folder that is safe against links and folders exchanged meanwhile (SPEC 3.8, 3.9).
 
 A path is never checked first and used later. Each call resolves it anew from the descriptor of the folder, through real
 folders of the same mount only, and acts on the last name within the descriptor of its folder. Linux does that in one
@@ -269,7 +269,7 @@ class _How(ctypes.Structure):
 
 @functools.cache
 def _openat2() -> Callable[[int, str, int], int] | None:
-    """Linux's `openat2` that follows no link and stays beneath, or None where the kernel has none or lets nobody."""
+    """Linux's `openat2` that follows no link and stays beneath, or None where the kernel has none or forbids it."""
     if sys.platform != "linux":
         return None
     syscall = ctypes.CDLL(None, use_errno=True).syscall

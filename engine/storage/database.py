@@ -283,7 +283,7 @@ class Database:
         return self._stamps[ALL_TABLES] + sum(self._stamps[table] for table in tables)
 
     def scrub(self) -> bool:
-        """Have what was erased leave the file too; see `erasing.scrub`. Waits for what is queued; nobody writes
+        """Remove what was erased from the file too; see `erasing.scrub`. Waits for what is queued; nothing is written
         meanwhile, which takes about a second for each 100 MB."""
         if self._owner == threading.get_ident():
             raise RuntimeError("scrub() inside write()")
@@ -325,7 +325,7 @@ class Database:
                     self._answer(scrubs, partial(self._scrub_now, self._connection, scrub))
 
     def _run_jobs(self, jobs: list[_Job]) -> None:
-        """Run `jobs` and answer them. Only who has the turn may."""
+        """Run `jobs` and answer them. The caller holds the writer's turn."""
         self._answer([future for _, future in jobs], partial(self._commit_jobs, self._connection, jobs))
 
     def _answer(self, futures: Sequence[Future[Any]], act: Callable[[], None]) -> None:

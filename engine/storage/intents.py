@@ -1,7 +1,7 @@
 """Intent rows: a change to files is an intent, the write, a done (ARCHITECTURE rule 4).
 
-Whoever changes files that SQLite must agree with writes an intent first. At the next start whatever is begun and
-not done is handed back to its owner, who finishes it or undoes it, and says so.
+A service that changes files which SQLite must agree with writes an intent first. At the next start, intents that are
+still there are handed to their service, which finishes or undoes the change, and reports it.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ BATCH = 500
 """So many entries are read at once."""
 
 MAX_KEPT = 500
-"""So many of the newest entries are kept for who reads on."""
+"""So many of the newest entries are kept in memory for consumers."""
 
 
 MAX_FAULT = 500
@@ -128,7 +128,7 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.cursors: dict[str, LedgerCursor] = {}
-        """Who follows the ledger, by the key under which is kept how far: what is after that is needed."""
+        """The cursors of all consumers, by key: entries after a cursor are still needed."""
         self._reading = threading.Lock()
         self._tail: deque[LedgerEntry] = deque()
         """The newest entries: every one after `_before`, as of so many `_recorded`."""
@@ -148,7 +148,7 @@ class Ledger:
         """Entries after `cursor`, oldest first: how a service that must miss nothing reads on.
 
         Many followers ask often, and nearly always for what is new. So the newest entries are read once for all of
-        them, and only when something was recorded. What is in an entry is nobody's to change.
+        them, and only when something was recorded. Entries must not be changed.
         """
         with self._reading:
             self._read_on()

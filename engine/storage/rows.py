@@ -27,12 +27,12 @@ DRIVER = "driver"
 """Under this name a session's `info` has SQLite's own connection, in the session's transaction already."""
 
 READS = "reads"
-"""A session whose `info` has this reads only: rows that are found for it are nobody's, and no change is looked for."""
+"""A session whose `info` has this reads only: its rows are not attached to it, and changes are not tracked."""
 
 
 class Row(SQLModel):
-    """What tables are made of. Values are taken as they are: a table validates nothing, whoever makes it. Made by
-    SQLModel a row costs several times what SQLite needs to write it.
+    """Base class of table rows. Values are not validated. With SQLModel's own constructor a row would cost several
+    times what SQLite needs to write it.
 
     Names that are no columns are passed over, as SQLModel does; a column without a default that is not named is left
     to the database.
@@ -60,7 +60,7 @@ class Row(SQLModel):
 def _defaults(
     model: type[SQLModel],
 ) -> tuple[Mapping[str, Any], tuple[tuple[str, Callable[[], Any]], ...], frozenset[str]]:
-    """What a row has that nobody gave: values, and what makes them; and the names that it has."""
+    """The defaults of a row: values, and factories; and the names of its fields."""
     plain: dict[str, Any] = {}
     factories: list[tuple[str, Callable[[], Any]]] = []
     for name, field in model.model_fields.items():
@@ -220,7 +220,7 @@ def load_all(
     session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
 ) -> list[AnyRow]:
     """The rows that a constant made of `select_all(model)` finds, as objects of the session: what is changed in them is
-    written, and one that the session has already is that one. The objects of a session that only reads are nobody's."""
+    written, and a row that the session has already is the same object. A session that only reads attaches none."""
     rows = ask(session, statement, values)
     if READS in session.info:
         return [_instance(model, row) for row in rows]
@@ -260,7 +260,7 @@ def _by_key(model: type[SQLModel]) -> Select[Any]:
 
 
 SOME = 20
-"""Who asks for a beginning wants the one id, or a few to say that it is not enough."""
+"""So many matches of a prefix are returned: it should match one, or a few to show that it is too short."""
 
 
 def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:

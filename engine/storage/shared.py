@@ -78,7 +78,7 @@ class SharedDatabase:
 
 
 def lock(connection: psycopg.Connection[Any]) -> None:
-    """Be the only one who writes, until this transaction ends."""
+    """Take the lock of writers until this transaction ends."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
 
 

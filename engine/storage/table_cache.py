@@ -22,7 +22,7 @@ MAX_ANSWERS = 500
 
 
 class TableCache(Generic[T]):
-    """Results of queries that read the tables of `rows` only. They must not be changed by who gets them."""
+    """Results of queries that read the tables of `rows` only. Callers must not change them."""
 
     def __init__(self, database: Database, *rows: type[SQLModel]) -> None:
         self._database = database
