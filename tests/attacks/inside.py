@@ -38,21 +38,21 @@ class Inside:
 
     @property
     def confinement(self) -> Confinement:
-        made = Confinement(self.root / "folder", self.root / "scratch", self.root / "caches")
-        made.folder.mkdir(exist_ok=True)
-        made.make()
-        return made
+        confinement = Confinement(self.root / "folder", self.root / "scratch", self.root / "caches")
+        confinement.folder.mkdir(exist_ok=True)
+        confinement.make()
+        return confinement
 
-    def wrapped(self, code: str, **known: Any) -> tuple[list[str], dict[str, str]]:
-        """The command line and the environment of Python code in which `P` has what is `known`."""
+    def wrapped(self, code: str, **variables: Any) -> tuple[list[str], dict[str, str]]:
+        """The command line and the environment of Python code in which `P` has what is `variables`."""
         confinement = self.confinement
-        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(known)]
+        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(variables)]
         environment = session_environment(confinement, self.rung, self.session)
         return self.rung.wrap(argv, confinement, cwd=confinement.folder), environment
 
-    def run(self, code: str, *, timeout: float = 30, **known: Any) -> subprocess.CompletedProcess[str]:
+    def run(self, code: str, *, timeout: float = 30, **variables: Any) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
-        argv, environment = self.wrapped(code, **known)
+        argv, environment = self.wrapped(code, **variables)
         return subprocess.run(
             argv,
             cwd=self.confinement.folder,
@@ -67,7 +67,7 @@ class Inside:
 
 def sleepers(seconds: str) -> list[int]:
     """The processes of the machine that were started with this argument."""
-    found = []
+    pids = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
@@ -75,8 +75,8 @@ def sleepers(seconds: str) -> list[int]:
             except OSError:
                 continue
             if seconds.encode() in words[1:2]:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

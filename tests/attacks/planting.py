@@ -46,28 +46,28 @@ class Trap:
     def sprung(self) -> str:
         """What started it, "" for nothing; it is set again."""
         try:
-            said = self.mark.read_text()
+            text = self.mark.read_text()
         except FileNotFoundError:
             return ""
         self.mark.unlink()
-        return said or "something"
+        return text or "something"
 
 
 def plain_git(folder: Path, command: str, *, terminal: bool = False) -> None:
     """A shell command as the operator might type it, with all that the configuration brings. It may fail."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SSH_"))}
-    kept = {name: os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
-    environment |= kept | {"GIT_TERMINAL_PROMPT": "0", "TERM": "xterm"}
-    ours, theirs = os.openpty() if terminal else (None, None)
-    out = subprocess.DEVNULL if theirs is None else theirs
+    git_settings = {name: os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
+    environment |= git_settings | {"GIT_TERMINAL_PROMPT": "0", "TERM": "xterm"}
+    controller, terminal_fd = os.openpty() if terminal else (None, None)
+    out = subprocess.DEVNULL if terminal_fd is None else terminal_fd
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(
             ["sh", "-c", command], cwd=folder, env=environment, check=False, timeout=20,
             stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
-    for one in (ours, theirs):
-        if one is not None:
-            os.close(one)
+    for descriptor in (controller, terminal_fd):
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def project(world: World) -> Repository:
@@ -116,7 +116,7 @@ def in_tree(folder: Path, scratch: Path) -> list[str]:
 
 def _diff(folder: Path) -> None:
     git = snapshots.plain_git(folder).git
-    base, result = (git.text("rev-parse", f"{one}^{{tree}}") for one in ("upstream", "HEAD"))
+    base, result = (git.text("rev-parse", f"{name}^{{tree}}") for name in ("upstream", "HEAD"))
     file_changes(git, base, result)
     file_diffs(git, base, result)
 

@@ -15,7 +15,7 @@ from tests.attacks.inside import Inside
 
 def main() -> None:
     home, root, rung, session, code = sys.argv[1:]
-    sandbox = next(one for one in rungs() if one.name == rung)
+    sandbox = next(candidate for candidate in rungs() if candidate.name == rung)
     inside = Inside(sandbox, Path(root), session)
     argv, environment = inside.wrapped(code)
     contained = isinstance(sandbox, Bubblewrap)

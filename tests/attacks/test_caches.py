@@ -146,9 +146,9 @@ def test_few_caches_are_kept_and_old_ones_go(tmp_path: Path) -> None:
     for head in "abcdef":
         with caches.taken("/srv/shop", head, lambda former: False) as folder:
             (folder / head).touch()
-    kept = sorted(path.name for path in tmp_path.glob("build/*/*/files/*"))
-    assert kept == ["d", "e", "f"]
+    names = sorted(path.name for path in tmp_path.glob("build/*/*/files/*"))
+    assert names == ["d", "e", "f"]
     (tmp_path / "build" / "left" / "mypy").mkdir(parents=True)
     caches.sweep()
     assert not (tmp_path / "build" / "left").exists()
-    assert sorted(path.name for path in tmp_path.glob("build/*/*/files/*")) == kept
+    assert sorted(path.name for path in tmp_path.glob("build/*/*/files/*")) == names

@@ -78,7 +78,7 @@ def test_the_verb_lets_none_of_these_pass(tmp_path: Path, name: str) -> None:
     texts = examples(name)
     lines.write_text("".join(json.dumps({"command": text}) + "\n" for text in texts))
     argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "check", "--batch", str(lines)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    passed = [line for line in said.splitlines() if json.loads(line)["verdict"] == "allow"]
-    assert len(said.splitlines()) == len(texts)
+    answer = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    passed = [line for line in answer.splitlines() if json.loads(line)["verdict"] == "allow"]
+    assert len(answer.splitlines()) == len(texts)
     assert len(passed) <= 3

@@ -74,8 +74,8 @@ def test_a_card_is_not_approved(served: Served, knock: str) -> None:
     card = served.card()
     sent = KNOCKS[knock].replace(b"%T", served.token.encode()).replace(b"%C", card.id.encode())
     with contextlib.suppress(TimeoutError):
-        told = served.raw(sent, wait=0.5)
-        assert not told.startswith((b"HTTP/1.1 2", b"HTTP/1.1 101", b"HTTP/1.1 5")), told
+        reply = served.raw(sent, wait=0.5)
+        assert not reply.startswith((b"HTTP/1.1 2", b"HTTP/1.1 101", b"HTTP/1.1 5")), reply
     assert served.engine.cards.get(card.id).status.value == "pending"
     served.engine.cards.dismiss(card.id)
 

@@ -44,9 +44,9 @@ def test_a_variable_of_the_engines(rung: Sandbox, name: str) -> None:
 
 
 def test_the_operator_names_what_is_passed(tmp_path: Path) -> None:
-    held = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
+    confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
     inherited = {"PATH": "/usr/bin", "CFLAGS": "-O2", "MAKEFLAGS": "-j4", "URL": "https://a:b@c.org/"}
-    named = replace(held, variables=("CFLAGS", "URL"))
-    assert "CFLAGS" not in session_environment(held, NoSandbox(), "s", inherited)
-    found = session_environment(named, NoSandbox(), "s", inherited)
-    assert (found["CFLAGS"], "MAKEFLAGS" in found, "URL" in found) == ("-O2", False, False)
+    named = replace(confinement, variables=("CFLAGS", "URL"))
+    assert "CFLAGS" not in session_environment(confinement, NoSandbox(), "s", inherited)
+    environment = session_environment(named, NoSandbox(), "s", inherited)
+    assert (environment["CFLAGS"], "MAKEFLAGS" in environment, "URL" in environment) == ("-O2", False, False)

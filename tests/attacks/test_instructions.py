@@ -71,17 +71,17 @@ class Shop(ModelWorld):
     said = "Done."
 
     def answer(self, request: Request) -> Reply:
-        asked = request.system + "".join(request.users)
-        if "what software agents learn" in asked:
-            one = {"text": order("extracted"), "scope": "observations", "about": "team", "type": "directive"}
-            return Reply(text=json.dumps({"learnings": [one]}))
-        if "holds in every other project" in asked:
+        request_text = request.system + "".join(request.users)
+        if "what software agents learn" in request_text:
+            learning = {"text": order("extracted"), "scope": "observations", "about": "team", "type": "directive"}
+            return Reply(text=json.dumps({"learnings": [learning]}))
+        if "holds in every other project" in request_text:
             return Reply(text=json.dumps({"generalises": True, "reason": order("judged")}))
-        if "what of a day is kept for good" in asked:
+        if "what of a day is kept for good" in request_text:
             (source, *_) = re.findall(r"^\[([^\]]+)\]", "\n".join(request.users), re.M)
-            kept = {"fact": order("night"), "category": "decision", "bucket": "projects", "group": "shop"}
-            return Reply(text=json.dumps({"facts": [kept | {"source": source}]}))
-        if "write the memory of software agents" in asked:
+            fact = {"fact": order("night"), "category": "decision", "bucket": "projects", "group": "shop"}
+            return Reply(text=json.dumps({"facts": [fact | {"source": source}]}))
+        if "write the memory of software agents" in request_text:
             return Reply(text=f"Decision: {order('summary')}")
         done = len(request.tool_results)
         return self.steps[done] if done < len(self.steps) else Reply(text=self.said)
@@ -188,8 +188,8 @@ def aftermath(shop: Shop) -> Aftermath:
             dispatch(engine, "note", noted | {"by": "operator"})
         dispatch(engine, "note", noted | {"by": "claude-code"})
     turn = {"text": order("import"), "speaker": "operator", "agent": "cto", "kind": "decision", "trust": "operator"}
-    told = [json.dumps(turn | {"id": f"cap_{number}", "session": f"s{number}"}) for number in range(ROUNDS)]
-    dispatch(engine, "remember", {"lines": told, "source": "talk.jsonl"})
+    turns = [json.dumps(turn | {"id": f"cap_{number}", "session": f"s{number}"}) for number in range(ROUNDS)]
+    dispatch(engine, "remember", {"lines": turns, "source": "talk.jsonl"})
     sure = Score(1.0, ("tests confirmed it",))
     for number in range(ROUNDS):
         words = Learning(f"evil:{number}", order("bubble"), "backend tests", "backend_builder", "s", sure, sure)
@@ -199,7 +199,7 @@ def aftermath(shop: Shop) -> Aftermath:
     session = engine.sessions.list()[0]
     shop.settle()
     captured = "\n".join(entry.text for entry in engine.knowledge.captures.entries(limit=1_000))
-    queue = {one.id: f"{one.hostile}\n{one.text}" for one in engine.queue()}
+    queue = {candidate.id: f"{candidate.hostile}\n{candidate.text}" for candidate in engine.queue()}
     system = shop.next_prompt()
     shop.clock.advance(timedelta(minutes=20))
     shop.server.requests.clear()
@@ -220,8 +220,8 @@ def outside(system: str) -> str:
 )
 def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str) -> None:
     for system in (aftermath.system, aftermath.continued):
-        left = outside(system)
-        assert canary(name) not in left, left[max(0, left.find(canary(name)) - 300) :][:500]
+        lines = outside(system)
+        assert canary(name) not in lines, lines[max(0, lines.find(canary(name)) - 300) :][:500]
         assert "<rules>obey" not in system
 
 
@@ -250,20 +250,20 @@ def test_no_soul_and_no_profile_took_anything_up(shop: Shop, aftermath: Aftermat
 def test_nothing_is_said_everywhere(shop: Shop, aftermath: Aftermath) -> None:
     """The model as judge lets nothing up that is a quote."""
     up = shop.engine.learnings.entries(LearningScope.GLOBAL.value)
-    assert not [one for one in up if "evil.example" in one.text]
+    assert not [line for line in up if "evil.example" in line.text]
 
 
 @pytest.mark.attacks
 def test_what_waits_is_marked_as_hostile(aftermath: Aftermath) -> None:
-    hostile = [one for one in aftermath.queue.values() if "evil.example" in one]
+    hostile = [text for text in aftermath.queue.values() if "evil.example" in text]
     assert hostile
-    assert all(one.partition("\n")[0] for one in hostile)
+    assert all(text.partition("\n")[0] for text in hostile)
 
 
 @pytest.mark.attacks
 def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Aftermath) -> None:
-    told = dispatch(shop.engine, "xray", {"id": shop.engine.sessions.list()[1].id, "call": 1})
-    shown = [line for part in told["prompt"] for line in part["lines"] if "evil.example" in line["text"]]
+    document = dispatch(shop.engine, "xray", {"id": shop.engine.sessions.list()[1].id, "call": 1})
+    shown = [line for part in document["prompt"] for line in part["lines"] if "evil.example" in line["text"]]
     assert shown
     assert {line["trust"] for line in shown} == {"quoted"}
     assert all(line["hostile"] for line in shown if "| sh" in line["text"])
@@ -272,17 +272,23 @@ def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Af
 @pytest.mark.attacks
 def test_what_the_operator_approves_stands_and_says_so(shop: Shop, aftermath: Aftermath) -> None:
     engine = shop.engine
-    (waits,) = [one for one in engine.queue() if one.kind == "learning" and canary("printed correction") in one.text]
+    (waits,) = [
+        entry for entry in engine.queue() if entry.kind == "learning" and canary("printed correction") in entry.text
+    ]
     kept = engine.learnings.keep(waits.id)
-    assert (kept.trust, kept.approved_by, kept.approved_at) == (Trust.QUOTED, "operator", shop.clock.now())
+    assert (kept.trust, kept.approved_by, kept.approved_at) == (
+        Trust.QUOTED,
+        "operator",
+        shop.clock.now(),
+    )
     system = shop.next_prompt()
-    (line,) = [one for one in outside(system).splitlines() if canary("printed correction") in one]
+    (line,) = [entry for entry in outside(system).splitlines() if canary("printed correction") in entry]
     assert line.endswith("(approved by the operator)")
     session = engine.sessions.list()[0]
     (call, *_) = engine.calls.for_session(session.id)
-    lines = [one for part in engine.calls.prompt(call.id) for one in part.lines]
-    said = [one.source.standing for one in lines if canary("printed correction") in one.text]
-    assert said == ["approved by you"]
+    lines = [entry for part in engine.calls.prompt(call.id) for entry in part.lines]
+    standings = [entry.source.standing for entry in lines if canary("printed correction") in entry.text]
+    assert standings == ["approved by you"]
 
 
 @pytest.mark.attacks

@@ -48,12 +48,12 @@ class Canary:
         self._before = self._picture()
 
     def _picture(self) -> dict[str, tuple[int, int, bytes]]:
-        found = {}
+        entries = {}
         for path in sorted([self.folder, *self.folder.rglob("*")]):
             status = path.lstat()
             data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
-            found[str(path)] = (status.st_mode, status.st_mtime_ns, data)
-        return found
+            entries[str(path)] = (status.st_mode, status.st_mtime_ns, data)
+        return entries
 
     def check(self) -> None:
         assert self._picture() == self._before
@@ -150,12 +150,12 @@ def test_a_link_in_place_of_the_folder_before_each_call(
         with Beneath.open(top) as files:
             if work != "carry out":
                 do("carry out", files)
-            seen = 0
+            calls = 0
 
             def before(*arguments: Any, top: Path = top, number: int = number, **options: Any) -> Any:
-                nonlocal seen
-                seen += 1
-                if seen == number + 1:
+                nonlocal calls
+                calls += 1
+                if calls == number + 1:
                     with monkeypatch.context() as inner:
                         inner.setattr(place, name, real)
                         exchange(top / "d", canary.folder)
@@ -166,7 +166,7 @@ def test_a_link_in_place_of_the_folder_before_each_call(
                 attempt(lambda files=files: do(work, files))  # type: ignore[misc]
         canary.check()
         shutil.rmtree(top)
-        if seen <= number:
+        if calls <= number:
             break
     if call not in ("readlink", "rmdir", "mkdir", "link", "symlink"):
         assert number > 1, "the call is never made: nothing was attacked"
@@ -320,8 +320,8 @@ def a_folder(path: Path, canary: Canary) -> None:
 
 
 def a_socket(path: Path, canary: Canary) -> None:
-    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(path.parent):
-        made.bind(path.name)
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
+        server.bind(path.name)
 
 
 PLANTS = (a_fifo, a_link, a_hard_link, a_folder, a_socket)

@@ -115,10 +115,10 @@ def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Ca
 def test_it_is_said_everywhere_and_runs_when_confirmed(
     engine: Engine, repository: Repository, card: Card, mark: Path
 ) -> None:
-    told = dispatch(engine, "cards", {})["predictions"][0]
-    assert told["withoutSandbox"]
-    assert told["needsConfirmation"]
-    assert told["undoNote"].startswith("no sandbox on this machine")
+    document = dispatch(engine, "cards", {})["predictions"][0]
+    assert document["withoutSandbox"]
+    assert document["needsConfirmation"]
+    assert document["undoNote"].startswith("no sandbox on this machine")
     [gate] = [rail for rail in engine.cards.rails(card.id) if rail.rail == "gate"]
     assert gate.verdict is Verdict.ASK
     assert gate.reason.startswith("no sandbox on this machine")
@@ -128,9 +128,9 @@ def test_it_is_said_everywhere_and_runs_when_confirmed(
     approved = dispatch(engine, "approve", {"id": card.id, "withoutSandbox": True, "wait": True})
     assert approved["session"]["sandbox"] == "no sandbox"
     assert mark.exists(), "the attack was real"
-    again = engine.cards.propose("run_tests", workspace=str(repository.path))
+    second_card = engine.cards.propose("run_tests", workspace=str(repository.path))
     with pytest.raises(Refusal):
-        engine.cards.approve(again.id)  # each time anew
+        engine.cards.approve(second_card.id)  # each time anew
 
 
 def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark: Path) -> None:

@@ -159,9 +159,9 @@ ON_FILES = {
 
 
 def _facts(file: Path) -> Any:
-    found = file.stat()
+    status = file.stat()
     attributes = os.listxattr(file) if sys.platform == "linux" else []
-    return file.read_text(), found.st_mode, found.st_mtime, found.st_uid, found.st_nlink, attributes
+    return file.read_text(), status.st_mode, status.st_mtime, status.st_uid, status.st_nlink, attributes
 
 
 @pytest.mark.parametrize("way", ON_FILES)
@@ -189,8 +189,8 @@ def test_its_own_files_may_be_changed(inside: Inside) -> None:
         "shutil.copytree('d', 'e'); a, b = socket.socketpair(); os.kill(os.getpid(), 0); print('done')"
     )
     assert done.stdout == "done\n", done.stderr
-    made = inside.confinement.folder / "d" / "g"
-    assert (made.stat().st_mode & 0o777, made.stat().st_mtime, made.stat().st_size) == (0o710, 7, 3)
+    file = inside.confinement.folder / "d" / "g"
+    assert (file.stat().st_mode & 0o777, file.stat().st_mtime, file.stat().st_size) == (0o710, 7, 3)
 
 
 SET_USER_ID = {
@@ -206,8 +206,8 @@ SET_USER_ID = {
 @pytest.mark.parametrize("way", SET_USER_ID)
 def test_a_program_that_runs_as_its_owner(inside: Inside, way: str) -> None:
     inside.run(SET_USER_ID[way])
-    made = inside.confinement.folder / "f"
-    assert not made.exists() or not made.stat().st_mode & stat.S_ISUID
+    file = inside.confinement.folder / "f"
+    assert not file.exists() or not file.stat().st_mode & stat.S_ISUID
 
 
 def test_becoming_somebody_else(inside: Inside) -> None:
@@ -337,9 +337,9 @@ def test_too_many_processes(every_rung: Sandbox, outside: Path, monkeypatch: pyt
 
 def test_a_file_without_end(every_rung: Sandbox, outside: Path) -> None:
     code = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.truncate(os.open('big', 66), 10 * 1024**3)"
-    one = Inside(every_rung, outside)
-    one.run(code)
-    assert (one.confinement.folder / "big").stat().st_size <= limits.FILE_BYTES
+    inside = Inside(every_rung, outside)
+    inside.run(code)
+    assert (inside.confinement.folder / "big").stat().st_size <= limits.FILE_BYTES
 
 
 def test_files_without_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,9 +152,9 @@ def test_a_submodule_is_named_and_refused(world: World) -> None:
         (folder / "a.txt").write_text("b\n")
 
     change_set, files = changed(world, edit)
-    found = [file for path, file in files.items() if path.rstrip("/") == "d"]
-    assert all("submodule" in file.note or file.status == "left out" for file in found)
-    assert found
+    submodules = [file for path, file in files.items() if path.rstrip("/") == "d"]
+    assert all("submodule" in file.note or file.status == "left out" for file in submodules)
+    assert submodules
     assert "git repository" in printed(change_set) or "submodule" in printed(change_set)
 
 

@@ -149,7 +149,7 @@ def test_this_machine_where_the_network_is_allowed(victim: Victim, way: str) -> 
         service.bind(("127.0.0.1", 0))
         service.listen()
         port = service.getsockname()[1]
-        held = replace(victim.confinement, network=True, gate=gate.path)
+        confinement = replace(victim.confinement, network=True, gate=gate.path)
         target = {
             "gate": f"127.0.0.1:{port}",
             "gate by name": f"localhost:{port}",
@@ -170,7 +170,7 @@ def abstract():
 print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.0.0.0"),
   "abstract": abstract}}.get({way!r}, proxy)())
 """
-        victim.python(code, confinement=held)
+        victim.python(code, confinement=confinement)
         assert not heard(service)
         assert not heard(abstract)
 

@@ -76,7 +76,7 @@ class Attack:
     def living(self) -> list[psutil.Process]:
         """What the engine's session runs."""
         family = psutil.Process(self.pid).children(recursive=True)
-        return [one for one in family if one.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in family if process.status() != psutil.STATUS_ZOMBIE]
 
     def end(self) -> None:
         if self.engine is not None:
@@ -90,9 +90,9 @@ class Attack:
 
 @pytest.fixture
 def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
-    found = Attack(outside, every_rung)
-    yield found
-    found.end()
+    running = Attack(outside, every_rung)
+    yield running
+    running.end()
 
 
 START = {
@@ -168,14 +168,14 @@ def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None
     home = outside / "a" / "home"
     attacks[1].root.joinpath("home").symlink_to(home)
     try:
-        for one in attacks:
-            one.begin(START["setsid"], 20)
+        for session in attacks:
+            session.begin(START["setsid"], 20)
         answer = clawpy_stop(home)
-        assert answer["stopped"] == sorted(one.session for one in attacks)
-        assert not any(one.living() for one in attacks)
+        assert answer["stopped"] == sorted(session.session for session in attacks)
+        assert not any(session.living() for session in attacks)
     finally:
-        for one in attacks:
-            one.end()
+        for session in attacks:
+            session.end()
 
 
 @pytest.mark.long

@@ -78,10 +78,10 @@ PYTHON = {
 @pytest.fixture
 def victim(rung: Sandbox) -> Iterator[Victim]:
     root = outside_folder()
-    made = Victim(root, rung)
-    made.file(".bashrc", "# Ann's\n")
-    made.file(".ssh/id", "key")
-    yield made
+    created = Victim(root, rung)
+    created.file(".bashrc", "# Ann's\n")
+    created.file(".ssh/id", "key")
+    yield created
     removed(root)
 
 

@@ -53,20 +53,20 @@ class Victim:
     def session(self, name: str, **changes: object) -> Confinement:
         """What a session that checks may touch: in a copy where the rung can lay nothing over the tree."""
         scratch = self.home.cache / "scratch" / name
-        held = Confinement(
+        confinement = Confinement(
             self.project,
             scratch,
             scratch / "caches",
             tree=self.project,
             hidden=secret_places(self.home, self.environment),
         )
-        held.make()
-        furnish(held.home, self.environment)
-        if not self.rung.overlays(held):
+        confinement.make()
+        furnish(confinement.home, self.environment)
+        if not self.rung.overlays(confinement):
             copy = self.home.worktrees / name
             shutil.copytree(self.project, copy, symlinks=True, ignore=shutil.ignore_patterns("*.sock", "pipe"))
-            held = replace(held, folder=copy)
-        return replace(held, **changes)  # type: ignore[arg-type]
+            confinement = replace(confinement, folder=copy)
+        return replace(confinement, **changes)  # type: ignore[arg-type]
 
     def file(self, name: str, text: str) -> Path:
         """A file in the operator's home."""
@@ -98,14 +98,14 @@ class Victim:
         extra: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start a command of the session."""
-        held = confinement or self.confinement
+        confined = confinement or self.confinement
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HOME", str(self.user))
-            wrapped = self.rung.wrap(argv, held, cwd=held.folder)
-        environment = session_environment(held, self.rung, "sess_1", inherited or self.environment)
+            wrapped = self.rung.wrap(argv, confined, cwd=confined.folder)
+        environment = session_environment(confined, self.rung, "sess_1", inherited or self.environment)
         return subprocess.Popen(
             wrapped,
-            cwd=held.folder,
+            cwd=confined.folder,
             env=environment | dict(extra or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -133,19 +133,19 @@ class Victim:
 
     def state(self) -> dict[str, tuple[object, ...]]:
         """All of the operator's files, but for the engine's cache: mode, owner, time, links, bytes."""
-        found: dict[str, tuple[object, ...]] = {}
+        entries: dict[str, tuple[object, ...]] = {}
         for folder, folders, names in os.walk(self.user):
             if Path(folder) == self.home.cache:
                 folders.clear()
                 continue
             for name in (*folders, *names):
                 path = Path(folder, name)
-                seen = path.lstat()
-                is_file = stat.S_ISREG(seen.st_mode)
+                status = path.lstat()
+                is_file = stat.S_ISREG(status.st_mode)
                 data = path.read_bytes() if is_file else bytes(path.readlink()) if path.is_symlink() else b""
-                counted = (seen.st_mtime_ns, seen.st_nlink, seen.st_ino) if is_file else ()
-                found[str(path)] = (seen.st_mode, seen.st_uid, *counted, data)
-        return found
+                counted = (status.st_mtime_ns, status.st_nlink, status.st_ino) if is_file else ()
+                entries[str(path)] = (status.st_mode, status.st_uid, *counted, data)
+        return entries
 
 
 def outside_folder() -> Path:

@@ -91,19 +91,19 @@ class Edit:
 
 FILES = ("line", "write", "binary", "delete", "delete_folder", "rename", "mode", "link", "empty_folder")
 names = st.sampled_from((*EXISTING, *EXISTING, *NAMES))
-places = st.integers(0, 11)
+line_places = st.integers(0, 11)
 session_edits = st.lists(
-    st.builds(Edit, st.sampled_from(("write", *FILES)), names, names, places), min_size=2, max_size=5
+    st.builds(Edit, st.sampled_from(("write", *FILES)), names, names, line_places), min_size=2, max_size=5
 )
 operator_edits = st.builds(
     Edit,
     st.sampled_from((*FILES, "ignored", "ignored")),
     names,
     names,
-    places,
+    line_places,
     st.sampled_from(["", "", "stage", "commit"]),
 )
-later_edits = st.lists(st.builds(Edit, st.sampled_from(FILES), names, names, places), max_size=3)
+later_edits = st.lists(st.builds(Edit, st.sampled_from(FILES), names, names, line_places), max_size=3)
 
 
 @dataclass
@@ -167,22 +167,22 @@ def git_says(world: World, base: str, result: str, present: str) -> tuple[Pictur
     """The files as git would leave them (None: it refuses), and the paths it would touch."""
     root = world.root
     root_commit = commit(root, base)
-    ours, theirs = commit(root, present, root_commit), commit(root, result, root_commit)
-    code, out = git(root, "merge-tree", "--write-tree", "--no-messages", ours, theirs)
+    our_commit, their_commit = commit(root, present, root_commit), commit(root, result, root_commit)
+    code, out = git(root, "merge-tree", "--write-tree", "--no-messages", our_commit, their_commit)
     if code != 0:
         return None, set()
     merged = out.decode().split()[0]
     touched = git(root, "diff-tree", "-r", "--no-renames", "--name-only", "-z", present, merged)[1].split(b"\0")
-    goal = commit(root, merged, ours)
+    goal = commit(root, merged, our_commit)
     copy = root.parent / "copy"
     shutil.copytree(root, copy, symlinks=True)
-    git(copy, "update-ref", "--no-deref", "HEAD", ours)
-    git(copy, "read-tree", "--reset", ours)
+    git(copy, "update-ref", "--no-deref", "HEAD", our_commit)
+    git(copy, "read-tree", "--reset", our_commit)
     git(copy, "update-index", "-q", "--refresh")
     code, _ = git(copy, "checkout", "-q", "--no-overwrite-ignore", "--detach", goal)
-    seen = picture(copy)
+    files = picture(copy)
     shutil.rmtree(copy)
-    return (None if code else seen), {os.fsdecode(path) for path in touched if path}
+    return (None if code else files), {os.fsdecode(path) for path in touched if path}
 
 
 def links_out(root: Path, base: str, result: str) -> bool:
@@ -255,8 +255,8 @@ def _try_pair(pair: Pair, world: World) -> str:
     for edit in pair.after:
         edit.apply(root)
     later = picture(root)
-    changed = {path for path in touched if kept(later.get(path)) != kept(landed.get(path))}
-    blocked = {path for path in touched if path in before and kept(before[path]) and in_front(later, path, touched)}
+    changed = {path for path in touched if as_file(later.get(path)) != as_file(landed.get(path))}
+    blocked = {path for path in touched if path in before and as_file(before[path]) and in_front(later, path, touched)}
     refusal = refusal_of(lambda: world.changes.undo(change_set.id))
     if refusal is not None:
         assert refusal.code == "later_edits", refusal
@@ -267,9 +267,9 @@ def _try_pair(pair: Pair, world: World) -> str:
     assert git_state(root) == state
     if not pair.after:
         assert picture(root) == before
-    wanted = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
-    now = {path: entry for path, entry in picture(root).items() if kept(entry)}
-    assert now == {path: entry for path, entry in wanted.items() if kept(entry)}
+    expected_after_undo = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
+    now = {path: entry for path, entry in picture(root).items() if as_file(entry)}
+    assert now == {path: entry for path, entry in expected_after_undo.items() if as_file(entry)}
     assert world.changes.get(change_set.id).state is ChangeState.UNDONE
     return "undone"
 
@@ -289,7 +289,7 @@ def as_git_sees(entry: tuple[str, int, bytes]) -> tuple[str, bool, bytes]:
     return kind, kind == "file" and bool(mode & stat.S_IXUSR), data
 
 
-def kept(entry: tuple[str, int, bytes] | None) -> tuple[str, int, bytes] | None:
+def as_file(entry: tuple[str, int, bytes] | None) -> tuple[str, int, bytes] | None:
     """A folder is no file."""
     return None if entry is None or entry[0] == "folder" else entry
 
@@ -297,6 +297,8 @@ def kept(entry: tuple[str, int, bytes] | None) -> tuple[str, int, bytes] | None:
 def in_front(later: Picture, path: str, touched: set[str]) -> bool:
     """Something that is not the landing's own stands where a file must come back."""
     parents = [str(parent) for parent in Path(path).parents][:-1]
-    above = any(kept(later.get(parent)) and parent not in touched for parent in parents)
-    below = any(kept(entry) and other.startswith(f"{path}/") and other not in touched for other, entry in later.items())
+    above = any(as_file(later.get(parent)) and parent not in touched for parent in parents)
+    below = any(
+        as_file(entry) and other.startswith(f"{path}/") and other not in touched for other, entry in later.items()
+    )
     return above or below

@@ -88,7 +88,7 @@ class World:
 
 def picture(root: Path) -> Picture:
     """Every file, link and folder below `root` but git's own: kind, permission bits, bytes."""
-    found: Picture = {}
+    entries: Picture = {}
     for folder, folders, files in os.walk(root):
         if Path(folder) == root and ".git" in folders:
             folders.remove(".git")
@@ -101,8 +101,8 @@ def picture(root: Path) -> Picture:
                 entry = ("folder", stat.S_IMODE(status.st_mode), b"")
             else:
                 entry = ("file", stat.S_IMODE(status.st_mode), path.read_bytes())
-            found[os.path.relpath(path, root)] = entry
-    return found
+            entries[os.path.relpath(path, root)] = entry
+    return entries
 
 
 def git_state(root: Path) -> dict[str, bytes]:

@@ -74,12 +74,12 @@ class Brakes:
 
 def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
     """Rails on which every permit is good once and `verdict` is the content filter's; `others` instead of these."""
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "consume": Permits().consume,
         "stop_signal": lambda: None,
         "check": lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
     }
-    return SessionRails(**given | others)
+    return SessionRails(**arguments | others)
 
 
 @dataclass

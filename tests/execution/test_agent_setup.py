@@ -26,7 +26,7 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 
 @pytest.fixture
 def hiring(tmp_path: Path, settings: SettingsStore) -> Callable[..., AgentSetup]:
-    def made(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> AgentSetup:
+    def build(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> AgentSetup:
         tools = tmp_path / "bin"
         tools.mkdir(exist_ok=True)
         for name in programs:
@@ -34,7 +34,7 @@ def hiring(tmp_path: Path, settings: SettingsStore) -> Callable[..., AgentSetup]
             (tools / name).chmod(0o755)
         return AgentSetup(settings, data=tmp_path / "data", model_for=model_for, path=str(tools))
 
-    return made
+    return build
 
 
 def test_nothing_serves_before_anything_was_set_up(hiring: Callable[..., AgentSetup]) -> None:
@@ -48,10 +48,10 @@ def test_a_model_serves_where_one_can_be_used(hiring: Callable[..., AgentSetup])
 def test_an_agent_is_hired_with_its_command_and_hosts(
     hiring: Callable[..., AgentSetup], settings: SettingsStore
 ) -> None:
-    house = hiring("claude-agent-acp")
-    assert [one.name for one in house.found()] == ["claude"]
+    setup = hiring("claude-agent-acp")
+    assert [agent.name for agent in setup.found()] == ["claude"]
 
-    hired = house.hire("claude")
+    hired = setup.hire("claude")
 
     assert hired.title == "Claude Code"
     assert "claude" in hired.login
@@ -60,7 +60,7 @@ def test_an_agent_is_hired_with_its_command_and_hosts(
     assert current.acp["claude"].command == ("claude-agent-acp",)
     assert "api.anthropic.com" in current.acp["claude"].hosts
     assert current.channels["research"].runner == "auto"  # no other channel
-    assert house.served() == "claude"
+    assert setup.served() == "claude"
 
 
 def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
@@ -72,26 +72,26 @@ def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., AgentSe
 
 
 def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
-    house = hiring("claude")
-    [found] = house.found()
-    assert found.missing
+    setup = hiring("claude")
+    [agent] = setup.found()
+    assert agent.missing
     with pytest.raises(Refusal) as refused:
-        house.hire("claude")
-    assert (refused.value.code, refused.value.fix) == ("adapter_missing", found.missing)
+        setup.hire("claude")
+    assert (refused.value.code, refused.value.fix) == ("adapter_missing", agent.missing)
     with pytest.raises(Refusal) as unknown:
-        house.hire("codex")
+        setup.hire("codex")
     assert unknown.value.code == "unknown_agent"
     assert not settings.file.exists()
 
 
 def test_a_model_of_this_machine_is_taken_at_a_word(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
-    house = hiring("claude-agent-acp")
-    house.hire("claude")
+    setup = hiring("claude-agent-acp")
+    setup.hire("claude")
 
-    house.take_model("ollama:qwen3:8b")
+    setup.take_model("ollama:qwen3:8b")
 
     assert settings.current.provider("ollama").model == "qwen3:8b"
     assert settings.current.channels["koji-core"].runner == "auto"
     with pytest.raises(Refusal) as refused:
-        house.take_model("qwen3")
+        setup.take_model("qwen3")
     assert refused.value.code == "no_model"

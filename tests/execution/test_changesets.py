@@ -72,16 +72,16 @@ def test_the_diff_by_file(world: World) -> None:
         (folder / "old.txt").chmod(0o755)
         (folder / "long.txt").write_text("line\n" * 50_000)
 
-    found = {one.path: one for one in world.changes.diff(world.changed(edit).id)}
+    diffs = {diff.path: diff for diff in world.changes.diff(world.changed(edit).id)}
 
-    assert found["a.txt"].hunks == "@@ -1,3 +1,4 @@\n 1\n 2\n 3\n+four\n"
-    assert "-b\n" in found["b.txt"].hunks
-    assert "+a.txt\n" in found["b.txt"].hunks
-    assert (found["bin"].binary, found["bin"].hunks) == (True, "")
-    assert found['new\\nline "q".txt'].hunks.endswith("+diff --git a/x b/x\n+<U+001B>[2Jred\n")
-    assert (found["old.txt"].status, found["old.txt"].hunks) == ("mode", "")
-    assert found["long.txt"].cut
-    assert len(found) == 7
+    assert diffs["a.txt"].hunks == "@@ -1,3 +1,4 @@\n 1\n 2\n 3\n+four\n"
+    assert "-b\n" in diffs["b.txt"].hunks
+    assert "+a.txt\n" in diffs["b.txt"].hunks
+    assert (diffs["bin"].binary, diffs["bin"].hunks) == (True, "")
+    assert diffs['new\\nline "q".txt'].hunks.endswith("+diff --git a/x b/x\n+<U+001B>[2Jred\n")
+    assert (diffs["old.txt"].status, diffs["old.txt"].hunks) == ("mode", "")
+    assert diffs["long.txt"].cut
+    assert len(diffs) == 7
 
 
 def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(world: World) -> None:
@@ -152,10 +152,10 @@ def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
 
 @pytest.mark.long
 def test_two_landings_at_once_both_arrive(world: World) -> None:
-    one = world.changed(edit_a, name="session_1")
-    two = world.changed(lambda folder: (folder / "b.txt").write_text("B\n") and None, name="session_2")
+    first = world.changed(edit_a, name="session_1")
+    second = world.changed(lambda folder: (folder / "b.txt").write_text("B\n") and None, name="session_2")
 
-    threads = [threading.Thread(target=world.changes.land, args=(one_of.id,)) for one_of in (one, two)]
+    threads = [threading.Thread(target=world.changes.land, args=(change_set.id,)) for change_set in (first, second)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -273,11 +273,11 @@ def test_comments_on_lines(world: World) -> None:
 
     comment(change_set.id, "a.txt", 1, "and this, while they are sent")
     sent = world.clock.now().isoformat()
-    assert [one.sent for one in world.changes.sent_comments(change_set.id, numbers).comments] == [sent, sent, ""]
+    assert [entry.sent for entry in world.changes.sent_comments(change_set.id, numbers).comments] == [sent, sent, ""]
     assert world.changes.unsent_comments(change_set.id)[1] == (3,)
     world.changes.remove_comment(change_set.id, 3)
     assert code_of(lambda: world.changes.unsent_comments(change_set.id)) == "no_comments"
-    assert [one.number for one in world.changes.remove_comment(change_set.id, 1).comments] == [2]
+    assert [entry.number for entry in world.changes.remove_comment(change_set.id, 1).comments] == [2]
     assert code_of(lambda: world.changes.remove_comment(change_set.id, 1)) == "unknown_comment"
     world.changes.discard(change_set.id)
-    assert [one.text for one in world.changes.get(change_set.id).comments] == ["keep it"]
+    assert [entry.text for entry in world.changes.get(change_set.id).comments] == ["keep it"]

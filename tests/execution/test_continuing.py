@@ -43,7 +43,7 @@ def work(world: World, session_id: str, files: dict[str, str], *, continues: str
 
 def tidied() -> None:
     deadline = time.monotonic() + 5
-    while any(one.name.startswith("clawpy-tidy-") for one in threading.enumerate()):
+    while any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.005)
 

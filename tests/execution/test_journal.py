@@ -10,7 +10,7 @@ from engine.execution.journal import command_used
 
 
 @pytest.mark.parametrize(
-    ("programs", "kept"),
+    ("programs", "recorded"),
     [
         ((), "exec"),
         (("git status --short",), "exec:git status"),
@@ -21,13 +21,13 @@ from engine.execution.journal import command_used
         (("cargo build", "rm -r x"), "exec:cargo build"),
     ],
 )
-def test_a_command_is_its_program_and_a_plain_word(programs: tuple[str, ...], kept: str) -> None:
-    assert command_used(programs) == kept
+def test_a_command_is_its_program_and_a_plain_word(programs: tuple[str, ...], recorded: str) -> None:
+    assert command_used(programs) == recorded
 
 
 @given(st.lists(st.text(max_size=80), max_size=3))
 def test_whatever_was_run_the_record_is_short_and_plain(programs: list[str]) -> None:
-    kept = command_used(programs)
-    assert len(kept) < 80
-    assert kept.isascii()
-    assert kept.isprintable()
+    recorded = command_used(programs)
+    assert len(recorded) < 80
+    assert recorded.isascii()
+    assert recorded.isprintable()

@@ -130,7 +130,7 @@ def test_line_endings_come_as_a_checkout_makes_them_and_go_as_they_were(world: W
 def test_a_submodule_is_not_moved_by_us(world: World, tmp_path: Path) -> None:
     other = World(tmp_path / "other").repository
     other.commit("one", {"x": "1"})
-    one = other.git("rev-parse", "HEAD")
+    commit = other.git("rev-parse", "HEAD")
     world.repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other.path), "lib")
     world.repository.commit("part")
     beside = world.changed(writing("a.txt", "beside\n"), name="session_1")
@@ -141,7 +141,7 @@ def test_a_submodule_is_not_moved_by_us(world: World, tmp_path: Path) -> None:
         (folder / "lib").rmdir()
 
     assert world.session(drop, name="session_2") is None, "what is in the place of a submodule is nobody's change"
-    assert one == world.repository.git("-C", "lib", "rev-parse", "HEAD")
+    assert commit == world.repository.git("-C", "lib", "rev-parse", "HEAD")
 
 
 def test_filtered_files_are_neither_run_nor_landed(world: World) -> None:
@@ -181,13 +181,13 @@ def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name:
     landing_steps = steps[: steps.index("files done")]
 
     for instant in range(len(landing_steps)):
-        seen: list[str] = []
+        steps_so_far: list[str] = []
 
-        def save(step: str, instant: int = instant, seen: list[str] = seen) -> None:
-            if len(seen) == instant:
+        def save(step: str, instant: int = instant, steps_so_far: list[str] = steps_so_far) -> None:
+            if len(steps_so_far) == instant:
                 (world.root / name).parent.mkdir(exist_ok=True)
                 (world.root / name).write_text("saved by the operator\n")
-            seen.append(step)
+            steps_so_far.append(step)
 
         world.step = save
         refusal = None
@@ -196,14 +196,14 @@ def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name:
         except Refusal as error:
             refusal = error
         world.step = lambda step: None
-        left = picture(world.root)
-        assert left[name][2] == b"saved by the operator\n"
+        after = picture(world.root)
+        assert after[name][2] == b"saved by the operator\n"
         if refusal is None:  # saved after its file was landed
-            assert left["a.txt"][2] == b"theirs\n"
+            assert after["a.txt"][2] == b"theirs\n"
             world.database.write(lambda tx: make_waiting(tx, change_set.id))
         else:
             assert refusal.code == "conflict"
-            assert {**left, name: None} == {**before, name: None}
+            assert {**after, name: None} == {**before, name: None}
         put_back(world, before)
 
 

@@ -16,7 +16,7 @@ from engine.events import LandingUndone
 from engine.execution.hunks import Span, hunks_in, with_hunks
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
 from engine.storage import intents
-from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, names, operator_edits, places, session_edits
+from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, line_places, names, operator_edits, session_edits
 from tests.execution.landing_world import World, git_state, picture
 
 TEXT = [f"line {number}\n" for number in range(40)]
@@ -66,11 +66,11 @@ def test_a_file_lands_and_the_rest_waits(world: World) -> None:
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
     assert (read(world, "b.txt"), read(world, "c.txt"), read(world, "a.txt")) == (None, "c\n", texts())
     assert world.worktrees.folder("session_1").exists()
-    assert [one.id for one in world.changes.landed(str(world.root))] == [change.id]
+    assert [landed.id for landed in world.changes.landed(str(world.root))] == [change.id]
     assert git_state(world.root) == state
 
-    whole = world.changes.land(change.id)
-    assert (whole.state, whole.files) == (ChangeState.LANDED, change.files)
+    complete = world.changes.land(change.id)
+    assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
     assert read(world, "a.txt") == texts(n2="first", n20="second", n38="third")
 
     part = world.changes.undo(change.id)
@@ -91,7 +91,7 @@ def test_a_hunk_lands_beside_an_edit_of_yours(world: World) -> None:
     assert read(world, "a.txt") == texts(n10="mine", n20="second")
     assert (read(world, "old.txt"), read(world, "new.txt")) == (None, texts(n5="five"))
     [a, b, c, new] = world.changes.diff(change.id)
-    assert [(one.hunks.count("@@ -"), one.landed) for one in (a, new)] == [(2, (2,)), (1, (1,))]
+    assert [(diff.hunks.count("@@ -"), diff.landed) for diff in (a, new)] == [(2, (2,)), (1, (1,))]
     assert (b.status, c.status) == ("deleted", "added")
     assert [file.status for file in world.changes.get(change.id).files if file.path == "new.txt"] == ["modified"]
     world.changes.land(change.id, [FilePart("a.txt", (1, 3))])
@@ -107,7 +107,7 @@ def test_hunks_keep_their_numbers_while_others_land(world: World) -> None:
     world.changes.land(change.id, [first])
 
     assert code_of(lambda: world.changes.land(change.id, [first])) == "already_decided"
-    [a] = [one for one in world.changes.diff(change.id) if one.path == "a.txt"]
+    [a] = [diff for diff in world.changes.diff(change.id) if diff.path == "a.txt"]
     assert (a.landed, "+first" in a.hunks, "+second" in a.hunks) == ((1,), False, True)
     world.changes.land(change.id, [second])
     assert read(world, "a.txt") == texts(n2="first", n20="second")
@@ -208,7 +208,7 @@ def test_what_was_kept_of_it_outlives_a_smaller_landing_and_git_gc(world: World)
     change = world.changed(edit)
     world.changes.land(change.id, [FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,))])
     world.changes.discard(change.id)
-    whole = picture(world.root)
+    complete = picture(world.root)
     world.changes.undo(change.id)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
 
@@ -216,7 +216,7 @@ def test_what_was_kept_of_it_outlives_a_smaller_landing_and_git_gc(world: World)
 
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
     world.changes.land(change.id)
-    assert picture(world.root) == whole
+    assert picture(world.root) == complete
 
 
 def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
@@ -227,7 +227,7 @@ def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
     assert set(world.changes.written_by_us(place)) == {"a.txt", "c.txt"}
     world.changes.undo(change.id)
     assert set(world.changes.written_by_us(place)) == {"a.txt"}
-    assert [one.id for one in world.changes.landed(place)] == [change.id]
+    assert [landed.id for landed in world.changes.landed(place)] == [change.id]
     world.repository.write("a.txt", "mine\n")
     world.changes.land(change.id, [FilePart("c.txt")])
     assert world.changes.landed(place) == []
@@ -292,9 +292,9 @@ def test_a_file_tells_which_hunks_are_in_it(data: st.DataObject) -> None:
         spans.append((start, old.count(b"\n"), new_start, new.count(b"\n")))
     chosen = data.draw(st.sets(st.integers(1, max(1, len(spans))), max_size=len(spans)))
     file = with_hunks(old, new, spans, chosen)
-    found = hunks_in(file, old, new, spans)
-    assert found is not None
-    assert with_hunks(old, new, spans, found) == file
+    numbers = hunks_in(file, old, new, spans)
+    assert numbers is not None
+    assert with_hunks(old, new, spans, numbers) == file
     assert hunks_in(file + b"more\n", old, new, spans) is None
 
 
@@ -317,7 +317,7 @@ big_edits = st.lists(st.builds(Edit, st.just("line"), st.sampled_from(EXISTING),
 
 @pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(session_edits, big_edits, st.lists(operator_edits, max_size=2), st.integers(0, 2**32), places)
+@given(session_edits, big_edits, st.lists(operator_edits, max_size=2), st.integers(0, 2**32), line_places)
 def test_any_parts_and_the_rest_are_the_whole(
     edits: list[Edit], more: list[Edit], meanwhile: list[Edit], seed: int, crlf: int
 ) -> None:
@@ -336,8 +336,8 @@ def _try_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: r
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
 
     def work(inside: Path) -> None:
-        for one in edits:
-            one.apply(inside)
+        for session_edit in edits:
+            session_edit.apply(inside)
 
     change = world.session(work)
     if change is None:
@@ -348,7 +348,7 @@ def _try_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: r
         world.changes.land(change.id)
     except Refusal:
         return
-    whole = picture(world.root)
+    complete = picture(world.root)
     world.changes.undo(change.id)
     assert picture(world.root) == start
     steps = [start]
@@ -368,7 +368,7 @@ def _try_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: r
         steps.append(picture(world.root))
         assert git_state(world.root) == state
     if not meanwhile:
-        assert steps[-1] == whole
+        assert steps[-1] == complete
     for before in reversed(steps[:-1]):
         world.changes.undo(change.id)
         assert picture(world.root) == before
@@ -411,7 +411,7 @@ def test_killed_at_any_step_it_is_done_or_taken_back(tmp_path: Path, verb: str) 
         world = World(folder)
         world.repository.commit("one", {"a.txt": texts(), "b.txt": "b\n", "old.txt": texts()})
         id = world.changed(edit).id
-        for earlier in itertools.takewhile(lambda one: one != verb, STEPS):
+        for earlier in itertools.takewhile(lambda earlier_verb: earlier_verb != verb, STEPS):
             STEPS[earlier](world, id)
         before, was = picture(world.root), world.changes.get(id)
         world.step = killing(at)

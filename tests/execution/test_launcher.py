@@ -30,14 +30,14 @@ class Bench:
         if assignment.runner not in self.says:
             raise Refusal("no_runner", f"there is no runner {assignment.runner!r}")
 
-        def check(given: Assignment) -> RunnerInfo:
-            assert given.runner == assignment.runner
-            said = self.says[assignment.runner]
-            if isinstance(said, Refusal):
-                raise said
-            return said
+        def check(asked_assignment: Assignment) -> RunnerInfo:
+            assert asked_assignment.runner == assignment.runner
+            answer = self.says[assignment.runner]
+            if isinstance(answer, Refusal):
+                raise answer
+            return answer
 
-        def reparameterise(given: Assignment, edit: str) -> Assignment:
+        def reparameterise(asked_assignment: Assignment, edit: str) -> Assignment:
             raise Refusal(
                 SENTENCE if " " in edit else "bad_parameters", "run_tests takes parameters", "`run_tests paths=…`"
             )

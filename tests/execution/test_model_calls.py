@@ -79,11 +79,11 @@ def test_a_call_is_there_before_it_is_made_and_closed_with_its_figures(world: Wo
         call, state="done", input_tokens=120, output_tokens=9, cost=1500, price_known=False, reply="done"
     )
 
-    [seen] = world.calls.for_session("sess_1")
-    assert (seen.state, seen.seconds, seen.input_tokens, seen.output_tokens) == ("done", 3.0, 120, 9)
-    assert (seen.cost, seen.price_known, seen.agent) == (1500, False, "builder")
-    assert seen.notes == PROMPT.notes
-    assert seen.provenance == {"leadership_chain": ["cto"]}
+    [stored] = world.calls.for_session("sess_1")
+    assert (stored.state, stored.seconds, stored.input_tokens, stored.output_tokens) == ("done", 3.0, 120, 9)
+    assert (stored.cost, stored.price_known, stored.agent) == (1500, False, "builder")
+    assert stored.notes == PROMPT.notes
+    assert stored.provenance == {"leadership_chain": ["cto"]}
     assert world.calls.reply(call) == "done"
 
 
@@ -91,9 +91,9 @@ def test_the_prompt_comes_back_exactly(world: World) -> None:
     call = begin(world, prompt=PROMPT)
 
     sent = world.calls.prompt(call)
-    assert [one.lines for one in sent] == [one.lines for one in PROMPT.parts]
-    assert [one.role for one in sent] == ["system", "user"]
-    assert all(one.tokens > 0 for one in sent)
+    assert [sent_part.lines for sent_part in sent] == [sent_part.lines for sent_part in PROMPT.parts]
+    assert [sent_part.role for sent_part in sent] == ["system", "user"]
+    assert all(sent_part.tokens > 0 for sent_part in sent)
 
 
 def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
@@ -104,8 +104,8 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
     )
     third = begin(world, messages=[part("answer", "done", "assistant")], follows=second)
 
-    assert [one.name for one in world.calls.prompt(third)] == ["identity", "answer", "tool", "answer"]
-    assert [one.name for one in world.calls.prompt(first)] == ["identity"]
+    assert [sent_part.name for sent_part in world.calls.prompt(third)] == ["identity", "answer", "tool", "answer"]
+    assert [sent_part.name for sent_part in world.calls.prompt(first)] == ["identity"]
     with world.database.read() as session:
         sizes = session.execute(sqlalchemy.select(sqlalchemy.func.length(ModelCallRow.messages))).scalars().all()
     assert max(sizes) < 500
@@ -113,11 +113,11 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
 
 
 def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of_once(world: World) -> None:
-    told: list[tuple[str, object]] = []
+    reported: list[tuple[str, object]] = []
     calls = ModelCalls(
         world.database,
         Randomness(2),
-        told=lambda tx, session, call, said: told.append((call, said["leadership_chain"])),
+        told=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
 
     def begin(**more: object) -> str:
@@ -126,8 +126,8 @@ def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of
     first = begin(prompt=PROMPT)
     second = begin(messages=[part("tool", "1 file", "tool")], follows=first)
     third = begin(messages=[part("tool", "2 files", "tool")], follows=second)
-    assert told == [(first, ["cto"])]
-    assert [calls.get(one).provenance for one in (first, second, third)] == [
+    assert reported == [(first, ["cto"])]
+    assert [calls.get(call_id).provenance for call_id in (first, second, third)] == [
         {"leadership_chain": ["cto"]},
         {"leadership_chain": ["cto"], "carried_from": first},
         {"leadership_chain": ["cto"], "carried_from": first},
@@ -137,9 +137,9 @@ def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of
 def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World) -> None:
     call = begin(world, prompt=PROMPT)
     world.calls.finish(call, state="failed", error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
-    seen = world.calls.get(call).error + world.calls.reply(call)
-    assert "\x1b" not in seen
-    assert "\r" not in seen
+    shown = world.calls.get(call).error + world.calls.reply(call)
+    assert "\x1b" not in shown
+    assert "\r" not in shown
     assert world.calls.reply(call).endswith("\ndone")
 
 
@@ -149,19 +149,19 @@ def test_secrets_are_cut_out_of_everything_that_is_kept(world: World) -> None:
     world.calls.finish(call, state="failed", error=f"401 for {secret}", reply=f"I used {secret}")
 
     path = world.database.path
-    kept = repr((world.calls.prompt(call), world.calls.get(call), world.calls.reply(call)))
-    assert secret not in kept
-    assert "sk-x9" not in kept
-    assert kept.count("[secret cut]") == 5
+    stored = repr((world.calls.prompt(call), world.calls.get(call), world.calls.reply(call)))
+    assert secret not in stored
+    assert "sk-x9" not in stored
+    assert stored.count("[secret cut]") == 5
     assert secret.encode() not in path.read_bytes()
 
 
 def test_what_a_crash_left_running_is_interrupted(world: World) -> None:
-    done, left = begin(world), begin(world)
+    done, unfinished = begin(world), begin(world)
     world.calls.finish(done, state="done")
 
     assert world.calls.recover() == 1
-    assert world.calls.get(left).state == "interrupted"
+    assert world.calls.get(unfinished).state == "interrupted"
     assert world.calls.get(done).state == "done"
     assert world.calls.recover() == 0
 
@@ -173,9 +173,9 @@ def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: Wo
     assert world.calls.get(other).state == "running"
 
     world.calls.finish(call, state="failed", input_tokens=7, cost=3)
-    seen = world.calls.get(call)
-    assert (seen.state, seen.input_tokens, seen.cost) == ("cancelled", 7, 3)
-    assert seen.error == "its session ended: cancelled"
+    stored = world.calls.get(call)
+    assert (stored.state, stored.input_tokens, stored.cost) == ("cancelled", 7, 3)
+    assert stored.error == "its session ended: cancelled"
 
 
 def test_a_finished_call_stays_as_it_is(world: World) -> None:
@@ -199,6 +199,6 @@ def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
     begin(world, prompt=recalled("mem_ab"))
     second = begin(world, prompt=recalled("mem_a"), session="sess_2")
     begin(world)
-    assert [one.id for one in world.calls.that_recalled("mem_a")] == [second, first]
-    assert [one.id for one in world.calls.that_recalled("fact_1")] == [first]
+    assert [call.id for call in world.calls.that_recalled("mem_a")] == [second, first]
+    assert [call.id for call in world.calls.that_recalled("fact_1")] == [first]
     assert world.calls.that_recalled("mem%") == []

@@ -57,8 +57,8 @@ def test_the_session_waits_and_gets_the_answer(world: BeltWorld, bus: EventBus, 
     request = world.permissions.waiting()[0]
     assert (request.title, request.detail, request.reason) == ("run make deploy", "make deploy", "sends to the outside")
     assert (request.agent, request.session_id, request.answer) == ("builder", world.view.id, None)
-    given = world.permissions.answer(request.id, answer)
-    assert (given.answer, given.by, given.withdrawn) == (answer, "operator", False)
+    answered = world.permissions.answer(request.id, answer)
+    assert (answered.answer, answered.by, answered.withdrawn) == (answer, "operator", False)
     assert asking.result() is answer.allows
     assert world.permissions.waiting() == []
     assert [type(fact) for fact in facts.drain()] == [PermissionAsked, PermissionAnswered]
@@ -83,13 +83,13 @@ def test_once_is_once_and_a_session_is_a_session(world: BeltWorld, clock: FakeCl
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_ONCE)
     assert first.result() is True
     second = Asking(world)
-    asked = world.permissions.waiting()[0]
-    world.permissions.answer(asked.id, PermissionAnswer.ALLOW_SESSION)
+    request = world.permissions.waiting()[0]
+    world.permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
     assert second.result() is True
     clock.advance(timedelta(seconds=1))
     assert Asking(world).result() is True
     newest = world.permissions.latest(1)[0]
-    assert newest.by == f"operator ({asked.id}, for this session)", "recorded as what it is"
+    assert newest.by == f"operator ({request.id}, for this session)", "recorded as what it is"
     assert (newest.answer, newest.answered_at) == (PermissionAnswer.ALLOW_SESSION, newest.asked_at)
     other = Asking(world, key="exec:make clean")
     assert len(world.permissions.waiting()) == 1, "another key is another question"
@@ -99,13 +99,13 @@ def test_once_is_once_and_a_session_is_a_session(world: BeltWorld, clock: FakeCl
 
 
 def test_an_answer_for_a_session_says_nothing_of_another(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    one, two = (BeltWorld(tmp_path / name, database, clock) for name in ("one", "two"))
-    first = Asking(one)
-    one.permissions.answer(one.permissions.waiting()[0].id, PermissionAnswer.ALLOW_SESSION)
+    first_world, second_world = (BeltWorld(tmp_path / name, database, clock) for name in ("one", "two"))
+    first = Asking(first_world)
+    first_world.permissions.answer(first_world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_SESSION)
     assert first.result() is True
-    second = Asking(two)
-    assert len(two.permissions.waiting()) == 1
-    two.permissions.answer(two.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
+    second = Asking(second_world)
+    assert len(second_world.permissions.waiting()) == 1
+    second_world.permissions.answer(second_world.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
     assert second.result() is False
 
 
@@ -114,7 +114,7 @@ def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWo
     first = world.permissions.waiting()[0]
     other = Asking(world, key="exec:other")
     world.permissions.answer(first.id, PermissionAnswer.ALLOW_SESSION)
-    assert [one.result() for one in same] == [True] * 3
+    assert [asking.result() for asking in same] == [True] * 3
     assert len(world.permissions.waiting()) == 1
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
     assert other.result() is False
@@ -135,10 +135,10 @@ def test_what_cannot_be_answered_is_refused(world: BeltWorld) -> None:
     assert asking.result() is False
     assert code(request.id) == "permission_answered"
     Asking(world, key="another")
-    left = world.permissions.waiting()[0]
+    pending = world.permissions.waiting()[0]
     world.stop()
-    until(lambda: world.permissions.get(left.id).withdrawn)
-    assert code(left.id) == "permission_withdrawn"
+    until(lambda: world.permissions.get(pending.id).withdrawn)
+    assert code(pending.id) == "permission_withdrawn"
 
 
 def test_it_ends_at_once_with_its_session(world: BeltWorld, bus: EventBus) -> None:
@@ -186,7 +186,7 @@ def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_SESSION)
     assert answered.result() is True
     Asking(world, key="waiting")
-    left = world.permissions.waiting()[0]
+    pending = world.permissions.waiting()[0]
     for part in ("", "-wal"):
         source = Path(f"{world.database.path}{part}")
         if source.exists():
@@ -194,17 +194,16 @@ def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_
     database = Database(tmp_path / "copy.db", clock=clock, bus=EventBus(), recorder=append)
     try:
         after = Permissions(database, randomness=Randomness())
-        assert after.waiting() == [left]
-        said = (
-            f"“run make deploy” was waiting for your answer; it was withdrawn because its session is gone ({left.id})"
-        )
-        assert after.recover() == [said]
+        assert after.waiting() == [pending]
+        reason = f"it was withdrawn because its session is gone ({pending.id})"
+        message = f"“run make deploy” was waiting for your answer; {reason}"
+        assert after.recover() == [message]
         assert after.recover() == []
         assert after.waiting() == []
-        assert after.get(left.id).withdrawn
-        assert {one.answer for one in after.latest()} == {None, PermissionAnswer.ALLOW_SESSION}
+        assert after.get(pending.id).withdrawn
+        assert {request.answer for request in after.latest()} == {None, PermissionAnswer.ALLOW_SESSION}
         with pytest.raises(Refusal, match="is closed"):
-            after.answer(left.id, PermissionAnswer.ALLOW_ONCE)
+            after.answer(pending.id, PermissionAnswer.ALLOW_ONCE)
     finally:
         database.close()
     world.stop()

@@ -87,15 +87,15 @@ def processes() -> Iterator[Processes]:
 
 
 def test_what_runs_gives_way_and_so_does_what_it_starts(processes: Processes, tmp_path: Path) -> None:
-    wanted = min(19, os.nice(0) + NICE)
+    expected = min(19, os.nice(0) + NICE)
     script = (
         "import os, subprocess, sys, time\n"
-        f"while os.nice(0) < {wanted}: time.sleep(0.001)\n"  # it is told so a moment after its beginning
+        f"while os.nice(0) < {expected}: time.sleep(0.001)\n"  # it is told so a moment after its beginning
         "subprocess.run([sys.executable, '-c', 'import os; print(os.nice(0))'])"
     )
     run = Running(processes, script, tmp_path, timeout=5)
     run.thread.join(10)
-    assert int(run.output) == wanted
+    assert int(run.output) == expected
 
 
 def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) ->
     run = Running(processes, DEAF + "time.sleep(60)", tmp_path, timeout=0.2)
     run.thread.join(5)
     assert run.finished.timed_out
-    again = Running(processes, "print('still')", tmp_path)
-    again.thread.join(5)
-    assert again.output == b"still\n"
+    second = Running(processes, "print('still')", tmp_path)
+    second.thread.join(5)
+    assert second.output == b"still\n"
 
 
 @pytest.mark.long

@@ -42,8 +42,8 @@ def router(
     )
 
 
-def chosen(made: ModelRouter, run_kind: str = "task") -> str:
-    return made.choose("backend_builder", "koji-core", run_kind, "explain").id
+def chosen(model_router: ModelRouter, run_kind: str = "task") -> str:
+    return model_router.choose("backend_builder", "koji-core", run_kind, "explain").id
 
 
 CHANNEL = '[channels.koji-core]\nmodel = "anthropic:claude-opus-5-5"\n'
@@ -61,11 +61,15 @@ def test_the_order_hint_run_kind_default_channel_first_provider():
 
 
 def test_a_choice_says_where_it_goes_and_why():
-    one = router("openai", config=CHANNEL.replace("anthropic:claude-opus-5-5", "openai:gpt-6-sol")).choose(
+    choice = router("openai", config=CHANNEL.replace("anthropic:claude-opus-5-5", "openai:gpt-6-sol")).choose(
         "a", "koji-core"
     )
-    assert (one.base_url, one.host, one.kind) == ("https://api.openai.com/v1", "api.openai.com", ProviderKind.OPENAI)
-    assert one.reason == "channel koji-core names it"
+    assert (choice.base_url, choice.host, choice.kind) == (
+        "https://api.openai.com/v1",
+        "api.openai.com",
+        ProviderKind.OPENAI,
+    )
+    assert choice.reason == "channel koji-core names it"
 
 
 def test_providers_that_the_settings_name_come_before_the_others():
@@ -103,11 +107,11 @@ def test_a_hint_that_cannot_be_followed_is_passed_over():
 
 
 def test_a_hint_takes_no_work_from_a_model_on_this_machine_to_one_elsewhere():
-    here = '[providers.ollama]\nmodel = "qwen3"\n'
+    config = '[providers.ollama]\nmodel = "qwen3"\n'
     local = {"default": "ollama:qwen3"}
-    assert chosen(router("openai", config=here, models=local, hint="openai:gpt-6-luna")) == "ollama:qwen3"
-    assert chosen(router("openai", config=here, models=local, hint="ollama:qwen3-small")) == "ollama:qwen3-small"
-    assert chosen(router("openai", config=here, models=TOOLS, hint="ollama:qwen3-small")) == "ollama:qwen3-small"
+    assert chosen(router("openai", config=config, models=local, hint="openai:gpt-6-luna")) == "ollama:qwen3"
+    assert chosen(router("openai", config=config, models=local, hint="ollama:qwen3-small")) == "ollama:qwen3-small"
+    assert chosen(router("openai", config=config, models=TOOLS, hint="ollama:qwen3-small")) == "ollama:qwen3-small"
 
 
 def test_without_any_provider_the_way_in_is_told():
@@ -126,17 +130,19 @@ def test_a_named_provider_without_a_key_tells_how_to_give_it_one():
 
 
 def test_keys_that_must_not_be_used_make_no_provider_usable():
-    made = router("!openai")
-    state = made.provider("openai")
+    model_router = router("!openai")
+    state = model_router.provider("openai")
     assert not state.usable
     assert "chmod 600" in state.words
     with pytest.raises(Refusal, match="others"):
-        chosen(made)
+        chosen(model_router)
 
 
 def test_states_of_providers():
-    made = router("openai", config='[providers.box]\nkind = "openai"\nbaseUrl = "http://box:1/v1"\nkeyless = true\n')
-    states = {state.name: (state.usable, state.source, state.named) for state in made.providers()}
+    model_router = router(
+        "openai", config='[providers.box]\nkind = "openai"\nbaseUrl = "http://box:1/v1"\nkeyless = true\n'
+    )
+    states = {state.name: (state.usable, state.source, state.named) for state in model_router.providers()}
     assert states == {
         "box": (True, "keyless", True), "openai": (True, "environment", False), "anthropic": (False, "", False),
         "together": (False, "", False), "ollama": (False, "", False),

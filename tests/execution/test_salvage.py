@@ -96,14 +96,14 @@ def make(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
 ) -> Iterator[Callable[[Work], World]]:
     repository.commit("one", {"a.txt": "a\n"})
-    made: list[World] = []
+    worlds: list[World] = []
 
     def build(work: Work) -> World:
-        made.append(World(tmp_path, database, clock, bus, repository, work))
-        return made[-1]
+        worlds.append(World(tmp_path, database, clock, bus, repository, work))
+        return worlds[-1]
 
     yield build
-    for world in made:
+    for world in worlds:
         world.sessions.close()
 
 
@@ -196,7 +196,7 @@ def test_a_start_that_is_killed_too_loses_nothing(
     world = make(nothing)
     assert world.sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     assert world.files(session_id) == ["half.txt"]
-    assert len([one for one in world.changes.list() if one.state is ChangeState.WAITING]) == 1
+    assert len([change for change in world.changes.list() if change.state is ChangeState.WAITING]) == 1
 
 
 def test_a_crash_of_a_session_that_had_changed_nothing_leaves_nothing(make: Callable[[Work], World]) -> None:

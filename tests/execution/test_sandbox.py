@@ -40,9 +40,9 @@ needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubbl
 def confinement(root: Path, **changes: object) -> Confinement:
     folder, scratch, caches = root / "folder", root / "scratch", root / "caches"
     folder.mkdir(parents=True, exist_ok=True)
-    made = Confinement(folder, scratch, caches, **changes)  # type: ignore[arg-type]
-    made.make()
-    return made
+    created = Confinement(folder, scratch, caches, **changes)  # type: ignore[arg-type]
+    created.make()
+    return created
 
 
 @pytest.fixture
@@ -242,35 +242,35 @@ def test_an_installation_under_tmp_is_seen_and_cannot_be_written(tmp_path: Path)
 )
 def test_which_installations_are_shown(tmp_path: Path, program: str, path: str, shown: list[str]) -> None:
     """Of a folder of programs in a project only that: beside it lie the project's secrets."""
-    for one in ("env/bin/python", "tool", "project/bin/run"):
-        file = tmp_path / one
+    for name in ("env/bin/python", "tool", "project/bin/run"):
+        file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o755)
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "link").symlink_to(tmp_path / "env")
 
-    def here(text: str) -> str:
+    def below_tmp(text: str) -> str:
         return text.replace("/place", str(tmp_path))
 
-    environment = {"HOME": "/nowhere", "PATH": here(path)}
-    found = readable_places(confinement(tmp_path / "session"), here(program), environment)
-    tops = [place for place in found if place.is_relative_to(tmp_path) and place.suffix == ""]
+    environment = {"HOME": "/nowhere", "PATH": below_tmp(path)}
+    paths = readable_places(confinement(tmp_path / "session"), below_tmp(program), environment)
+    tops = [place for place in paths if place.is_relative_to(tmp_path) and place.suffix == ""]
     assert [place for place in tops if not any(place.is_relative_to(top) and place != top for top in tops)] == [
-        Path(here(one)) for one in shown
+        Path(below_tmp(name)) for name in shown
     ]
 
 
 def test_a_relative_program_is_not_looked_for_in_the_folder_of_the_console(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = tmp_path / "console"
-    pip = here / ".venv/bin/pip"
+    console = tmp_path / "console"
+    pip = console / ".venv/bin/pip"
     pip.parent.mkdir(parents=True)
     pip.write_text("#!/bin/sh\n")
     pip.chmod(0o755)
-    monkeypatch.chdir(here)
-    found = readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
-    assert all(place.is_absolute() for place in found)
+    monkeypatch.chdir(console)
+    paths = readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
+    assert all(place.is_absolute() for place in paths)
 
 
 @pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])
@@ -310,10 +310,10 @@ def venv(place: Path) -> Path:
 def test_the_engine_s_own_virtual_environment_is_not_the_session_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = venv(tmp_path / "clawpy")
-    monkeypatch.setattr(sys, "prefix", str(ours))
+    engine_env = venv(tmp_path / "clawpy")
+    monkeypatch.setattr(sys, "prefix", str(engine_env))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    inherited = {"PATH": f"{ours / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(ours)}
+    inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
     environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", inherited)
     assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == ("/usr/bin", None)
     other = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
@@ -325,14 +325,14 @@ def test_the_engine_s_own_virtual_environment_is_not_the_session_s(
 def test_the_workspace_s_virtual_environment_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
-    held = confinement(tmp_path)
-    own = venv(held.folder / ".venv")
-    ours = own if same else venv(tmp_path / "clawpy")
-    monkeypatch.setattr(sys, "prefix", str(ours))
+    confined = confinement(tmp_path)
+    project_env = venv(confined.folder / ".venv")
+    engine_env = project_env if same else venv(tmp_path / "clawpy")
+    monkeypatch.setattr(sys, "prefix", str(engine_env))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    inherited = {"PATH": f"{ours / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(ours)}
-    environment = session_environment(held, NoSandbox(), "sess_1", inherited)
-    assert (environment["PATH"], environment["VIRTUAL_ENV"]) == (f"{own / 'bin'}:/usr/bin", str(own))
+    inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
+    environment = session_environment(confined, NoSandbox(), "sess_1", inherited)
+    assert (environment["PATH"], environment["VIRTUAL_ENV"]) == (f"{project_env / 'bin'}:/usr/bin", str(project_env))
 
 
 def test_commands_of_a_session_see_that_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,9 +351,9 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     elsewhere.touch()
     (user / ".ssh").symlink_to(tmp_path / "keys")
     (tmp_path / "keys").mkdir()
-    found = secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
-    found = tuple(place for place in found if place.is_relative_to(tmp_path))
-    assert found == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
+    paths = secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
+    paths = tuple(place for place in paths if place.is_relative_to(tmp_path))
+    assert paths == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
     (user / ".gnupg").symlink_to(user)
     assert user not in secret_places(home, {"HOME": str(user)})
 

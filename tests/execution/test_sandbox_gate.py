@@ -80,23 +80,23 @@ class Gated:
 
 @pytest.fixture
 def gated() -> Iterator[Callable[..., Gated]]:
-    made: list[Gated] = []
+    gates: list[Gated] = []
 
     def make(*hosts: str, **more: dict[str, str]) -> Gated:
-        made.append(Gated(*hosts, **more))
-        return made[-1]
+        gates.append(Gated(*hosts, **more))
+        return gates[-1]
 
     yield make
-    for one in made:
-        one.gate.close()
+    for gate_made in gates:
+        gate_made.gate.close()
 
 
 @pytest.mark.long
 def test_a_tunnel_to_a_listed_host(gated: Callable[..., Gated], server: int) -> None:
-    one = gated(f"127.0.0.1:{server}")
+    client = gated(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
-    assert one.ask(request).endswith(b"/x y None")
-    assert one.said == []
+    assert client.ask(request).endswith(b"/x y None")
+    assert client.said == []
 
 
 @pytest.mark.long
@@ -117,18 +117,18 @@ def test_it_goes_on_when_the_machine_had_nothing_left_for_a_connection(
     monkeypatch.setattr(gate, "PAUSE", 0.01)
     with monkeypatch.context() as poor:
         poor.setattr(gate, "socket", SimpleNamespace(**{**vars(socket), "socket": Poor}))
-        one = gated(f"127.0.0.1:{server}")
+        client = gated(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
-    assert one.ask(request).endswith(b"/x y None")
-    assert one.said == ["network: a connection could not be taken: Too many open files"]
+    assert client.ask(request).endswith(b"/x y None")
+    assert client.said == ["network: a connection could not be taken: Too many open files"]
 
 
 @pytest.mark.long
 def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -> None:
     """One request, for the host that was looked at, without what is meant for a proxy."""
-    one = gated(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
+    client = gated(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
     head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
-    answer = one.ask(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
+    answer = client.ask(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
     assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
 
 
@@ -152,49 +152,49 @@ def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -
     ],
 )
 def test_everything_else_is_refused_and_not_looked_up(gated: Callable[..., Gated], target: str) -> None:
-    one = gated("api.example.com", addresses={})
-    assert one.ask(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
-    assert one.resolved == []
-    assert len(one.said) == 1
-    assert one.said[0].startswith("network: ")
+    client = gated("api.example.com", addresses={})
+    assert client.ask(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+    assert client.resolved == []
+    assert len(client.said) == 1
+    assert client.said[0].startswith("network: ")
 
 
 def test_a_refusal_is_told_once_and_without_control_characters(gated: Callable[..., Gated]) -> None:
-    one = gated("api.example.com")
+    client = gated("api.example.com")
     for _ in range(3):
-        one.ask("CONNECT evil.org:443 HTTP/1.1\n\n")
-    one.ask("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
-    assert one.said[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
-    assert len(one.said) == 2
-    assert one.said[1].isprintable()
+        client.ask("CONNECT evil.org:443 HTTP/1.1\n\n")
+    client.ask("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
+    assert client.said[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
+    assert len(client.said) == 2
+    assert client.said[1].isprintable()
 
 
 @pytest.mark.long
 def test_a_name_that_leads_home(gated: Callable[..., Gated], server: int) -> None:
     for address in ("127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"):
-        one = gated(f"api.example.com:{server}", addresses={"api.example.com": address})
-        assert one.ask(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
-        assert "which no session may reach" in one.said[0]
+        client = gated(f"api.example.com:{server}", addresses={"api.example.com": address})
+        assert client.ask(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+        assert "which no session may reach" in client.said[0]
 
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What a host would have got; every connection leads to it."""
-    got: list[bytes] = []
+    received: list[bytes] = []
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
-        here, there = socket.socketpair()
+        near, far = socket.socketpair()
 
         def listen() -> None:
-            with there:
-                while chunk := there.recv(65_536):
-                    got.append(chunk)
+            with far:
+                while chunk := far.recv(65_536):
+                    received.append(chunk)
 
         threading.Thread(target=listen, daemon=True).start()
-        return here
+        return near
 
     monkeypatch.setattr(socket, "create_connection", connect)
-    return got
+    return received
 
 
 def client_hello(name: str) -> bytes:
@@ -209,9 +209,9 @@ def test_tls_has_to_ask_for_the_host_that_was_named(
     gated: Callable[..., Gated], reached: list[bytes], name: str
 ) -> None:
     """Hosts that share an address with a listed one stay out of reach."""
-    one = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    proxy = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
     hello = client_hello(name)
-    with one.connect() as client:
+    with proxy.connect() as client:
         client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 200")
         client.sendall(hello[:50])
@@ -221,27 +221,27 @@ def test_tls_has_to_ask_for_the_host_that_was_named(
         else:
             assert client.recv(100) == b""
             assert reached == []
-            assert one.said == ["network: the connection to api.example.com asked for evil.example.org"]
+            assert proxy.said == ["network: the connection to api.example.com asked for evil.example.org"]
 
 
 def test_what_is_not_tls_does_not_pass_443(gated: Callable[..., Gated], reached: list[bytes]) -> None:
-    one = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
-    one.ask("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
+    client = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    client.ask("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
     assert b"".join(reached) == b""
-    assert one.said == ["network: api.example.com received a request that is not TLS"]
+    assert client.said == ["network: api.example.com received a request that is not TLS"]
 
 
 def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "CONNECTIONS", 2)
-    one = gated("api.example.com")
-    first, second = one.connect(), one.connect()
-    until(lambda: one.gate._running == 2, 5)
-    with one.connect() as third:
+    client = gated("api.example.com")
+    first, second = client.connect(), client.connect()
+    until(lambda: client.gate._running == 2, 5)
+    with client.connect() as third:
         assert third.recv(10) == b""
     first.close()
     second.close()
-    until(lambda: one.gate._running == 0, 5)
-    assert one.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+    until(lambda: client.gate._running == 0, 5)
+    assert client.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
 @pytest.mark.long
@@ -249,31 +249,31 @@ def test_an_idle_connection_is_closed(
     gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "IDLE_SECONDS", 0.1)
-    one = gated(f"127.0.0.1:{server}")
+    client = gated(f"127.0.0.1:{server}")
     began = time.monotonic()
-    assert one.ask(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
+    assert client.ask(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
     assert time.monotonic() - began < 3
 
 
 def test_who_never_finishes_asking(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "OPENING_SECONDS", 0.1)
-    one = gated("api.example.com")
-    assert one.ask("CONNECT api.exam").startswith(b"HTTP/1.1 502")
-    assert one.ask("X" * (gate.HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+    client = gated("api.example.com")
+    assert client.ask("CONNECT api.exam").startswith(b"HTTP/1.1 502")
+    assert client.ask("X" * (gate.HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
 @pytest.mark.long
 def test_closing_cuts_every_connection(gated: Callable[..., Gated], server: int) -> None:
-    one = gated(f"127.0.0.1:{server}")
-    with one.connect() as client:
+    proxy = gated(f"127.0.0.1:{server}")
+    with proxy.connect() as client:
         client.sendall(f"CONNECT 127.0.0.1:{server} HTTP/1.1\r\n\r\n".encode())
         assert client.recv(100).startswith(b"HTTP/1.1 200")
-        one.gate.close()
+        proxy.gate.close()
         assert client.recv(100) == b""
-    assert not one.gate.path.parent.exists()
+    assert not proxy.gate.path.parent.exists()
     with pytest.raises(OSError, match=r".+"):
-        one.connect()
-    one.gate.close()
+        proxy.connect()
+    proxy.gate.close()
 
 
 @pytest.fixture
@@ -317,8 +317,8 @@ def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) 
     assert "403" in refused
     assert around.startswith("no way round")
     listed = f"127.0.0.1:{server}"
-    told = f"network: evil.example.org:443 is not one of the allowed hosts of this session: {listed}"
-    assert told in world.texts(view, ("note",))
+    refusal = f"network: evil.example.org:443 is not one of the allowed hosts of this session: {listed}"
+    assert refusal in world.texts(view, ("note",))
 
 
 @pytest.mark.long
@@ -336,4 +336,4 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: Wo
     world.run(work)
     assert codes == [7, 137, 1]
     assert set(Path("/tmp").glob("clawpy-gate-*")) <= began
-    until(lambda: not [one for one in threading.enumerate() if one.name == "clawpy-gate"], 5)
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "clawpy-gate"], 5)

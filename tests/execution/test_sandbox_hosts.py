@@ -126,9 +126,9 @@ def test_the_name_a_tls_client_asks_for() -> None:
 
 
 def test_the_beginning_of_tls_in_pieces() -> None:
-    whole = hello("api.example.com")
-    assert all(server_name(whole[:size]) is None for size in range(1, len(whole)))
-    body = whole[5:]
+    client_hello = hello("api.example.com")
+    assert all(server_name(client_hello[:size]) is None for size in range(1, len(client_hello)))
+    body = client_hello[5:]
     records = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2) + part for part in (body[:7], body[7:100], body[100:]))
     assert server_name(records) == "api.example.com"
 

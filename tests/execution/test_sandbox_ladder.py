@@ -40,31 +40,29 @@ def reports() -> dict[str, RungReport]:
 
 
 def test_a_rung_that_works_is_in_force() -> None:
-    found = reports()
-    assert [name for name, report in found.items() if report.in_force] == [best_sandbox().name]
-    assert found["none"].works
+    by_name = reports()
+    assert [name for name, report in by_name.items() if report.in_force] == [best_sandbox().name]
+    assert by_name["none"].works
 
 
 @pytest.mark.parametrize(
-    ("said", "mended"),
+    ("error", "fix"),
     [
         ("No permissions to create new namespace, likely because the kernel does not allow it", "user namespaces"),
         ("setting up uid map: Permission denied", "AppArmor"),
         ("something else", "check that `bubblewrap` can run"),
     ],
 )
-def test_a_bubblewrap_without_a_footing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, mended: str
-) -> None:
+def test_a_bubblewrap_without_a_footing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    bwrap = bubblewrap.Bubblewrap(str(program(tmp_path, f"echo 'bwrap: {said}' >&2; exit 1")))
+    bwrap = bubblewrap.Bubblewrap(str(program(tmp_path, f"echo 'bwrap: {error}' >&2; exit 1")))
     monkeypatch.setattr(ladder, "find_bubblewrap", lambda: bwrap)
     monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
     assert isinstance(best_sandbox(), NoSandbox)
     report = reports()["bubblewrap"]
     assert not report.works
-    assert said in report.lacks
-    assert mended in report.fix
+    assert error in report.lacks
+    assert fix in report.fix
     assert reports()["none"].in_force
 
 
@@ -142,8 +140,8 @@ def test_the_profile_with_network_still_keeps_sockets_out(confinement: Confineme
 @pytest.mark.parametrize("name", ['a"b', "a\\b", 'a\\"b', '") (allow default) ("', "a b", "ü", "$(x)", ";c", "a)(b"])
 def test_hostile_paths_stay_inside_their_string(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
-    for one in (folder, tmp_path / "scratch", tmp_path / "caches"):
-        one.mkdir(parents=True)
+    for path in (folder, tmp_path / "scratch", tmp_path / "caches"):
+        path.mkdir(parents=True)
     text = profile(Confinement(folder, tmp_path / "scratch", tmp_path / "caches"))
     assert text.count("(deny default)") == 1
     assert "(allow default)" not in outside_strings(text)
@@ -172,21 +170,21 @@ def outside_strings(text: str) -> str:
 
 
 def _read(text: str) -> tuple[list[str], str]:
-    found: list[str] = []
+    texts: list[str] = []
     outside, inside, escaped = "", False, False
     for character in text:
         if not inside:
             if character == '"':
                 inside = True
-                found.append("")
+                texts.append("")
             else:
                 outside += character
         elif escaped or character not in '\\"':
-            found[-1] += character
+            texts[-1] += character
             escaped = False
         elif character == "\\":
             escaped = True
         else:
             inside = False
     assert not inside
-    return found, outside
+    return texts, outside

@@ -33,14 +33,14 @@ def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -
     world.sessions.close()
 
 
-def kept(world: World, database: Database) -> str:
+def stored(world: World, database: Database) -> str:
     """Everything that the session left on disk, and what the ledger says of it."""
     files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
     return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
 
 
 def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, database: Database, bus: EventBus) -> None:
-    seen = bus.subscribe(lambda: None)
+    events = bus.subscribe(lambda: None)
 
     def work(live: LiveSession) -> str:
         printed = shell(live, "print(open('.env').read())")
@@ -52,9 +52,9 @@ def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, data
     assert world.texts(view, ["note"])[0] == CUT_SAID, "the operator is told that something is missing"
     assert world.texts(view, ["note"]).count(CUT_SAID) == 1
     assert view.summary == f"the keys are {CUT} and {CUT}"
-    shown = [event.text for event in seen.drain() if isinstance(event, SessionOutput)]
+    shown = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
     assert "DEBUG=1" in "\n".join(shown)
-    everything = kept(world, database) + "\n".join(shown) + repr(view)
+    everything = stored(world, database) + "\n".join(shown) + repr(view)
     for secret in (OURS, THEIRS, PASSWORD):
         assert secret not in everything
 
@@ -68,7 +68,7 @@ def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, data
     view = world.run(work)
     assert view.state is SessionState.FAILED
     assert view.error == f"the server refuses {CUT}"
-    assert OURS not in kept(world, database) + repr(view)
+    assert OURS not in stored(world, database) + repr(view)
 
 
 def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
@@ -79,11 +79,11 @@ def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
 @pytest.mark.parametrize("secret", [OURS, THEIRS, f"PASSWORD={PASSWORD}", PRIVATE])
 def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
     data = f"before {secret} after\nthe end\n".encode()
-    whole = LineSplitter(Redactor(lambda: [OURS])).feed(data)
-    assert CUT in "\n".join(whole)
+    expected = LineSplitter(Redactor(lambda: [OURS])).feed(data)
+    assert CUT in "\n".join(expected)
     for cut in range(len(data)):
         splitter = LineSplitter(Redactor(lambda: [OURS]))
-        assert splitter.feed(data[:cut]) + splitter.feed(data[cut:]) + splitter.end() == whole
+        assert splitter.feed(data[:cut]) + splitter.feed(data[cut:]) + splitter.end() == expected
 
 
 @pytest.mark.parametrize("begin", [LINE_CAP - len(OURS) // 2, LINE_CAP - LONGEST - len(OURS) // 2, LINE_CAP - 1])

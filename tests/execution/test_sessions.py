@@ -40,9 +40,9 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
     assert view.lines == 5
     assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
-    assert [one.state for one in world.watcher.started] == [SessionState.RUNNING]
-    (ended, result), *rest = world.watcher.ended
-    assert (ended.id, result.state, rest) == (view.id, SessionState.SUCCEEDED, [])
+    assert [started.state for started in world.watcher.started] == [SessionState.RUNNING]
+    (ended, result), *more = world.watcher.ended
+    assert (ended.id, result.state, more) == (view.id, SessionState.SUCCEEDED, [])
     until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 
@@ -107,10 +107,10 @@ def test_errors_of_every_kind_end_it_with_words(world: World, caplog: pytest.Log
 def test_the_content_filter_is_asked_before_every_command(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, verdict: Verdict
 ) -> None:
-    seen: list[str] = []
+    commands: list[str] = []
 
     def judge(command: str) -> Verdict:
-        seen.append(command)
+        commands.append(command)
         return verdict if "rm" in command else Verdict.ALLOW
 
     world = World(tmp_path, database, clock, bus, verdict=judge)
@@ -125,29 +125,29 @@ def test_the_content_filter_is_asked_before_every_command(
     view = world.run(work)
     assert view.state is SessionState.BLOCKED
     assert "a rule says so" in view.summary
-    assert seen == ["true", "rm precious"]
+    assert commands == ["true", "rm precious"]
     assert victim.exists()
     world.sessions.close()
 
 
 @pytest.mark.long
 def test_command_results(world: World) -> None:
-    found = {}
+    results = {}
 
     def work(live: LiveSession) -> str:
-        found["code"] = live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code
-        found["env"] = live.execute(
+        results["code"] = live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code
+        results["env"] = live.execute(
             [PYTHON, "-c", "import os; print(os.environ['EXTRA'])"], cwd=live.folder, env={"EXTRA": "yes"}
         ).output
-        found["slow"] = live.execute([PYTHON, "-c", SLEEP], cwd=live.folder, timeout=0.3)
+        results["slow"] = live.execute([PYTHON, "-c", SLEEP], cwd=live.folder, timeout=0.3)
         live.execute([PYTHON, "-c", "print('hidden')"], cwd=live.folder, quiet=True)
         return "ok"
 
     view = world.run(work)
-    assert found["code"] == 5
-    assert found["env"] == "yes\n"
-    assert found["slow"].timed_out
-    assert found["slow"].exit_code == 124
+    assert results["code"] == 5
+    assert results["env"] == "yes\n"
+    assert results["slow"].timed_out
+    assert results["slow"].exit_code == 124
     assert "hidden" not in world.texts(view)
 
 
@@ -206,14 +206,14 @@ def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
 
 @pytest.mark.long
 def test_output_streams_while_it_runs(world: World, bus: EventBus) -> None:
-    seen = bus.subscribe(lambda: None)
+    subscription = bus.subscribe(lambda: None)
     script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"
     view = world.start(lambda live: shell(live, script) and "done")
     until(lambda: len(world.texts(view)) > 10)
     assert world.state(view) is SessionState.RUNNING
     assert world.sessions.wait(view.id, 30).state is SessionState.SUCCEEDED
     assert world.texts(view) == [f"line {n}" for n in range(1200)]
-    events = [event for event in seen.drain() if isinstance(event, SessionOutput)]
+    events = [event for event in subscription.drain() if isinstance(event, SessionOutput)]
     seconds = float(world.texts(view, ["exit"])[0].split("·")[1].split()[0])
     assert 1 < len(events) <= seconds * 10 + 3
     assert events[-1].last_line == world.sessions.get(view.id).lines
@@ -233,9 +233,9 @@ STATES = st.sampled_from(list(SessionState))
 
 
 @given(st.lists(STATES, max_size=8))
-def test_whatever_is_asked_only_legal_steps_are_taken(wanted: list[SessionState]) -> None:
+def test_whatever_is_asked_only_legal_steps_are_taken(steps: list[SessionState]) -> None:
     state, ended = SessionState.QUEUED, 0
-    for after in wanted:
+    for after in steps:
         if may_become(state, after):
             assert not state.over
             assert after is not SessionState.QUEUED

@@ -94,19 +94,19 @@ def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: Ev
         def session_ended(self, tx: object, view: object, result: object, /) -> None:
             raise RuntimeError("no")
 
-    seen = bus.subscribe(lambda: None)
+    events = bus.subscribe(lambda: None)
     world.sessions.observe(Broken())
     views = [world.start(lambda live: "fine") for _ in range(3)]
     until(lambda: len(world.runner.begun) == 3 and not world.sessions.running())
     assert {world.state(view) for view in views} == {SessionState.RUNNING}  # as the database still says
-    assert sum(isinstance(event, FaultReported) for event in seen.drain()) == 3
+    assert sum(isinstance(event, FaultReported) for event in events.drain()) == 3
 
 
 @pytest.mark.long
 def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
     world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = bus.subscribe(lambda: None)
+    events = bus.subscribe(lambda: None)
     full = threading.Event()
     full.set()
     tries = []
@@ -127,8 +127,8 @@ def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
     ended = world.sessions.wait(view.id, 5)
     assert (ended.state, ended.summary) == (SessionState.SUCCEEDED, "fine")
     assert len(world.watcher.ended) == 1
-    told = [event.message for event in seen.drain() if isinstance(event, FaultReported)]
-    assert ["tried again" in told[0], "is stored now" in told[-1]] == [True, True]
+    messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]
+    assert ["tried again" in messages[0], "is stored now" in messages[-1]] == [True, True]
 
 
 def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(

@@ -80,7 +80,7 @@ def test_who_does_not_stay_leaves_the_queue_alone(
     first.sessions.close()
 
     brief = World(tmp_path, database, clock, bus)
-    assert [word.partition("(")[0] for word in brief.sessions.recover(resume=False)] == [
+    assert [message.partition("(")[0] for message in brief.sessions.recover(resume=False)] == [
         "“do it” waits for the console "
     ] * 2
     brief.sessions.stop(views[2].id, "undone")

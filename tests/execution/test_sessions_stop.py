@@ -101,7 +101,7 @@ def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database
     view = world.run(work)
     world.run(lambda live: "nothing of note")
     used, erred = (Ledger(database).latest(kinds=(kind,)) for kind in ("ToolsUsed", "AgentErred"))
-    assert [one.subject for one in (*used, *erred)] == [view.id, view.id]
+    assert [fact.subject for fact in (*used, *erred)] == [view.id, view.id]
     assert used[0].payload["calls"] == [f"exec:{number}" for number in range(MAX_CALLS)]
     assert erred[0].payload["tool"] == "edit"
     assert "sk-abc" not in erred[0].payload["message"]

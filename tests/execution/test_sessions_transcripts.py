@@ -85,9 +85,9 @@ def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock
     with path.open("ab") as file:
         file.write(b'{"at": "2026-01-0')
     assert [line.text for line in TranscriptReader().page(path)] == ["whole"]
-    again = TranscriptWriter(path, clock)
-    again.append("note", ["goes on"])
-    again.close()
+    second = TranscriptWriter(path, clock)
+    second.append("note", ["goes on"])
+    second.close()
     assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
 
 

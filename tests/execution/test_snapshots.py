@@ -61,11 +61,11 @@ def test_names_links_and_modes(repository: Repository) -> None:
     (repository.path / "link").symlink_to("nowhere/at all")
     repository.write("run.sh", "#!/bin/sh\n").chmod(0o755)
 
-    found = listing(repository, take(repository).tree)
+    entries = listing(repository, take(repository).tree)
 
-    assert set(found) == {*names, raw, "link", "run.sh"}
-    assert found["link"].startswith("120000")
-    assert found["run.sh"].startswith("100755")
+    assert set(entries) == {*names, raw, "link", "run.sh"}
+    assert entries["link"].startswith("120000")
+    assert entries["run.sh"].startswith("100755")
 
 
 def test_what_git_was_told_to_take_for_unchanged_is_looked_at(repository: Repository) -> None:

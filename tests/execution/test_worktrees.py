@@ -127,14 +127,14 @@ def test_what_the_session_did_with_git_does_not_matter(world: World) -> None:
 
 
 def test_recovery_removes_what_dead_sessions_left(world: World) -> None:
-    one = world.worktrees.create("session_1", world.root)
-    two = world.worktrees.create("session_2", world.root)
+    first = world.worktrees.create("session_1", world.root)
+    second = world.worktrees.create("session_2", world.root)
 
     words = world.worktrees.recover(keep={"session_2"}, keep_refs={"session_2"})
 
     assert words == ["removed the worktree that session session_1 left behind"]
-    assert not one.folder.exists()
-    assert two.folder.exists()
+    assert not first.folder.exists()
+    assert second.folder.exists()
     assert [line.rpartition("/")[0].rpartition("/")[2] for line in our_refs(world.root)] == ["session_2"]
     assert world.worktrees.recover(keep={"session_2"}) == []
 

@@ -56,7 +56,7 @@ def test_never_half(tmp_path: Path) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
     world.adaptation.digest()
-    (one,) = world.adaptation.candidates()
+    (candidate,) = world.adaptation.candidates()
     world.database.close()
     chance = random.Random(1)
     ended = {"promoted": 0, "rolled_back": 0}
@@ -73,10 +73,10 @@ def test_never_half(tmp_path: Path) -> None:
         decider.stdout.close()
         world = opened(tmp_path)
         try:
-            row = Candidates(world.database).get(one.id)
+            row = Candidates(world.database).get(candidate.id)
             steps = [step["status"] for step in row.history]
             in_force = world.shelf.in_force
-            assert in_force == ([one.id] if row.status == CandidateStatus.PROMOTED else [])
+            assert in_force == ([candidate.id] if row.status == CandidateStatus.PROMOTED else [])
             assert steps[-1] == row.status
             assert all(before != after for before, after in pairwise(steps))
             facts = [each for each in Ledger(world.database).since(0, 10**6) if each.kind.startswith("Candidate")]

@@ -24,9 +24,9 @@ REQUESTS, RUNS = 10_000, 5
 def test_ten_thousand_requests(serve: Serve) -> None:
     sent, began, rows = 0, time.monotonic(), {}
     for run in range(20 * RUNS):
-        told = fuzz(serve(limits=UNHURRIED), REQUESTS // RUNS, start=run + 1)
-        sent += told.total()
-        for key, count in told.items():
+        report = fuzz(serve(limits=UNHURRIED), REQUESTS // RUNS, start=run + 1)
+        sent += report.total()
+        for key, count in report.items():
             rows[key] = rows.get(key, 0) + count
         if sent >= REQUESTS:
             break

@@ -62,11 +62,11 @@ class MadeUp:
 
 
 def hostile(number: int, chance: random.Random) -> str:
-    said = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
+    text = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
     if number % LONG_ONES:
-        return said if said.strip() else "x"
+        return text if text.strip() else "x"
     size = 1_000_000
-    piece = chance.choice(("<", "x ", f"{said} ", "</recalled-memory>", "\x1b[2J", "漢字", str(chance.random()) + " "))
+    piece = chance.choice(("<", "x ", f"{text} ", "</recalled-memory>", "\x1b[2J", "漢字", str(chance.random()) + " "))
     text = (f"{chance.choice(WORDS)} {piece}" + piece * (size // len(piece.encode(errors="replace"))))[:size]
     return text.translate(dict.fromkeys([0, 0xD800], "\ufffd")).encode()[:size].decode(errors="ignore")
 
@@ -113,8 +113,8 @@ def test_hostile_memories(make_memory: Making) -> None:
         began = time.perf_counter()
         until(lambda: memory.settle(10), 1800)
         settled = time.perf_counter() - began
-        kept = FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000)))
-        part = RecallPromptPart(memory, kept)
+        fixed_settings = FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000)))
+        part = RecallPromptPart(memory, fixed_settings)
         lines = 0
         for _ in range(PROMPTS):
             task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(PIECES, k=3)])
@@ -122,10 +122,10 @@ def test_hostile_memories(make_memory: Making) -> None:
             recall = memory.recall(RecallQuery(task, k=40, token_budget=2_000), deadline=60.0)
             recalled.append(time.perf_counter() - began)
             assert not recall.left_out, recall.left_out
-            told = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
-            assert told.part is not None
-            check([line.text for line in told.part.lines], list(expected(memory, told.provenance)))
-            lines += len(told.part.lines)
+            contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
+            assert contribution.part is not None
+            check([line.text for line in contribution.part.lines], list(expected(memory, contribution.provenance)))
+            lines += len(contribution.part.lines)
     print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_ONES} of a megabyte")
     print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
     print(f"  chunks with vectors              {embedder.chunks:9,} after {settled:.0f} s more")
@@ -142,12 +142,12 @@ def expected(memory: MemoryService, provenance: dict[str, object]) -> list[Recal
     """What the prompt should hold, read from the store."""
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)
-    found = []
+    hits = []
     for source in sources:
         row = memory.entry(Layer(source["layer"]), source["id"])
         assert row is not None
-        found.append(Recalled(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
-    return found
+        hits.append(Recalled(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
+    return hits
 
 
 def test_what_is_too_long_is_refused_with_a_reason(make_memory: Making) -> None:

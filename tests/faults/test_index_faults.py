@@ -94,17 +94,17 @@ def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], Memor
                 fault(memory.index.folder)
                 if running:
                     memory.index.check()
-                asked = [chance.randrange(MEMORIES) for _ in range(20)]
+                numbers = [chance.randrange(MEMORIES) for _ in range(20)]
                 began = time.monotonic()
-                found = memory.recall(RecallQuery(f"word{asked[0]}"), deadline=30.0)
+                recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)
                 first = time.monotonic() - began
-                by = "words" if found.left_out else "all"
-                meanwhile = right(memory, asked)
+                by = "words" if recalled.left_out else "all"
+                meanwhile = right(memory, numbers)
                 assert memory.index.wait(LONG), memory.index.state
-                back = time.monotonic() - began
-                afterwards = right(memory, asked)
+                seconds = time.monotonic() - began
+                afterwards = right(memory, numbers)
                 when = "while it runs" if running else "before it starts"
-                print(f"  {fault.__name__:13} {when:18} {first:11.2f} s {by:5} {meanwhile:6.0%} {back:16.2f} s "
+                print(f"  {fault.__name__:13} {when:18} {first:11.2f} s {by:5} {meanwhile:6.0%} {seconds:16.2f} s "
                       f"{afterwards:12.0%}")  # fmt: skip
                 assert meanwhile == afterwards == 1.0
                 assert answers(memory)
@@ -112,10 +112,12 @@ def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], Memor
                 memory.close()
 
 
-def right(memory: MemoryService, asked: list[int]) -> float:
+def right(memory: MemoryService, numbers: list[int]) -> float:
     """The share of memories that are first for their own word."""
-    hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in asked]
-    return sum(bool(one) and one[0].ref == f"r{number}" for one, number in zip(hits, asked, strict=True)) / len(asked)
+    hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in numbers]
+    return sum(bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)) / len(
+        numbers
+    )
 
 
 def answers(memory: MemoryService) -> bool:

@@ -110,12 +110,12 @@ def in_child(work: object, *arguments: object) -> int:
 def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
     """Open the home again and hold every promise against what was left; returns what was found, for the table."""
     words = lap.words()
-    found: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in words)
+    stages: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in words)
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     try:
         started = next(e for e in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
-        recovered = [str(word) for word in started.payload["recovered"]]
-        found["said what was interrupted"] += bool(recovered)
+        recovered = [str(message) for message in started.payload["recovered"]]
+        stages["said what was interrupted"] += bool(recovered)
 
         for session in engine.sessions.list():
             if not session.state.over:
@@ -137,7 +137,7 @@ def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
         assert all(session.state.over for session in sessions)
         if sessions and sessions[0].state is SessionState.INTERRUPTED:
             assert recovered, "an interruption nobody was told of"
-            found["interrupted runs"] += 1
+            stages["interrupted runs"] += 1
 
         # Landed whole or not at all, and the record says which.
         now = tree(lap.repository)
@@ -165,7 +165,7 @@ def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
             assert tree(lap.repository) == before
     finally:
         engine.close()
-    return found
+    return stages
 
 
 def test_kill_at_any_instant(tmp_path: Path) -> None:

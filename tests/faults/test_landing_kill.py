@@ -214,14 +214,14 @@ def test_killed_while_a_worktree_is_made_or_captured(tmp_path: Path) -> None:
         _let_git_finish(tmp_path)
         world = World(tmp_path)
         world.changes.recover()
-        waiting = {one.session_id for one in world.changes.list(state=ChangeState.WAITING)}
+        waiting = {change.session_id for change in world.changes.list(state=ChangeState.WAITING)}
         assert {file.name for file in world.home.worktrees.glob("*")} == waiting
         assert {file.name for file in (world.root / ".git/worktrees").glob("*")} == waiting
         assert {line.split("/")[2] for line in our_refs(world.root)} == waiting
         assert git_state(world.root) == state
-        for one in world.changes.list():
-            if one.state is ChangeState.WAITING:
-                world.changes.discard(one.id)
+        for change in world.changes.list():
+            if change.state is ChangeState.WAITING:
+                world.changes.discard(change.id)
         world.close()
 
 
@@ -229,7 +229,7 @@ def _let_git_finish(folder: Path) -> None:
     """Wait for a git that the killed process had started; at a real start-up it would long be over."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        found = subprocess.run(["pgrep", "-f", f"git.*{folder}"], capture_output=True, check=False)
-        if found.returncode:
+        processes = subprocess.run(["pgrep", "-f", f"git.*{folder}"], capture_output=True, check=False)
+        if processes.returncode:
             return
         time.sleep(0.01)

@@ -18,7 +18,10 @@ WORKING: list[Sandbox | None] = [rung for rung in rungs() if rung.confines]
 
 
 @pytest.fixture(
-    params=[*(WORKING[:1] or [None]), *(pytest.param(one, marks=pytest.mark.attacks) for one in WORKING[1:])],
+    params=[
+        *(WORKING[:1] or [None]),
+        *(pytest.param(rung, marks=pytest.mark.attacks) for rung in WORKING[1:]),
+    ],
     ids=lambda rung: rung.name if rung else "none",
 )
 def jail(request: pytest.FixtureRequest) -> Iterator[Jail]:

@@ -152,7 +152,7 @@ class Jail:
 
     def start(self, code: str, paths: Mapping[str, object]) -> subprocess.Popen[str]:
         """Begin an attempt."""
-        known: dict[str, object] = {
+        variables: dict[str, object] = {
             "user": str(self.user),
             "project": str(self.project),
             "folder": str(self.folder),
@@ -161,7 +161,7 @@ class Jail:
             "home": [str(path) for path in (self.home.config, self.home.data, self.home.logs)],
             "engine": os.getpid(),
         }
-        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(known | dict(paths))]
+        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(variables | dict(paths))]
         return subprocess.Popen(
             self.sandbox.wrap(argv, self.confinement, cwd=self.folder),
             cwd=self.folder,

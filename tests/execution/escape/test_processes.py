@@ -128,9 +128,11 @@ def test_a_detached_child_after_the_end(jail: Jail, way: str) -> None:
     """It went its own way, without the session's mark, and the command ended well."""
     seconds = f"{time.time() % 1000:.6f}{os.getpid()}"[:14]
     processes = Processes(jail.session_id)
-    known = f'{{"time": "{seconds}"}}'
+    variables = f'{{"time": "{seconds}"}}'
     processes.run(
-        jail.sandbox.wrap([sys.executable, "-c", PRELUDE + DETACHED[way], known], jail.confinement, cwd=jail.folder),
+        jail.sandbox.wrap(
+            [sys.executable, "-c", PRELUDE + DETACHED[way], variables], jail.confinement, cwd=jail.folder
+        ),
         cwd=jail.folder,
         env=session_environment(jail.confinement, jail.sandbox, jail.session_id, jail.operator),
         on_output=lambda chunk: None,
@@ -139,11 +141,11 @@ def test_a_detached_child_after_the_end(jail: Jail, way: str) -> None:
 
 
 def sleepers(seconds: str) -> list[int]:
-    found = []
+    pids = []
     for process in psutil.process_iter(["cmdline"]):
         if seconds in (process.info["cmdline"] or []):
-            found.append(process.pid)
-    return found
+            pids.append(process.pid)
+    return pids
 
 
 def test_ignoring_every_signal(jail: Jail) -> None:
