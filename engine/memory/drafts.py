@@ -21,7 +21,6 @@ from engine.storage.erasing import SearchTerms
 from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
-STATES = ("waiting", "promoted", "rejected")
 CAPTURE_SOURCE = "capture:"
 """How the source of a fact begins that was captured."""
 

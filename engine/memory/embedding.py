@@ -102,7 +102,7 @@ class EndpointEmbedder:
     """A model behind an OpenAI-compatible `/embeddings`. What is remembered and asked leaves the machine for it."""
 
     def __init__(self, provider: str, model: str, endpoint_of: Callable[[str], Endpoint | None]) -> None:
-        """`find(provider)` says where it is and with which key, None when it cannot be used."""
+        """`endpoint_of(provider)` says where it is and with which key, None when it cannot be used."""
         self._provider = provider
         self._model = model
         self._endpoint_of = endpoint_of

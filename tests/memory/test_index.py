@@ -70,14 +70,13 @@ def test_both_ways_of_searching_find_the_same(many: MemoryService, monkeypatch: 
     assert query is not None
     by_index = many.vectors.search(query.array, 5)
     monkeypatch.setattr(dense, "MAX_EXACT", 1000)
-    monkeypatch.setattr(many.vectors, "_too_many", -1)
+    monkeypatch.setattr(many.vectors, "_too_many_at", -1)
     exactly = many.vectors.search(query.array, 5)
     assert list(by_index) == list(exactly)
     assert list(by_index.values()) == pytest.approx(list(exactly.values()))
-    near = many.vectors.nearest(query.array, list(exactly))
-    assert {seq: hit.similarity for seq, hit in near.items()} == pytest.approx(exactly)
+    assert many.vectors.similarities(query.array, list(exactly)) == pytest.approx(exactly)
     only = many.vectors.search(query.array, 5, layers=frozenset({Layer.CONTEXT}), within=4.0)
-    assert [one.text for one in many.store.by_seq(only).values()] == ["task summary"]
+    assert [memory.text for memory in many.store.by_seq(only).values()] == ["task summary"]
     assert nearest(many, "task summary") == "task summary", "layer E is searched as well"
 
 
@@ -178,7 +177,7 @@ class _Embeddings(BaseHTTPRequestHandler):
     asked: list[dict[str, object]] = []
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.embed(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
         rows = [{"index": n, "embedding": [float(len(text)), 1.0, 0.0]} for n, text in enumerate(body["input"])]
         data = json.dumps({"data": rows[::-1]}).encode()
