@@ -192,7 +192,9 @@ def database(tmp_path: Path, clock: FakeClock, bus: EventBus) -> Iterator[Databa
 def _empty_repository() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="clawpy-tests-"))
     atexit.register(shutil.rmtree, folder)
-    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    subprocess.run(["git", "init", "-q", "-b", "main", "--template=", folder], check=True)
+    for name in ("hooks", "info"):  # without git's sixteen samples
+        (folder / ".git" / name).mkdir(exist_ok=True)
     return folder / ".git"
 
 
