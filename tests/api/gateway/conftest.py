@@ -122,6 +122,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
             opened.append(engine)
             gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
             engine.gateway = gateway
+            engine.notify.pass_for = gateway.pass_for
             return Served(engine, gateway, gateway.open(**{"port": 0} | wish), place)
 
         yield make
