@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.style import plain, printed
+from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, spark
 from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.drawn import drawn
@@ -28,7 +28,7 @@ def read() -> Insights:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return plain("\n".join(printed(fields)))
+    return plain("\n".join(field_lines(fields)))
 
 
 def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from clawpy_console.cli.printing.style import plain, printed
+from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, changes
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import linked
@@ -32,7 +32,7 @@ def learnings() -> Learnings:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return plain("\n".join(printed(fields)))
+    return plain("\n".join(field_lines(fields)))
 
 
 def recorded(record: LearningRecord, port: Adaptation) -> candidate.Document:

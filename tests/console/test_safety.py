@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import plain, printed
+from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety import rail_status
 from clawpy_console.state import AppState, Autonomy
@@ -200,7 +200,7 @@ async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: Stan
 
 
 def text(fields: Iterable[Field]) -> str:
-    return plain("\n".join(printed(fields)))
+    return plain("\n".join(field_lines(fields)))
 
 
 @pytest.mark.parametrize("state", ["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"])
