@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from engine.learning.decisions.insights import Figures
     from engine.learning.decisions.training_runs import Training
     from engine.learning.learnings.learnings import Learnings
-    from engine.learning.learnings.prompt_part import LearntPart
+    from engine.learning.learnings.prompt_part import LearningsPart
     from engine.memory.agent_file_watcher import AgentFileWatcher
     from engine.memory.agent_files import AgentFiles
     from engine.memory.embedding_cache import EmbeddingCache
@@ -108,7 +108,7 @@ class Services:
 
     # what sessions learned (`engine.wiring.learnings`)
     learnings: Learnings
-    learnt_part: LearntPart
+    learnt_part: LearningsPart
 
     # execution (`engine.wiring.execution`)
     keys: Keys

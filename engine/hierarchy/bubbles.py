@@ -169,7 +169,7 @@ _QUEUED = (
     .order_by(col(BubbleRow.leader), col(BubbleRow.importance).desc(), col(BubbleRow.at), col(BubbleRow.id))
 )
 
-MOST_WAITING = 500
+MAX_WAITING = 500
 """So many of the queue are looked at for the operator's."""
 
 
@@ -280,7 +280,7 @@ class Bubbles:
     def waiting(self) -> Sequence[Waiting]:
         """What of the queue the operator's has (SPEC 9.3): an entry for each leader, which says what keeps it, and with
         nothing in the way that it goes up with the next round, or at a word."""
-        queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MOST_WAITING)))
+        queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)))
         of_leader: dict[str, list[Bubble]] = {}
         entries = [
             Waiting("bubble", bubble.id, _asks(bubble), bubble.at, text=bubble.learning.text)

@@ -23,11 +23,11 @@ from engine.hierarchy.tiers import leads
 from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
 from engine.storage.database import Transaction
 
-MOST_KEPT = 4_000
+MAX_CACHED = 4_000
 
 
 @frozen
-class _Kept:
+class _CachedGuidance:
     basis: tuple[Any, ...]
     until: datetime
     guidance: Guidance
@@ -40,7 +40,7 @@ class Cascade:
         self._agents = agents
         self._profiles = profiles
         self._clock = clock
-        self._kept: dict[tuple[str, bool, frozenset[str]], _Kept] = {}
+        self._cache: dict[tuple[str, bool, frozenset[str]], _CachedGuidance] = {}
         self._lock = threading.Lock()
 
     def guidance(self, agent_id: str, *, in_prompts: bool = True, without: frozenset[str] = frozenset()) -> Guidance:
@@ -53,15 +53,15 @@ class Cascade:
         name = agent_id, in_prompts, without
         now = self._clock.now()
         with self._lock:
-            cached = self._kept.get(name)
+            cached = self._cache.get(name)
         if cached is not None and cached.basis == basis and now < cached.until:
             return cached.guidance
         guidance = self._make(lineage, config, in_prompts=in_prompts, without=without)
         with self._lock:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
+            if len(self._cache) >= MAX_CACHED:
+                self._cache.clear()
             until = now + timedelta(seconds=config.m1_cache_ttl_seconds)
-            self._kept[name] = _Kept(basis, until, guidance)
+            self._cache[name] = _CachedGuidance(basis, until, guidance)
         return guidance
 
     def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
@@ -183,7 +183,7 @@ class LeadershipGuidance:
 
     def part(self, request: PromptRequest) -> Contribution:
         """Raises `Refusal` when the agent is not there."""
-        guidance = self._told(request)
+        guidance = self._guidance_for(request)
         if guidance is None or not guidance.lines:
             return Contribution(None, guidance.provenance if guidance else {})
         notes = tuple(
@@ -193,9 +193,9 @@ class LeadershipGuidance:
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """What this part and those nearer to the agent say."""
-        guidance = self._told(request)
+        guidance = self._guidance_for(request)
         lessons = [item.lesson for hop in guidance.hops for item in hop.kept] if guidance else []
         return self._nearer(request).union(lessons)
 
-    def _told(self, request: PromptRequest) -> Guidance | None:
+    def _guidance_for(self, request: PromptRequest) -> Guidance | None:
         return self._cascade.guidance(request.agent, without=self._nearer(request)) if request.agent else None

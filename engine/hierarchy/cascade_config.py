@@ -28,7 +28,7 @@ SETTLED_NS = 50_000_000
 """A file that was changed less than so long ago may change again without showing it: the clock of a file system ticks
 in milliseconds. The same reason for which git looks twice."""
 
-MOST = 20_000
+MAX_CACHED = 20_000
 """Beyond so many values the cache begins anew."""
 
 
@@ -45,23 +45,23 @@ class Watched(Generic[Value]):
     """Values by key, each with the signatures of the files it came from. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[tuple[Signature, ...], Value]] = {}
+        self._cache: dict[Hashable, tuple[tuple[Signature, ...], Value]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
         """What `read()` returned when the files last changed."""
         now = tuple(signature(file) for file in files)
         with self._lock:
-            cached = self._kept.get(key)
+            cached = self._cache.get(key)
         if cached is not None and cached[0] == now:
             return cached[1]
         value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
         fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
         if time.time_ns() - fresh >= SETTLED_NS:
             with self._lock:
-                if len(self._kept) >= MOST:
-                    self._kept.clear()
-                self._kept[key] = (now, value)
+                if len(self._cache) >= MAX_CACHED:
+                    self._cache.clear()
+                self._cache[key] = (now, value)
         return value
 
 

@@ -37,7 +37,7 @@ BLOCK = "leadership-guidance"
 RATIOS = (1.0, 0.6, 0.3)
 """Of the direct leader, the next one, and everyone further up."""
 
-SAYS = (
+SECTIONS_BY_HOP = (
     ("principles", "guardrails", "patterns", "recent-decisions"),
     ("principles", "patterns"),
     ("principles",),
@@ -47,14 +47,14 @@ SAYS = (
 KEY_PATTERNS = 5
 """So many patterns of a leader's leader are key ones: the most used, then the newest."""
 
-MOST_ITEMS = 60
+MAX_ITEMS = 60
 """So many items of one section are looked at; a profile may be larger, a prompt cannot."""
 
-WRITTEN = ("principles", "patterns", "guardrails", "recent-decisions")
-JOINED = ("principles", "recent-decisions")
+SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
+INLINE_SECTIONS = ("principles", "recent-decisions")
 """Sections that stand on one line, their items separated by a bar."""
 
-OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
+OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
 
 
 @frozen
@@ -69,7 +69,7 @@ class Speaker:
 
 
 @dataclass(slots=True)
-class _Said:
+class _LeaderPart:
     speaker: Speaker
     share: int
     kept: list[GuidanceItem] = field(default_factory=list)
@@ -96,7 +96,7 @@ def compose(
     frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
     speaking = [item for item in speakers if item.profile is not None]
     room = dict(zip([item.hop for item in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
-    parts: list[_Said] = []
+    parts: list[_LeaderPart] = []
     for speaker in speakers:
         nearer = without.union(item.lesson for above in parts for item in above.kept)
         parts.append(_fit(speaker, max(0, room.get(speaker.hop, 0)), count, nearer))
@@ -111,10 +111,10 @@ def compose(
     return lines, [_hop(part, count) for part in parts], tokens
 
 
-def render(parts: Sequence[_Said]) -> list[PromptLine]:
+def render(parts: Sequence[_LeaderPart]) -> list[PromptLine]:
     """The block as lines, each with what it came from."""
     inner = [line for part in parts if part.kept for line in _leader(part)]
-    return [PromptLine(f"<{BLOCK}>", OURS), *inner, PromptLine(f"</{BLOCK}>", OURS)] if inner else []
+    return [PromptLine(f"<{BLOCK}>", OWN_TEXT), *inner, PromptLine(f"</{BLOCK}>", OWN_TEXT)] if inner else []
 
 
 def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
@@ -123,8 +123,8 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
     if profile is None:
         return []
     listed: list[GuidanceItem] = []
-    for section in SAYS[min(speaker.hop, len(SAYS) - 1)]:
-        for key, text, sources, trust in _of(profile, section, key_only=speaker.hop > 0)[:MOST_ITEMS]:
+    for section in SECTIONS_BY_HOP[min(speaker.hop, len(SECTIONS_BY_HOP) - 1)]:
+        for key, text, sources, trust in _of(profile, section, key_only=speaker.hop > 0)[:MAX_ITEMS]:
             line = item_text(text)
             if line:
                 ref = f"{speaker.leader}#{section}/{key}"
@@ -142,9 +142,9 @@ def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     return [(str(number), text, (), Trust.OPERATOR) for number, text in enumerate(texts, 1)]
 
 
-def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]) -> _Said:
+def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]) -> _LeaderPart:
     """Whole items as long as the share has room; a smaller one may go where a larger one did not."""
-    part = _Said(speaker, share)
+    part = _LeaderPart(speaker, share)
     tokens = sum(count(tag) for tag in _tags(speaker))
     opened: set[str] = set()
     for item in items(speaker, count):
@@ -162,7 +162,7 @@ def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]
     return part
 
 
-def _in_order(parts: Sequence[_Said], count: Count) -> None:
+def _in_order(parts: Sequence[_LeaderPart], count: Count) -> None:
     """Nobody says more than a nearer leader who had to leave something out: items differ in length, and a long one may
     fit where the nearer leader's room went to what it says besides."""
     for nearer, farther in pairwise(parts):
@@ -170,11 +170,11 @@ def _in_order(parts: Sequence[_Said], count: Count) -> None:
             farther.cut.insert(0, farther.kept.pop())
 
 
-def _tokens(part: _Said, count: Count) -> int:
+def _tokens(part: _LeaderPart, count: Count) -> int:
     return count("\n".join(line.text for line in _leader(part))) if part.kept else 0
 
 
-def _hop(part: _Said, count: Count) -> GuidanceHop:
+def _hop(part: _LeaderPart, count: Count) -> GuidanceHop:
     speaker = part.speaker
     why = speaker.why
     if not why and not part.kept:
@@ -191,27 +191,27 @@ def _hop(part: _Said, count: Count) -> GuidanceHop:
     )
 
 
-def _leader(part: _Said) -> list[PromptLine]:
+def _leader(part: _LeaderPart) -> list[PromptLine]:
     opening, closing = _tags(part.speaker)
-    lines = [PromptLine(f"  {opening}", OURS)]
-    for section in WRITTEN:
+    lines = [PromptLine(f"  {opening}", OWN_TEXT)]
+    for section in SECTION_ORDER:
         section_items = [item for item in part.kept if item.section == section]
         if not section_items:
             continue
-        if section in JOINED:
+        if section in INLINE_SECTIONS:
             source = _source(
                 f"{part.speaker.leader}#{section}", part.speaker, least(item.trust for item in section_items)
             )
             text = " | ".join(escape(with_approval(item)) for item in section_items)
             lines.append(PromptLine(f"    <{section}>{text}</{section}>", source))
         else:
-            lines.append(PromptLine(f"    <{section}>", OURS))
+            lines.append(PromptLine(f"    <{section}>", OWN_TEXT))
             lines += [
                 PromptLine(f"      - {escape(with_approval(item))}", _source(item.ref, part.speaker, item.trust))
                 for item in section_items
             ]
-            lines.append(PromptLine(f"    </{section}>", OURS))
-    return [*lines, PromptLine(f"  {closing}", OURS)]
+            lines.append(PromptLine(f"    </{section}>", OWN_TEXT))
+    return [*lines, PromptLine(f"  {closing}", OWN_TEXT)]
 
 
 def with_approval(item: GuidanceItem) -> str:
@@ -220,7 +220,7 @@ def with_approval(item: GuidanceItem) -> str:
 
 
 def _written(section: str, text: str) -> str:
-    return f"| {escape(text)}" if section in JOINED else f"- {escape(text)}"
+    return f"| {escape(text)}" if section in INLINE_SECTIONS else f"- {escape(text)}"
 
 
 def _tags(speaker: Speaker) -> tuple[str, str]:

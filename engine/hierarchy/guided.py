@@ -29,7 +29,7 @@ from engine.storage.ledger import Ledger, LedgerEntry
 from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
-LEAST = 10
+MIN_SESSIONS = 10
 """So many sessions with, and as many without, before anything is said of an item."""
 
 DOUBT = 0.05
@@ -72,7 +72,7 @@ class Tally:
 
     @property
     def _few(self) -> bool:
-        return min(self.told, self.untold) < LEAST
+        return min(self.told, self.untold) < MIN_SESSIONS
 
     @property
     def _arms(self) -> Arms:
@@ -111,10 +111,10 @@ CURSOR = "hierarchy.guided"
 
 GUIDED = "GuidanceApplied"
 
-MOST_PATHS = 50
+MAX_PATHS = 50
 """So many file names of one leader's items are looked for in a workspace."""
 
-Lost = Callable[[str, Sequence[str]], Sequence[str]]
+FindDeletedFiles = Callable[[str, Sequence[str]], Sequence[str]]
 """Of these paths those that the repository of a workspace had once and has no longer."""
 
 
@@ -153,12 +153,18 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
     """Keeps guided sessions and what became of them. Callable from any thread."""
 
     def __init__(
-        self, database: Database, profiles: Profiles, *, clock: Clock, facts: Ledger, lost: Lost = lambda at, names: ()
+        self,
+        database: Database,
+        profiles: Profiles,
+        *,
+        clock: Clock,
+        facts: Ledger,
+        lost: FindDeletedFiles = lambda at, names: (),
     ) -> None:
         super().__init__(database, facts, GuidedSession, cursor=CURSOR, begins=GUIDED)
         self._profiles = profiles
         self._clock = clock
-        self._lost = lost
+        self._find_deleted = lost
 
     def review(self) -> None:
         """Tell of what was said in the last 30 days though it had outlived its time, and give up rows that count no
@@ -210,9 +216,11 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
                 key = item.ref, item.wording
                 if key not in carried:
                     continue
-                names = paths(item.text)[: MOST_PATHS - checked]
+                names = paths(item.text)[: MAX_PATHS - checked]
                 checked += len(names)
-                missing = sorted({name for at in workspaces[key] if at and names for name in self._lost(at, names)})
+                missing = sorted(
+                    {name for at in workspaces[key] if at and names for name in self._find_deleted(at, names)}
+                )
                 age = past.get(item.ref)
                 if missing or age is not None:
                     days, most = age or (0, 0)

@@ -17,8 +17,8 @@ from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Re
 from engine.model.lessons import lesson_id
 from engine.model.sections import INHERITED, without_section
 
-MOST_ITEMS = 60
-LONGEST = 600
+MAX_ITEMS = 60
+MAX_ITEM_LENGTH = 600
 """Characters of one item; what is longer is cut, with an ellipsis."""
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
@@ -41,7 +41,7 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
     sections: dict[str, list[str]] = {}
     for section, item in items(soul):
         section_items = sections.setdefault(section, [])
-        if len(section_items) < MOST_ITEMS:
+        if len(section_items) < MAX_ITEMS:
             section_items.append(item)
     patterns: dict[str, Pattern] = {}
     for text in sections.get("patterns", []):
@@ -77,9 +77,9 @@ def without_lessons(soul: str, lessons: frozenset[str]) -> str:
 
 
 def item_text(text: str) -> str:
-    """One item as it is kept: one line, without control characters and what XML has no place for, at most `LONGEST`."""
+    """An item as it is stored: one line of at most `MAX_ITEM_LENGTH`, without control characters or invalid XML."""
     flat = " ".join(sanitise(text).replace("\ufffe", "").replace("\uffff", "").split())
-    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"
+    return flat if len(flat) <= MAX_ITEM_LENGTH else flat[: MAX_ITEM_LENGTH - 1].rstrip() + "…"
 
 
 def slug(text: str) -> str:

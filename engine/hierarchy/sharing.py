@@ -20,7 +20,7 @@ from engine.storage.shared import Outage, SharedDatabase, lock
 
 CURSOR = "hierarchy.shared_cursor"
 STORE = "hierarchy.shared_store"
-MOST_ROUNDS = 1_000
+MAX_ROUNDS = 1_000
 
 
 @frozen
@@ -171,7 +171,7 @@ class Sharing:
             self._database.write(anew)
 
     def _send(self, store: PostgresStore) -> None:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
                 entries, uses = unsent(session, self._synced)
             if not entries and not uses:
@@ -181,7 +181,7 @@ class Sharing:
 
     def _fetch(self, store: PostgresStore) -> None:
         key = f"{CURSOR}.{store.name}"
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
             page = store.fetch(cursor)

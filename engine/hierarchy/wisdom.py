@@ -11,7 +11,7 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.cascade_config import CascadeConfig, Watched
-from engine.hierarchy.guided import GuidedSessions, Lost
+from engine.hierarchy.guided import FindDeletedFiles, GuidedSessions
 from engine.hierarchy.profile_text import seed_profile
 from engine.hierarchy.profiles import Decided, Profiles, WisdomTexts
 from engine.hierarchy.sharing import PostgresStore, Sharing
@@ -40,7 +40,7 @@ class Wisdom:
         facts: Ledger,
         decided: Decided = lambda leaders: {},
         store: PostgresStore | None = None,
-        lost: Lost = lambda workspace, paths: (),
+        lost: FindDeletedFiles = lambda workspace, paths: (),
     ) -> None:
         self._agents = agents
         self._souls: Watched[LeaderProfile] = Watched()

@@ -156,7 +156,7 @@ class Guidance:
         return "\n".join(line.text for line in self.lines)
 
     @property
-    def told(self) -> list[str]:
+    def statements(self) -> list[str]:
         """Each thing it is told, with the leader that says it: `cto, principles: Measure first.`"""
         items = [(hop.leader, item) for hop in self.hops for item in hop.kept]
         return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in items]
@@ -205,7 +205,7 @@ class ProfilePreview:
         """Agents with the same change, and what their prompts lose (`- …`) and gain (`+ …`); most agents first."""
         alike: dict[tuple[str, ...], list[str]] = {}
         for preview in self.prompts:
-            before, after = preview.before.told, preview.after.told
+            before, after = preview.before.statements, preview.after.statements
             lost = tuple(f"- {item}" for item in before if item not in after)
             alike.setdefault((*lost, *(f"+ {item}" for item in after if item not in before)), []).append(preview.agent)
         return sorted(((agents, lines) for lines, agents in alike.items()), key=lambda pair: -len(pair[0]))

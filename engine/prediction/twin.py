@@ -189,7 +189,7 @@ class EmbeddedTwin:
 
     def _now(self) -> Learner:
         """The learner, with all that was decided. The lock is held."""
-        version, unsaid = self._history.version, self._history.unsaid
+        version, unsaid = self._history.version, self._history.replaced
         if self._learner is None or unsaid != self._unsaid:
             from engine.learning.decisions.learner import Learner
 

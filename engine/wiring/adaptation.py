@@ -15,7 +15,7 @@ from engine.execution.runners.model.host_protocol import Model
 from engine.execution.tree_diff import apply_patch
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.sources import Mended, ModelsUsed, Priced
+from engine.learning.candidates.sources import HealedTests, ModelsUsed, Priced
 from engine.memory.validation_runs import mended_tests
 from engine.model import (
     ChangeState,
@@ -81,7 +81,7 @@ class _Sources:
         except Refusal:
             return None
 
-    def mended(self, session_id: str, /) -> Mended | None:
+    def healed_tests(self, session_id: str, /) -> HealedTests | None:
         core = self._core
         runs = core.runs.of_session(session_id)
         if not runs:
@@ -91,7 +91,7 @@ class _Sources:
         before = [run for run in before if run.project == runs[-1].project]
         mended_by_run = mended_tests(before, runs[-1])
         return (
-            Mended(
+            HealedTests(
                 {test: self._signature(run.session_id, test) for test, run in mended_by_run.items()},
                 runs[-1].project,
                 view.agent,
@@ -155,7 +155,7 @@ class _Sources:
         entry = self._core.memory.store.get(memory_id)
         return ("", Trust.QUOTED) if entry is None or entry.forgotten else (entry.text, entry.trust)
 
-    def saying(self, ref: str, /) -> tuple[str, Trust]:
+    def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
         try:
             profile = self._core.wisdom.profile(leader)
@@ -200,7 +200,7 @@ class _Sources:
     def secrets(self) -> Iterable[str]:
         return self._core.keys.secrets()
 
-    def objects(self, candidate: Candidate, /) -> str:
+    def objection_to(self, candidate: Candidate, /) -> str:
         """The objection of the content filter to texts for every prompt, or to commands (SPEC 3.5); "" for none."""
         effect, safety = candidate.effect, self._core.safety
         match effect:

@@ -37,7 +37,7 @@ from engine.execution.validation import Validation
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.profile_text import lessons_in
 from engine.keys import Keys
-from engine.learning.learnings.prompt_part import LearntPart
+from engine.learning.learnings.prompt_part import LearningsPart
 from engine.memory.prompt_part import RecallPromptPart
 from engine.memory.shared_summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
@@ -121,7 +121,7 @@ def _build_prompts(core: Services) -> None:
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
     guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
-    core.learnt_part = LearntPart(core.learnings.files, core.settings, nearer=guidance.lessons)
+    core.learnt_part = LearningsPart(core.learnings.files, core.settings, nearer_lessons=guidance.lessons)
     core.recalling = RecallPromptPart(
         core.memory,
         core.settings,
@@ -181,7 +181,7 @@ def _record_prompt(
         tx, provenance, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
     )
     core.trials.applied(tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace)
-    core.learnings.told(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
+    core.learnings.prompt_sent(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
     memories, origins = from_others(provenance.get("memory_sources", ()))
     if memories:
         about = {"subject": session.agent, "workspace": session.workspace, "session_id": session.id}

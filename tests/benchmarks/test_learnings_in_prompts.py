@@ -15,7 +15,7 @@ import pytest
 from engine import tokenizer
 from engine.config import FixedSettings
 from engine.learning.learnings.entries import Scope, project_key
-from engine.learning.learnings.prompt_part import LearntPart
+from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
@@ -38,7 +38,7 @@ def test_the_part_of_a_project_that_knows_three_hundred_things(tmp_path: Path, d
     ]
     placed = [replace(one, scope=scope.level, scope_id=scope.id, path=scope.page(one.kind, one.id)) for one in said]
     files.apply([added(one) for one in placed])
-    part = LearntPart(LearningFiles(tmp_path, database), FixedSettings())
+    part = LearningsPart(LearningFiles(tmp_path, database), FixedSettings())
     request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")
     times = []

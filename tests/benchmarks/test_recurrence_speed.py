@@ -20,7 +20,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import to_project
-from engine.learning.learnings.recurrence import KeptMeaning, clusters
+from engine.learning.learnings.recurrence import StoredVectors, clusters
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
@@ -104,9 +104,9 @@ def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database:
     entries = made(topics)
     files = LearningFiles(tmp_path, database)
     files.apply([added(one) for one in entries])
-    KeptMeaning(database, topics.make, lambda: "made").vectors([one.text for one in entries])
+    StoredVectors(database, topics.make, lambda: "made").vectors([one.text for one in entries])
     fresh = LearningFiles(tmp_path, database)
-    meaning = KeptMeaning(database, topics.make, lambda: "made")
+    meaning = StoredVectors(database, topics.make, lambda: "made")
 
     clustering = Measured(lambda: clusters(entries, topics))
     baseline = Measured(lambda: one_by_one(entries[:PART], topics))

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.hierarchy.guidance import KEY_PATTERNS, RATIOS, SAYS, Speaker, compose, ratio, shares
+from engine.hierarchy.guidance import KEY_PATTERNS, RATIOS, SECTIONS_BY_HOP, Speaker, compose, ratio, shares
 from engine.model import LeaderDecision, LeaderProfile, Pattern, SourceKind
 from engine.model.lessons import lesson_id
 
@@ -80,7 +80,7 @@ def test_the_block_never_exceeds_its_budget_and_is_well_formed(
         assert leader.tag == "leader"
         assert {one.tag for one in leader} <= {"principles", "patterns", "guardrails", "recent-decisions"}
     for hop in hops:
-        assert {item.section for item in hop.kept} <= set(SAYS[min(hop.hop, 2)])
+        assert {item.section for item in hop.kept} <= set(SECTIONS_BY_HOP[min(hop.hop, 2)])
         assert not (hop.kept and hop.why)
         assert hop.kept or hop.why
 
@@ -95,7 +95,7 @@ def test_farther_leaders_never_say_more_than_nearer_ones(
     for nearer, farther in pairwise(hops):
         assert farther.share <= nearer.share
         assert farther.tokens <= min(farther.share, nearer.tokens)
-        assert {item.section for item in farther.kept} <= {*SAYS[min(nearer.hop, 2)]}
+        assert {item.section for item in farther.kept} <= {*SECTIONS_BY_HOP[min(nearer.hop, 2)]}
         kept = [{item.text[1:] for item in hop.kept if item.section == "principles"} for hop in (nearer, farther)]
         assert kept[1] <= kept[0]
 

@@ -14,7 +14,7 @@ from engine.events import (
     SessionEnded,
 )
 from engine.git.history import deleted_files
-from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
+from engine.hierarchy.guided import FRESH, LASTING, MIN_SESSIONS, Tally, outlived, paths, tallies
 from engine.model import LeaderDecision, Pattern
 from engine.model.work import judged
 from engine.storage.database import Database
@@ -66,9 +66,9 @@ def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]],
 @pytest.mark.parametrize(
     ("tally", "noisy"),
     [
-        (Tally(LEAST, LEAST, LEAST, 0), True),
-        (Tally(LEAST - 1, LEAST - 1, 100, 0), False),  # too few with it
-        (Tally(100, 100, LEAST - 1, 0), False),  # too few without
+        (Tally(MIN_SESSIONS, MIN_SESSIONS, MIN_SESSIONS, 0), True),
+        (Tally(MIN_SESSIONS - 1, MIN_SESSIONS - 1, 100, 0), False),  # too few with it
+        (Tally(100, 100, MIN_SESSIONS - 1, 0), False),  # too few without
         (Tally(10, 7, 10, 0), True),
         (Tally(10, 7, 10, 1), False),  # chance makes as much of ten, to who looks ten times
         (Tally(100, 30, 100, 30), False),

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
-from engine.hierarchy.guided import Lost
+from engine.hierarchy.guided import FindDeletedFiles
 from engine.hierarchy.profiles import Decided
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
@@ -84,7 +84,7 @@ def make_world(
     *,
     decided: Decided = lambda leaders: {},
     store: PostgresStore | None = None,
-    lost: Lost = lambda workspace, paths: (),
+    lost: FindDeletedFiles = lambda workspace, paths: (),
     activity: Activity | None = None,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (

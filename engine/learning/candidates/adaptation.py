@@ -20,9 +20,9 @@ from engine.frozen import frozen
 from engine.learning.candidates import candidates as table
 from engine.learning.candidates.candidates import CandidateRow, Candidates
 from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
-from engine.learning.candidates.effects import preview_lines, says
+from engine.learning.candidates.effects import effect_texts, preview_lines
 from engine.learning.candidates.evaluation import (
-    TOP,
+    MAX_DRAFTS,
     Evaluation,
     Opportunity,
     evaluate,
@@ -59,14 +59,14 @@ log = logging.getLogger(__name__)
 DIGESTED = "adaptation.digested"
 """Under this key the `seq` of the newest record that was digested."""
 
-LOOKED_BACK = timedelta(days=90)
+LOOK_BACK = timedelta(days=90)
 """Records that are older are no opportunities."""
 
-MOST_RECORDS = 2_000
+MAX_RECORDS = 2_000
 """So many of the strongest recent records are looked through."""
 
-MOST_TRIED = 25
-"""So many opportunities are tried in a round until `TOP` of them could be drafted."""
+MAX_TRIED = 25
+"""So many opportunities are tried in a round until `MAX_DRAFTS` of them could be drafted."""
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
 LIVING = (*PROPOSED, CandidateStatus.REJECTED)
@@ -200,7 +200,7 @@ class Adaptation:
     def waiting(self) -> list[Waiting]:
         """What waits for the operator (SPEC 9.3): candidates in review, and overlays that do harm."""
         queue = [
-            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_told(row.value.effect))
+            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_effect_text(row.value.effect))
             for row in self._candidates.sound(CandidateStatus.REVIEW)
         ]
         for overlay, lift in self._trials.harmful():
@@ -255,7 +255,7 @@ class Adaptation:
 
     def wanted(self) -> bool:
         """Whether `digest` has anything to do. Cheap."""
-        harm = self._by_itself() and bool(self._trials.harmful())
+        harm = self._is_autonomous() and bool(self._trials.harmful())
         return self._pending or harm or (self._in_review and not self.autonomous())
 
     def catch_up(self) -> None:
@@ -273,8 +273,8 @@ class Adaptation:
                 self._reflection.catch_up()
                 self._reflection.look_for_sequences()
                 drafted = self._digest()
-                self._promote_by_itself()
-                self._undo_harm()
+                self._promote_autonomously()
+                self._roll_back_harmful()
             except BaseException:
                 self._pending = True
                 raise
@@ -282,12 +282,12 @@ class Adaptation:
 
     def autonomous(self) -> str:
         """Why nothing is promoted by itself, in words; "" when it is (SPEC 5.6)."""
-        if not self._by_itself():
+        if not self._is_autonomous():
             return "adaptation.mode is manual"
         hold = self._sources.held()
         return hold or ("" if self._sources.phase() else "in phase 0 nothing becomes active without your approval")
 
-    def _by_itself(self) -> bool:
+    def _is_autonomous(self) -> bool:
         return self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS
 
     def _digest(self) -> list[Candidate]:
@@ -304,21 +304,23 @@ class Adaptation:
 
     def _draft(self) -> list[str]:
         """Draft the best opportunities there is no candidate of yet; their ids."""
-        records = self._records.strong(OPPORTUNITY, self._clock.now() - LOOKED_BACK, MOST_RECORDS)
+        records = self._records.strong(OPPORTUNITY, self._clock.now() - LOOK_BACK, MAX_RECORDS)
         keys = {row.dedupe_key for row in self._candidates.rows()}
         drafted: list[str] = []
         self._not_drafted = {}
-        for opportunity in opportunities(records, keys, limit=MOST_TRIED):
-            if len(drafted) == TOP:
+        for opportunity in opportunities(records, keys, limit=MAX_TRIED):
+            if len(drafted) == MAX_DRAFTS:
                 break
             try:
-                drafted.append(self._store(opportunity, draft(opportunity, self._known(opportunity), self._sources)))
+                drafted.append(
+                    self._store(opportunity, draft(opportunity, self._related_records(opportunity), self._sources))
+                )
             except (NothingToDraft, Refusal) as reason:
                 self._not_drafted[opportunity.key] = str(reason)
                 self._pending = self._pending or isinstance(reason, NotYet)
         return drafted
 
-    def _known(self, opportunity: Opportunity) -> list[LearningRecord]:
+    def _related_records(self, opportunity: Opportunity) -> list[LearningRecord]:
         """The records that a draft may look at: of its scope, or of all scopes where it concerns an agent's healing."""
         if opportunity.type is not CandidateType.POLICY_TWEAK:
             return self._records.of_scope(opportunity.record.scope_type, opportunity.record.scope_id)
@@ -347,12 +349,12 @@ class Adaptation:
             drafted_from=(record.id,),
             trust=proposal.trust,
         )
-        if other := self._elsewhere(candidate):
+        if other := self._duplicate_of(candidate):
             raise NothingToDraft(f"{other} already proposes that")
         self._database.write(lambda tx: table.add(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return candidate.id
 
-    def _elsewhere(self, candidate: Candidate) -> str:
+    def _duplicate_of(self, candidate: Candidate) -> str:
         """The candidate of a scope that proposes the same change for another reason, and came up for review at least;
         "" for none."""
         for row in self._candidates.sound():
@@ -407,7 +409,7 @@ class Adaptation:
         records: Sequence[LearningRecord],
     ) -> CandidateMove | None:
         match candidate.status:
-            case CandidateStatus.DRAFTED if evaluation.passed and not self._elsewhere(candidate):
+            case CandidateStatus.DRAFTED if evaluation.passed and not self._duplicate_of(candidate):
                 return CandidateMove.CORROBORATE  # else it was asked, or decided, for another reason
             case CandidateStatus.REVIEW if not evaluation.passed:
                 return CandidateMove.WEAKEN
@@ -417,14 +419,14 @@ class Adaptation:
                     return CandidateMove.REOPEN
         return None
 
-    def _promote_by_itself(self) -> None:
+    def _promote_autonomously(self) -> None:
         rows = self._candidates.sound(CandidateStatus.REVIEW)
         waiting = [row for row in rows if row.trust != Trust.QUOTED]  # words of others wait for the operator (SPEC 6.8)
         self._in_review = bool(waiting)
         if self.autonomous():
             return
         for row in waiting:
-            if why := self._left_to_operator(row):
+            if why := self._reason_to_ask(row):
                 log.info("candidate %s waits for the operator: %s", row.id, why)
                 continue
             try:
@@ -432,18 +434,18 @@ class Adaptation:
             except Refusal as refusal:  # the operator was quicker, or its effect cannot be in force here
                 log.warning("candidate %s was not promoted by itself: %s", row.id, refusal)
 
-    def _left_to_operator(self, row: CandidateRow) -> str:
+    def _reason_to_ask(self, row: CandidateRow) -> str:
         """Why a candidate in review is none for the engine to decide; "" when it is one."""
         if row.taken_back:
             return "you undid a decision on it, and there is no new evidence since"
         if len(row.against) >= len(row.corroborated_by):
             return "there is as much evidence against it as for it"
-        return self._sources.objects(row.value)
+        return self._sources.objection_to(row.value)
 
-    def _undo_harm(self) -> None:
+    def _roll_back_harmful(self) -> None:
         """In autonomous mode what does harm is rolled back (SPEC 5.7), whatever is held: what was done before is done
         again. In manual mode the operator is asked, see `waiting`."""
-        for overlay, lift in self._trials.harmful() if self._by_itself() else ():
+        for overlay, lift in self._trials.harmful() if self._is_autonomous() else ():
             try:
                 self.roll_back(overlay.candidate_id, f"it makes work worse: {shares(lift)}", by="autonomy")
             except Refusal as refusal:
@@ -457,6 +459,6 @@ def shares(lift: Lift) -> str:
     )
 
 
-def _told(effect: Effect) -> str:
+def _effect_text(effect: Effect) -> str:
     """What an effect would say to agents; a diff is looked at as a diff."""
-    return "\n".join(says(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))
+    return "\n".join(effect_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))

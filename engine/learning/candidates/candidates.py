@@ -25,7 +25,7 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import checked, free_name, rewritten, says
+from engine.learning.candidates.effects import checked, effect_texts, free_name, map_texts
 from engine.learning.candidates.evaluation import PASS, Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
@@ -398,7 +398,7 @@ def _ready(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> E
     return replace(effect, name=free_name(effect.name, names))
 
 
-_OPEN = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ROLLED_BACK)
+_UNDECIDED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ROLLED_BACK)
 
 
 class CandidateTexts:
@@ -412,32 +412,32 @@ class CandidateTexts:
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The candidates whose effect holds it: id and the texts that would go."""
         with self._database.read() as session:
-            for row, _, text in _holding(session, query):
+            for row, _, text in _matching_rows(session, query):
                 yield row.id, text
 
     def erase(self, query: SearchTerms, /) -> int:
         """Take it out; how many candidates. Prompts are made without it from now on."""
 
         def work(tx: Transaction) -> int:
-            holding = list(_holding(tx.session, query))
+            holding = list(_matching_rows(tx.session, query))
             for row, less, _ in holding:
                 row.effect = {} if less is None else less.to_json()
                 tx.session.add(row)
-                if row.status in _OPEN and not _works(less):
+                if row.status in _UNDECIDED and not _is_usable(less):
                     decide(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
             return len(holding)
 
         return self._database.write(work)
 
 
-def _works(effect: Effect | None) -> bool:
+def _is_usable(effect: Effect | None) -> bool:
     try:
         return effect is not None and bool(checked(effect))
     except Refusal:
         return False
 
 
-def _holding(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
+def _matching_rows(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
     """The candidates that hold it, each with its effect without it, None for one that nobody can read, and what would
     go."""
     for row in session.exec(select(CandidateRow)):
@@ -448,7 +448,7 @@ def _holding(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRo
             if query.match(text):
                 yield row, None, text
             continue
-        less = rewritten(effect, lambda text: "" if query.match(text) else text)
+        less = map_texts(effect, lambda text: "" if query.match(text) else text)
         if less != effect:
-            remaining = set(says(less))
-            yield row, less, " · ".join(text for text in says(effect) if text not in remaining)
+            remaining = set(effect_texts(less))
+            yield row, less, " · ".join(text for text in effect_texts(effect) if text not in remaining)

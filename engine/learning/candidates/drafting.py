@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from engine.frozen import frozen
 from engine.learning.candidates import transcripts
-from engine.learning.candidates.effects import checked, rewritten
+from engine.learning.candidates.effects import checked, map_texts
 from engine.learning.candidates.evaluation import Opportunity
 from engine.learning.candidates.sources import Sources
-from engine.learning.candidates.transcripts import QUOTED, flat, quoted
+from engine.learning.candidates.transcripts import MAX_QUOTE_LENGTH, flat, quoted
 from engine.model import Trust, dollars
 from engine.model.adaptation import (
     LONGEST_PATCH,
@@ -34,19 +34,19 @@ from engine.model.lessons import distil
 from engine.model.secrets import redact
 from engine.model.text import count
 
-LEAST_CHEAPER = 0.8
+MAX_PRICE_RATIO = 0.8
 """A model is cheaper that costs at most this share of the present one."""
 
-COST_ROOM = 1.5
+COST_MARGIN = 1.5
 """A tighter cap on cost leaves so much room above the dearest heal seen."""
 
-LEAST_COST = 50_000
+MIN_COST = 50_000
 """Micro-dollars that healing may cost in any case."""
 
-MOST_LINES = 5
+MAX_LINES = 5
 """Lines of a prompt fragment."""
 
-DISTINCT = 3
+MIN_TASKS = 3
 """So many tasks must meet what is said of one thing before it is a lesson (SPEC 6.8)."""
 
 
@@ -82,7 +82,7 @@ def draft(opportunity: Opportunity, records: Sequence[LearningRecord], sources: 
     like one, are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` raises for an unusable effect."""
     proposal = DRAFTERS[opportunity.type](opportunity.record, records, sources)
     secrets = tuple(sources.secrets())
-    effect = rewritten(proposal.effect, lambda text: redact(text, secrets))
+    effect = map_texts(proposal.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
     return replace(proposal, effect=checked(effect), title=redact(proposal.title, secrets))
@@ -136,7 +136,7 @@ def _route(record: LearningRecord, records: Sequence[LearningRecord], sources: S
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
     if not models.present.price:
         raise NothingToDraft(f"{models.present.model} costs nothing")
-    cheaper = [model for model in models.others if model.price <= LEAST_CHEAPER * models.present.price]
+    cheaper = [model for model in models.others if model.price <= MAX_PRICE_RATIO * models.present.price]
     if not cheaper:
         raise NothingToDraft(f"no configured model is cheaper than {models.present.model}")
     # The dearest of the cheaper ones: the least step down that helps.
@@ -182,7 +182,7 @@ def _tighten(record: LearningRecord, records: Sequence[LearningRecord], sources:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {attempts}: no limit separates them")
     spent = max(int(record.details["cost"]) for record in vain)
     dearest = max((int(record.details["cost"]) for record in heals), default=0)
-    cost = max(LEAST_COST, round(COST_ROOM * dearest)) if heals else None
+    cost = max(MIN_COST, round(COST_MARGIN * dearest)) if heals else None
     if cost is not None and cost >= spent:
         cost = None
     capped = f", for at most ${dollars(cost):.2f}" if cost is not None else ""
@@ -203,8 +203,8 @@ def _times(number: int) -> str:
 
 
 def _fragment(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
-    lines, title, trust = SAY[record.kind](record, records, sources)
-    lines = [line for line in dict.fromkeys(map(flat, lines)) if line][:MOST_LINES]
+    lines, title, trust = FRAGMENT_DRAFTERS[record.kind](record, records, sources)
+    lines = [line for line in dict.fromkeys(map(flat, lines)) if line][:MAX_LINES]
     if not lines:
         raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
     agent = record.scope_id if record.scope_type == "agent" else ""
@@ -222,7 +222,7 @@ def _flow(record: LearningRecord, records: Sequence[LearningRecord], sources: So
     if not run:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
-        FlowOffload(_name(calls), " > ".join(run)[:QUOTED], run),
+        FlowOffload(_name(calls), " > ".join(run)[:MAX_QUOTE_LENGTH], run),
         f"Run {' > '.join(call.removeprefix('exec:') for call in calls)} as a flow, without a model",
         agent_id=record.agent,
         workspace=record.workspace,
@@ -241,12 +241,14 @@ FragmentDraft = tuple[list[str], str, Trust]
 """The lines, what the candidate is called, and whose words the lines are."""
 
 
-def _say_approval(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _fragment_from_approval(
+    record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
+) -> FragmentDraft:
     details = record.details
     if "added" in details:
         rule = distil(details["added"])
         met = sum(item.source_label == record.source_label for item in records)
-        if not rule.general and met < DISTINCT:
+        if not rule.general and met < MIN_TASKS:
             raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(details['added'], 60)}")
         return [rule.text], f"Tell {record.agent} what you keep adding: {quoted(rule.text)}", Trust.OPERATOR
     if "text" not in details:
@@ -255,7 +257,7 @@ def _say_approval(record: LearningRecord, records: Sequence[LearningRecord], sou
     return [str(details["text"])], title, Trust(details.get("trust", Trust.QUOTED))
 
 
-def _say_error(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _fragment_from_error(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     details = record.details
     tool, message = str(details["tool"]), str(details["message"])
     cause = message.partition(": ")[2] or message
@@ -270,11 +272,11 @@ def _say_error(record: LearningRecord, records: Sequence[LearningRecord], source
     return [line, *corrections], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
 
 
-def _say_noisy(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _fragment_from_noisy(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     details = record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
-    text, trust = sources.saying(str(details["ref"]))
+    text, trust = sources.guidance_text(str(details["ref"]))
     if not text:
         raise NothingToDraft(f"{details['ref']} is no longer in use")
     line = (
@@ -285,9 +287,9 @@ def _say_noisy(record: LearningRecord, records: Sequence[LearningRecord], source
     return [line], f"Weaken advice from {details['leader']}: {quoted(text, 60)}", trust
 
 
-def _say_stale(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _fragment_from_stale(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     details = record.details
-    text, trust = sources.saying(str(details["ref"]))
+    text, trust = sources.guidance_text(str(details["ref"]))
     if not text:
         raise NothingToDraft(f"{details['ref']} is no longer in use")
     why = (
@@ -299,25 +301,29 @@ def _say_stale(record: LearningRecord, records: Sequence[LearningRecord], source
     return [line], f"Mark advice from {details['leader']} as possibly out of date: {quoted(text, 60)}", trust
 
 
-def _say_recalled(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _fragment_from_recalled(
+    record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
+) -> FragmentDraft:
     text, trust = sources.memory(str(record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
     return [text], f"Always show {record.agent} what it recalls repeatedly: {quoted(text, 60)}", trust
 
 
-def _say_nothing(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
+def _fragment_from_nothing(
+    record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
+) -> FragmentDraft:
     raise NothingToDraft(f"{record.kind} records a success, so nothing needs to change")
 
 
-SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], FragmentDraft]] = {
-    RecordKind.HUMAN_APPROVAL: _say_approval,
-    RecordKind.AGENT_ERROR: _say_error,
-    RecordKind.GUIDANCE_NOISY: _say_noisy,
-    RecordKind.STALE_GUIDANCE: _say_stale,
-    RecordKind.CLOUD_MEMORY_RECALL_HIT: _say_recalled,
-    RecordKind.GUIDANCE_APPLIED: _say_nothing,
-    RecordKind.TEACHING_REFRESH: _say_nothing,
+FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], FragmentDraft]] = {
+    RecordKind.HUMAN_APPROVAL: _fragment_from_approval,
+    RecordKind.AGENT_ERROR: _fragment_from_error,
+    RecordKind.GUIDANCE_NOISY: _fragment_from_noisy,
+    RecordKind.STALE_GUIDANCE: _fragment_from_stale,
+    RecordKind.CLOUD_MEMORY_RECALL_HIT: _fragment_from_recalled,
+    RecordKind.GUIDANCE_APPLIED: _fragment_from_nothing,
+    RecordKind.TEACHING_REFRESH: _fragment_from_nothing,
 }
 
 

@@ -19,10 +19,10 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Lines of guidance, repairs or commands that one effect may have."""
 
-LINE_MOST = 500
+MAX_LINE_LENGTH = 500
 """Characters of each."""
 
 _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
@@ -75,15 +75,15 @@ def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     lines = tuple(line for text in texts if (line := _line(text)))
     if not lines:
         raise _bad(f"{name} says nothing")
-    if len(lines) > MOST_LINES:
-        raise _bad(f"{name} has {len(lines)} lines, at most {MOST_LINES}")
+    if len(lines) > MAX_LINES:
+        raise _bad(f"{name} has {len(lines)} lines, at most {MAX_LINES}")
     return lines
 
 
 def _line(text: str) -> str:
     line = " ".join(sanitise(text).split())
-    if len(line) > LINE_MOST:
-        raise _bad(f"a line has {len(line)} characters, at most {LINE_MOST}: {line[:60]}…")
+    if len(line) > MAX_LINE_LENGTH:
+        raise _bad(f"a line has {len(line)} characters, at most {MAX_LINE_LENGTH}: {line[:60]}…")
     return line
 
 
@@ -99,7 +99,7 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return candidate
 
 
-def says(effect: Effect) -> tuple[str, ...]:
+def effect_texts(effect: Effect) -> tuple[str, ...]:
     """Every text of an effect."""
     values = effect.to_json().values()
     return tuple(
@@ -107,7 +107,7 @@ def says(effect: Effect) -> tuple[str, ...]:
     )
 
 
-def rewritten(effect: Effect, change: Callable[[str], str]) -> Effect:
+def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
     """The effect with each of its texts as `change` makes it, without those that it empties. A diff, or a flow of which
     one command would be another, goes whole: what is left would do something else."""
 

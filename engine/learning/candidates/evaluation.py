@@ -26,7 +26,7 @@ from engine.model.adaptation import (
     dedupe_key,
 )
 
-TOP = 5
+MAX_DRAFTS = 5
 """So many candidates are drafted at once."""
 
 SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
@@ -86,7 +86,7 @@ def opportunities(
     records: Iterable[LearningRecord],
     known_keys: Collection[str] = (),
     *,
-    limit: int = TOP,
+    limit: int = MAX_DRAFTS,
     least: float = OPPORTUNITY,
 ) -> list[Opportunity]:
     """The best `limit` opportunities: of records from `least` points on, one for each key that is not `known_keys`.
@@ -115,12 +115,12 @@ def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
 PASS = 60.0
 """From so many points on a candidate comes up for review."""
 
-ALONE = 45.0
+MAX_UNCORROBORATED = 45.0
 """The most for one that nothing bears out; it fails."""
 
-MEAN_WEIGHS, BONUS, MOST_BONUS = 0.85, 5.0, 15.0
+MEAN_WEIGHS, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
 
-NEW_AGAIN = 3
+MIN_NEW_EVIDENCE = 3
 """A rejected candidate comes up again after at least so many new records that bear it out."""
 
 
@@ -142,8 +142,8 @@ class Evaluation:
 def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
     """`min(100, 0.85·mean + min(15, 5·n))` over the held-out `scores`; without any the draft's own, at most 45."""
     if not scores:
-        return min(ALONE, drafted)
-    return round(min(100.0, MEAN_WEIGHS * mean(scores) + min(MOST_BONUS, BONUS * len(scores))), 6)
+        return min(MAX_UNCORROBORATED, drafted)
+    return round(min(100.0, MEAN_WEIGHS * mean(scores) + min(MAX_BONUS, BONUS * len(scores))), 6)
 
 
 def matching(
@@ -235,7 +235,7 @@ def outweighs(
     as the operator had before him then, drafts included, no fewer than three, and they pass by themselves."""
     new = [record for record in matching(candidate, drafted, records) if record.at > rejected_at]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
-    enough = len(new) >= max(NEW_AGAIN, before)
+    enough = len(new) >= max(MIN_NEW_EVIDENCE, before)
     return enough and corroborated_score(0.0, [record.score for record in new]) >= PASS
 
 

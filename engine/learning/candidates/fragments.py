@@ -21,12 +21,12 @@ from engine.model.lessons import lessons_of
 
 BLOCK = "learned-guidance"
 
-SAID = (
+INTRODUCTION = (
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
     "first, and nothing in it allows what they forbid."
 )
 
-OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
+OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
 
 _NO_XML = re.compile("[\ufffe\uffff]")
 
@@ -68,7 +68,7 @@ class LearnedGuidance:
             else []
         )
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
-        return Contribution(part, {PROVENANCE: [draw.told() for draw in drawn]} if drawn else {}, tuple(notes))
+        return Contribution(part, {PROVENANCE: [draw.to_json() for draw in drawn]} if drawn else {}, tuple(notes))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons that fragments of this request say, the withheld ones too: no other block says them, or what a
@@ -113,5 +113,5 @@ def fragment_lines(overlay: Overlay) -> list[PromptLine]:
     ]
 
 
-_HEAD = (PromptLine(f"<{BLOCK}>", OURS), PromptLine(SAID, OURS))
-_END = PromptLine(f"</{BLOCK}>", OURS)
+_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)

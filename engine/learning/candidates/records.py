@@ -18,7 +18,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, each_of, load_all, select_all
 from engine.storage.types import UtcDateTime, utc_column
 
-MOST_OF_A_LABEL = 500
+MAX_PER_SCOPE = 500
 """So many records of one label and scope are looked at, the newest."""
 
 KINDS = ", ".join(f"'{kind.value}'" for kind in RecordKind)
@@ -114,7 +114,7 @@ class Records:
         """These, oldest first; what is not there is left out."""
         return self._find(_BY_ID, len(ids), ids=json.dumps(ids))[::-1] if ids else []
 
-    def of_scope(self, scope_type: str, scope_id: str, limit: int = MOST_OF_A_LABEL) -> list[LearningRecord]:
+    def of_scope(self, scope_type: str, scope_id: str, limit: int = MAX_PER_SCOPE) -> list[LearningRecord]:
         """Those of a scope, the newest first."""
         return self._find(_OF_SCOPE, limit, scope_type=scope_type, scope_id=scope_id)
 

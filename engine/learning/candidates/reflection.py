@@ -18,7 +18,7 @@ from typing import Any
 from engine.frozen import frozen
 from engine.learning.candidates import weighing
 from engine.learning.candidates.records import Records, record_id
-from engine.learning.candidates.sequences import LEAST_RUNS, FoundSequence, detect
+from engine.learning.candidates.sequences import MIN_RUNS, FoundSequence, detect
 from engine.learning.candidates.sources import Sources
 from engine.learning.candidates.transcripts import quoted
 from engine.learning.candidates.weighing import Weight, difference, error_kind, slug
@@ -28,10 +28,10 @@ from engine.model.lessons import added, distil
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
-MOST_TESTS = 5
+MAX_TESTS = 5
 """So many tests of one session become records, the first by name."""
 
-MOST_ADDED = 5
+MAX_ADDED = 5
 """Sentences of one edit."""
 
 Scope = tuple[str, str]
@@ -54,11 +54,11 @@ class NewRecord:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _of_tests(
+def _test_records(
     fact: LedgerEntry, kind: RecordKind, weight: Weight, tests: list[str], **more: Any
 ) -> Iterator[NewRecord]:
     """A record for each test, for what recurs is the test, and whoever works in its workspace meets it."""
-    for test in sorted(tests)[:MOST_TESTS]:
+    for test in sorted(tests)[:MAX_TESTS]:
         details = {"test": test, "failing": sorted(tests), **more.get("details", {})}
         scope = ("workspace", fact.workspace)
         yield NewRecord(kind, f"{kind}/{test}", scope, weight, key=test, **more | {"details": details})
@@ -75,23 +75,27 @@ def _healing(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[Ne
         {} if healed else {"gave_up": payload["reason"]}
     )
     about = {"agent": str(payload["agent"]), "session_id": fact.subject, "details": details}
-    yield from _of_tests(fact, kind, weigh(payload["attempts"], payload["cost"], len(tests)), tests, **about)
+    yield from _test_records(fact, kind, weigh(payload["attempts"], payload["cost"], len(tests)), tests, **about)
 
 
 def _retried(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     payload = fact.payload
     weight = weighing.repeated_retry(payload["attempts"], payload["cost"])
-    yield _of_agent(
-        RecordKind.REPEATED_RETRY, payload["agent"], weight, fact.subject, _some(payload, "attempts", "cost", "failing")
+    yield _agent_record(
+        RecordKind.REPEATED_RETRY,
+        payload["agent"],
+        weight,
+        fact.subject,
+        _select(payload, "attempts", "cost", "failing"),
     )
 
 
 def _overlapped(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     payload = fact.payload
     weight = weighing.task_conflict(len(payload["files"]), len(payload["conflicting"]))
-    details = _some(payload, "files", "conflicting", "other")
+    details = _select(payload, "files", "conflicting", "other")
     details |= {"change_set": fact.subject, "other_session": payload["other_session_id"]}
-    yield _of_agent(RecordKind.TASK_CONFLICT, payload["agent"], weight, payload["session_id"], details)
+    yield _agent_record(RecordKind.TASK_CONFLICT, payload["agent"], weight, payload["session_id"], details)
 
 
 def _over_budget(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
@@ -99,7 +103,7 @@ def _over_budget(fact: LedgerEntry, sources: Sources, before: Before) -> Iterato
     spent, budget, day = fact.payload["spent"], fact.payload["budget"], sources.day(fact.at)
     details = {"spent": spent, "budget": budget, "day": day}
     weight = weighing.budget_incident(spent, budget)
-    record = _of_agent(RecordKind.BUDGET_INCIDENT, fact.subject, weight, "", details, f"{fact.subject}/{day}")
+    record = _agent_record(RecordKind.BUDGET_INCIDENT, fact.subject, weight, "", details, f"{fact.subject}/{day}")
     yield replace(record, whole_key=True)
 
 
@@ -111,7 +115,7 @@ def _approved(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[N
     if edit is None:
         yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved unchanged"), by=by)
         return
-    for number, sentence in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
+    for number, sentence in enumerate(added(edit.original, edit.edited)[:MAX_ADDED]):
         yield NewRecord(
             RecordKind.HUMAN_APPROVAL,
             f"human_approval/edited:{edit.channel}:{slug(distil(sentence).text)}",
@@ -145,30 +149,30 @@ def _permitted(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[
 
 def _landed(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     if not fact.payload.get("left"):  # else it is not known yet what becomes of the rest
-        yield from _taken(fact, sources, fact.payload["files"])
+        yield from _changes_taken(fact, sources, fact.payload["files"])
 
 
 def _branched(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     if files := fact.payload.get("landed"):
-        yield from _taken(fact, sources, files)
+        yield from _changes_taken(fact, sources, files)
 
 
-def _taken(fact: LedgerEntry, sources: Sources, files: int) -> Iterator[NewRecord]:
+def _changes_taken(fact: LedgerEntry, sources: Sources, files: int) -> Iterator[NewRecord]:
     """The operator took so many files of it; and tests that it turned green were healed. Once a change set."""
     session_id = fact.payload["session_id"]
     approval = _approval(fact, "change_set", weighing.landed(files), files=files)
     yield replace(approval, session_id=session_id, key=fact.subject, whole_key=True)
-    repair = sources.mended(session_id)
+    repair = sources.healed_tests(session_id)
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
         details = {"causes": causes, "project": repair.project, "landed": fact.subject, "cost": repair.cost}
         about = {"agent": repair.agent, "session_id": session_id, "details": details}
         weight = weighing.successful_heal(1, repair.cost, len(repair.tests))
-        for record in _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(repair.tests), **about):
+        for record in _test_records(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(repair.tests), **about):
             yield replace(record, key=f"{fact.subject}/{record.key}", whole_key=True)
 
 
-def _kept(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _fact_kept(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     para_fact = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
     if para_fact is None or not para_fact.fact:
         return
@@ -189,7 +193,7 @@ def _erred(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewR
     label = f"agent_error/{tool}/{signature}"
     weight = weighing.agent_error(points, words, explained=explained, before=before(label, ("agent", agent)))
     details = {"tool": tool, "message": message}
-    record = _of_agent(RecordKind.AGENT_ERROR, agent, weight, fact.subject, details, f"{tool}/{message}")
+    record = _agent_record(RecordKind.AGENT_ERROR, agent, weight, fact.subject, details, f"{tool}/{message}")
     yield replace(record, label=label)
 
 
@@ -198,14 +202,14 @@ def _flushed(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[Ne
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
         weight = weighing.successful_bubble(confidence, importance)
         details = {"bubble": bubble, "leader": fact.subject, "pattern": pattern}
-        yield _of_agent(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
+        yield _agent_record(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
 
 
 def _guided(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     payload = fact.payload
     weight = weighing.guidance_applied(len(payload["items"]), len(payload["sources"]))
-    details = _some(payload, "call", "sources", "items")
-    yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, payload["session_id"], details)
+    details = _select(payload, "call", "sources", "items")
+    yield _agent_record(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, payload["session_id"], details)
 
 
 def _noisy(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
@@ -213,7 +217,7 @@ def _noisy(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewR
     payload = fact.payload
     promoted = fact.kind == "OverlayFoundHarmful"
     weight = weighing.guidance_noisy(max(0.0, -payload.get("high", 0.0)) if promoted else payload["harm"])
-    record = _of_agent(RecordKind.GUIDANCE_NOISY, payload["agent"], weight, "", {"ref": fact.subject, **payload})
+    record = _agent_record(RecordKind.GUIDANCE_NOISY, payload["agent"], weight, "", {"ref": fact.subject, **payload})
     yield replace(record, label="guidance_noisy/overlay") if promoted else record
 
 
@@ -241,19 +245,19 @@ def _recalled(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[N
         label = f"cloud_memory_recall_hit/{memory}"
         weight = weighing.recall_hit(before(label, ("agent", fact.subject)))
         details = {"memory": memory, "origin": origin}
-        record = _of_agent(
+        record = _agent_record(
             RecordKind.CLOUD_MEMORY_RECALL_HIT, fact.subject, weight, payload["session_id"], details, memory
         )
         yield replace(record, label=label)
 
 
-def _of_agent(
+def _agent_record(
     kind: RecordKind, agent: str, weight: Weight, session_id: str, details: Mapping[str, Any], key: str = ""
 ) -> NewRecord:
     return NewRecord(kind, kind.value, ("agent", agent), weight, key, agent, session_id, details=details)
 
 
-def _some(payload: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _select(payload: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: list(payload[name]) if isinstance(payload[name], (list, tuple)) else payload[name] for name in names}
 
 
@@ -268,7 +272,7 @@ READERS: Mapping[str, Callable[[LedgerEntry, Sources, Before], Iterator[NewRecor
     "ChangeSetLanded": _landed,
     "ChangeSetNarrowed": _landed,
     "ChangeSetBranched": _branched,
-    "FactPromoted": _kept,
+    "FactPromoted": _fact_kept,
     "AgentErred": _erred,
     "MemoryBubbleFlushed": _flushed,
     "GuidanceApplied": _guided,
@@ -288,7 +292,7 @@ CURSOR = "adaptation.reflection"
 SEQUENCES = "adaptation.sequences"
 CALLS = "ToolsUsed"
 
-MOST_RUNS, MOST_CALLS = 80, 200
+MAX_RUNS, MAX_CALLS = 80, 200
 """So many of an agent's latest sessions, and so many calls of each, are looked through for sequences."""
 
 SEQUENCE_SPAN = timedelta(days=30)
@@ -301,7 +305,7 @@ class Reflection:
         self._database = database
         self._records = records
         self._sources = sources
-        self._facts = LedgerCursor(ledger, CURSOR, _concerns)
+        self._facts = LedgerCursor(ledger, CURSOR, _is_relevant)
         self._sequences = LedgerCursor(ledger, SEQUENCES, lambda fact: fact.kind == CALLS)
         self._busy = threading.Lock()
         self._made = 0
@@ -352,9 +356,7 @@ class Reflection:
         records = []
         for agent, last in newest.items():
             runs = self._runs(last, agent) if agent else []
-            for sequence in (
-                detect([run.payload["calls"][:MOST_CALLS] for run in runs]) if len(runs) >= LEAST_RUNS else ()
-            ):
+            for sequence in detect([run.payload["calls"][:MAX_CALLS] for run in runs]) if len(runs) >= MIN_RUNS else ():
                 having = [runs[number] for number in sequence.runs]
                 sessions = [run.subject for run in having]
                 records += [
@@ -367,7 +369,7 @@ class Reflection:
     def _runs(self, last: LedgerEntry, agent: str) -> list[LedgerEntry]:
         """The calls of the agent's sessions of late up to this one, oldest first."""
         facts = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
-        return [fact for fact in facts if fact.id <= last.id and fact.payload.get("agent") == agent][-MOST_RUNS:]
+        return [fact for fact in facts if fact.id <= last.id and fact.payload.get("agent") == agent][-MAX_RUNS:]
 
     def _store(self, records: Sequence[LearningRecord]) -> None:
         if records:
@@ -395,7 +397,7 @@ def _sequence(sequence: FoundSequence, sessions: Sequence[str], runs: int, agent
     )
 
 
-def _concerns(fact: LedgerEntry) -> bool:
+def _is_relevant(fact: LedgerEntry) -> bool:
     return fact.kind in READERS or fact.kind == CALLS
 
 

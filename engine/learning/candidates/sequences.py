@@ -16,19 +16,19 @@ from itertools import pairwise
 
 from engine.frozen import frozen
 
-SHORTEST, LONGEST = 3, 5
+MIN_LENGTH, MAX_LENGTH = 3, 5
 """Calls of a sequence."""
 
-LEAST_RUNS = 3
+MIN_RUNS = 3
 """So many distinct sessions must have it."""
 
-LEAST_Z = 3.0
+MIN_Z = 3.0
 """So many standard deviations more sessions than by chance."""
 
 CHANCE = 0.01
 """At most so probable that chance makes anything of its length look like it, among all the sequences there could be."""
 
-MOST_OF = 2 / 3
+DOMINANT_SHARE = 2 / 3
 """A longer one that so large a share of the runs with a part of it have stands for that part, whatever chance says."""
 
 EXEC = "exec:"
@@ -54,22 +54,22 @@ class FoundSequence:
 def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
     """The sequences of commands in `runs` (the calls of one session each, in order), the surest first. What is no
     command parts them: no flow could take it, so nothing would come of a sequence that has it."""
-    calls = _Seen(
+    calls = _CallIndex(
         [
             [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
             for number, run in enumerate(runs)
         ]
     )
     sequences: list[FoundSequence] = []
-    for length in range(LONGEST, SHORTEST - 1, -1):
+    for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
         # An overlap is given to the one that is surer of its place; of equals, to what comes first.
         surprising = {gram: places for gram, places in calls.promising(length).items() if calls.surprises(gram, places)}
         for gram in sorted(surprising, key=lambda gram: (-len(surprising[gram]), calls.first(surprising[gram]), gram)):
             places = calls.free(gram, surprising[gram])
-            if len(places) < LEAST_RUNS or not calls.surprises(gram, places):
+            if len(places) < MIN_RUNS or not calls.surprises(gram, places):
                 continue
             expected, z = calls.score(gram, len(places))
-            if z >= LEAST_Z:
+            if z >= MIN_Z:
                 sequences.append(
                     FoundSequence(gram, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
                 )
@@ -77,18 +77,18 @@ def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
     return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
-class _Seen:
+class _CallIndex:
     """What was called, and which places are taken."""
 
     def __init__(self, runs: Sequence[Sequence[str]]) -> None:
         self._runs = [tuple(run) for run in runs]
-        self._made: list[Mapping[str, int]] = [Counter(run) for run in self._runs]
-        self._who: dict[str, set[int]] = defaultdict(set)
-        for number, counts in enumerate(self._made):
+        self._counts: list[Mapping[str, int]] = [Counter(run) for run in self._runs]
+        self._runs_with: dict[str, set[int]] = defaultdict(set)
+        for number, counts in enumerate(self._counts):
             for call in counts:
-                self._who[call].add(number)
+                self._runs_with[call].add(number)
         # Only what so many runs call can be of a sequence; which calls those are says nothing of their order.
-        self._words = sum(len(who) >= LEAST_RUNS for who in self._who.values())
+        self._words = sum(len(who) >= MIN_RUNS for who in self._runs_with.values())
         self._taken: dict[int, set[int]] = defaultdict(set)
         self._places: dict[int, dict[Gram, Places]] = {}
         self._chances: dict[Gram, Sequence[float]] = {}
@@ -111,7 +111,7 @@ class _Seen:
         return {
             gram: places
             for gram, places in self.places(length).items()
-            if len(places) >= LEAST_RUNS and all(call != following for call, following in pairwise(gram))
+            if len(places) >= MIN_RUNS and all(call != following for call, following in pairwise(gram))
         }
 
     def surprises(self, gram: Gram, places: Places) -> bool:
@@ -122,7 +122,7 @@ class _Seen:
         for less in range(1, length - 1):
             for at in range(less + 1):
                 part, rest = gram[at : at + length - less], gram[:at] + gram[at + length - less :]
-                most = runs >= MOST_OF * len(self.places(length - less)[part])
+                most = runs >= DOMINANT_SHARE * len(self.places(length - less)[part])
                 if not most and tail(runs, self._continued(part, rest)) * self._words**less > CHANCE:
                     return False
         return True
@@ -156,12 +156,12 @@ class _Seen:
         """For each run that could, how probable it has `gram` somewhere, its own calls being in an order of chance."""
         key = tuple(sorted(gram))
         if key not in self._chances:
-            runs = set.intersection(*(self._who[call] for call in set(gram)))
+            runs = set.intersection(*(self._runs_with[call] for call in set(gram)))
             self._chances[key] = [self._once(key, number) for number in sorted(runs)]
         return self._chances[key]
 
     def _once(self, key: Gram, number: int) -> float:
-        counts, calls = self._made[number], len(self._runs[number])
+        counts, calls = self._counts[number], len(self._runs[number])
         if calls < len(key):
             return 0.0
         share, used = 1.0, Counter[str]()
@@ -175,7 +175,7 @@ class _Seen:
         the other calls of the run."""
         expected = 0.0
         for number, starts in self.places(len(part))[part].items():
-            counts, remaining = self._made[number], len(self._runs[number]) - len(part)
+            counts, remaining = self._counts[number], len(self._runs[number]) - len(part)
             share, used = 1.0, Counter(part)
             for place, call in enumerate(rest):
                 share *= max(0, counts[call] - used[call]) / (remaining - place) if remaining > place else 0.0

@@ -34,7 +34,7 @@ class ModelsUsed:
 
 
 @frozen
-class Mended:
+class HealedTests:
     """Tests that were red when a session began and green with its changes: their signatures (see
     `FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
 
@@ -58,7 +58,7 @@ class Sources(Protocol):
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
         """None for one that is not there any more."""
 
-    def mended(self, session_id: str, /) -> Mended | None:
+    def healed_tests(self, session_id: str, /) -> HealedTests | None:
         """What a session turned from red to green; None for nothing."""
 
     def day(self, at: datetime, /) -> str:
@@ -90,7 +90,7 @@ class Sources(Protocol):
     def memory(self, memory_id: str, /) -> tuple[str, Trust]:
         """What a memory says, "" when that is gone, and whose words it is."""
 
-    def saying(self, ref: str, /) -> tuple[str, Trust]:
+    def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
         """What a leader says under `ref` now, "" when that is gone, and whose words it is."""
 
     # -- how things are done now
@@ -110,7 +110,7 @@ class Sources(Protocol):
     def held(self) -> str:
         """Why nothing may be done by itself now, "" when it may."""
 
-    def objects(self, candidate: Candidate, /) -> str:
+    def objection_to(self, candidate: Candidate, /) -> str:
         """What a candidate says that only the operator may let into prompts and commands, "" for nothing."""
 
     def secrets(self) -> Iterable[str]:

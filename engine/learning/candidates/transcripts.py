@@ -11,21 +11,21 @@ from typing import Any
 
 from engine.model import TranscriptLine
 
-MOST_SAID = 300
+MAX_MESSAGE_LENGTH = 300
 """Characters of what an agent said that are quoted."""
 
-MOST_CHANGED = 12
+MAX_CHANGED_LINES = 12
 """Of an edit with more changed lines than these the file is named, and its lines are not quoted."""
 
-MOST_CHANGES = 4
+MAX_CHANGES = 4
 """So many edits are told."""
 
-LONGEST_LINE = 160
+MAX_LINE_LENGTH = 160
 
-LED_UP = 2
+PRECEDING_CALLS = 2
 """So many good calls before the one that worked are told."""
 
-QUOTED = 240
+MAX_QUOTE_LENGTH = 240
 """Characters of what somebody said that a line quotes."""
 
 BACK_TO_AGENT = "; back to the agent, try "
@@ -43,7 +43,7 @@ def healing(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str],
     begin = max((number for number, line in enumerate(lines) if _handed_back(line)), default=-1)
     messages = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
     changes = changes_of(patch) or [f"it changed {path}" for path in (changed if messages else ())]
-    return (*_told(messages[-1] if messages else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
+    return (*_first_sentences(messages[-1] if messages else summary), *list(dict.fromkeys(changes))[:MAX_CHANGES])
 
 
 def changes_of(patch: str) -> list[str]:
@@ -61,7 +61,7 @@ def changes_of(patch: str) -> list[str]:
         before, after = (_cut(" / ".join(lines)) for lines in (removed, added))
         if "\n--- /dev/null" in head:
             changes.append(f"it wrote {names[-1]}")
-        elif not (removed or added) or len(removed) + len(added) > MOST_CHANGED:
+        elif not (removed or added) or len(removed) + len(added) > MAX_CHANGED_LINES:
             changes.append(f"it changed {names[-1]}")
         elif before and after:
             changes.append(f"in {names[-1]} it replaced `{before}` by `{after}`")
@@ -79,7 +79,7 @@ def after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tup
         return ()
     good = [line.text for line in lines[at + 1 :] if line.kind == "tool" and not _BROKE.search(line.text)]
     same = next((i for i, text in enumerate(good) if text.split(" ", 1)[0] == tool), None)
-    calls = good[:1] if same is None else good[max(0, same - LED_UP) : same + 1]
+    calls = good[:1] if same is None else good[max(0, same - PRECEDING_CALLS) : same + 1]
     return tuple(_cut(text) for text in calls)
 
 
@@ -138,18 +138,18 @@ def _program(word: str) -> str:
     return name.rstrip("0123456789.") or name
 
 
-def _told(text: str) -> tuple[str, ...]:
+def _first_sentences(text: str) -> tuple[str, ...]:
     """The beginning of a text, whole sentences where one ends in time."""
     line = " ".join(text.split())
-    if len(line) <= MOST_SAID:
+    if len(line) <= MAX_MESSAGE_LENGTH:
         return (line,) if line else ()
-    head = line[:MOST_SAID]
+    head = line[:MAX_MESSAGE_LENGTH]
     end = max(head.rfind(". "), head.rfind("! "), head.rfind("? "))
-    return (head[: end + 1] if end > MOST_SAID // 3 else f"{head.rstrip()}…",)
+    return (head[: end + 1] if end > MAX_MESSAGE_LENGTH // 3 else f"{head.rstrip()}…",)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
+    return text if len(text) <= MAX_LINE_LENGTH else f"{text[: MAX_LINE_LENGTH - 1]}…"
 
 
 def flat(text: Any) -> str:
@@ -157,7 +157,7 @@ def flat(text: Any) -> str:
     return " ".join(str(text).split())
 
 
-def quoted(text: Any, max_length: int = QUOTED) -> str:
+def quoted(text: Any, max_length: int = MAX_QUOTE_LENGTH) -> str:
     """A text in one line and in quotes, at most so many characters of it."""
     line = flat(text).strip(".")
     return f"“{line if len(line) <= max_length else line[: max_length - 1] + '…'}”"

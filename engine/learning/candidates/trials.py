@@ -47,7 +47,7 @@ class Overlays:
 
     def __init__(self, database: Database) -> None:
         self._candidates = Candidates(database)
-        self._known: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
+        self._related_records: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
 
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """Fragments for prompts of an agent's runs of a kind, the oldest first. `workspace` "" is none: what is bound
@@ -86,7 +86,7 @@ class Overlays:
 
     def every(self) -> Sequence[Overlay]:
         """Everything in force, the oldest first."""
-        return self._known.get("", self._read)
+        return self._related_records.get("", self._read)
 
     def _read(self) -> list[Overlay]:
         overlays = []
@@ -101,7 +101,7 @@ class Overlays:
 DOUBT = 0.1
 """In so many of all cases an end of the interval is wrong at some time, at most."""
 
-SAME = 0.1
+NEGLIGIBLE = 0.1
 """An interval within this on both sides of 0 means that it makes no difference."""
 
 NOT_ENOUGH, HELPS, HARMS, NO_DIFFERENCE = "not enough evidence", "helps", "harms", "makes no difference"
@@ -136,7 +136,7 @@ def verdict(low: float, high: float) -> str:
         return HARMS
     if low > 0:
         return HELPS
-    return NO_DIFFERENCE if low >= -SAME and high <= SAME else NOT_ENOUGH
+    return NO_DIFFERENCE if low >= -NEGLIGIBLE and high <= NEGLIGIBLE else NOT_ENOUGH
 
 
 @lru_cache(maxsize=1_000)
@@ -160,7 +160,7 @@ def _difference(strata: Sequence[Arms]) -> float:
 
 CURSOR = "adaptation.trials"
 
-MOST_REPAIRS = 8
+MAX_REPAIRS = 8
 """So many repairs go to an agent at once, those learnt last."""
 
 PROVENANCE = "overlays"
@@ -199,7 +199,7 @@ class Drawn:
     withheld: bool
     propensity: float
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As a prompt's provenance has it."""
         return {
             "id": self.overlay.id,
@@ -256,12 +256,12 @@ class Trials(FollowedSessions[OverlayRun]):
             session_id,
         )
         if drawn and session_id:
-            provenance = {PROVENANCE: [draw.told() for draw in drawn]}
+            provenance = {PROVENANCE: [draw.to_json() for draw in drawn]}
             where = {"session_id": session_id, "agent": agent, "workspace": workspace}
             self._database.write(lambda tx: self.applied(tx, provenance, **where))
         carried = (draw.overlay.effect for draw in drawn if not draw.withheld)
         lines = (line for overlay in carried if isinstance(overlay, FixTemplate) for line in overlay.repairs)
-        return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
+        return tuple(dict.fromkeys(lines))[:MAX_REPAIRS]
 
     def lifts(self) -> Mapping[str, Lift]:
         """Of every overlay that was ever on trial, by its id."""

@@ -1,7 +1,7 @@
 """How far a score may be believed, learnt from past scores that were made before their outcome was known. Pure.
 
 `Calibration` is for the Twin's own probability: a straight line in log-odds, for a learner that is too sure or too shy
-everywhere. Above `CARE` a score is capped by how often scores as high came true, from a doubtful beginning.
+everywhere. Above `CREDIBLE_BELOW` a score is capped by how often scores as high came true, from a doubtful beginning.
 
 `KindCalibration` is for the whole confidence (SPEC 8.6): what came of a kind of card says most, and the score moves a
 card up or down within its kind. One case costs the same however many came before.
@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-CARE = 0.75
+CREDIBLE_BELOW = 0.75
 """Up to here a score needs no outcomes of its own to be believed."""
 
-DOUBT, DOUBTED, DOZEN = 0.5, 8.0, 12.0
-"""Of scores above `CARE` so many are expected to come true, as if that had been seen in so many cases: with 12 of 12
-the cap is 0.8. From a dozen outcomes on the doubt has done its work and fades as they grow in number: it would go on
-holding down what comes true nine times in ten."""
+PRIOR_SHARE, PRIOR_STRENGTH, PRIOR_FADES_FROM = 0.5, 8.0, 12.0
+"""The prior for scores above `CREDIBLE_BELOW`: this share of them comes true, with the weight of this many cases. With
+12 of 12 the cap is 0.8. From `PRIOR_FADES_FROM` outcomes on the prior fades, or it would hold down what comes true nine
+times in ten."""
 
 FIRST = 3
 """The first so many decisions on each kind make the base rate of new kinds."""
@@ -31,15 +31,15 @@ BASE_STRENGTH = 4.0
 KIND_STRENGTH = 3.0
 """The share approved of a kind is pulled towards the base rate of new kinds as if that had been seen so often."""
 
-FADE = 24.0
-"""Of a kind about so many of its newest decisions count, of all kinds for their mean score about `FADE_OF_ALL`."""
+KIND_WINDOW = 24.0
+"""Of a kind about so many of its newest decisions count, of all kinds for their mean score about `OVERALL_WINDOW`."""
 
-FADE_OF_ALL = 100.0
+OVERALL_WINDOW = 100.0
 
 UNDECIDED_MOVE = 0.1
 """The score moves a kind without decisions by at most so much; with decisions this limit grows towards 1."""
 
-STEEP, STEEP_SPREAD = 14.0, 8.0
+SLOPE, SLOPE_SPREAD = 14.0, 8.0
 """Log-odds that 1 more of the score is worth before anything is known, and how far that may be off."""
 
 MIXED = 8.0
@@ -48,7 +48,7 @@ MIXED = 8.0
 UNANIMOUS = 12
 """What was dismissed so often and never approved is not raised by its score at all."""
 
-HELD = 400
+MAX_OUTCOMES = 400
 """The newest scores, each made before its outcome, on which calibration is checked; at most so many."""
 
 BINS = 10
@@ -81,41 +81,41 @@ class Calibration:
         self._spread = [level * level, 0.0, slope * slope]  # of offset, both, slope
         self._mass = [0.0] * _CELLS
         self._yes = [0.0] * _CELLS
-        self.held: deque[tuple[float, bool]] = deque(maxlen=HELD)
+        self.held: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
         """(calibrated score as it was before the outcome was known, outcome), oldest first."""
 
     def apply(self, score: float) -> float:
         """The calibrated score, in (0, 1)."""
-        return self._after(self._straight(logit(score)))
+        return self._capped(self._linear(logit(score)))
 
     def learn(self, score: float, yes: bool, weight: float = 1.0) -> float:
         """Take in how a score came out, `weight` in (0, 1]; returns what it was calibrated to before."""
         x = logit(score)
-        straight = self._straight(x)
-        before = self._after(straight)
+        straight = self._linear(x)
+        before = self._capped(straight)
         self.held.append((before, yes))
         cell = _cell(logit(straight))
         self._mass[cell] += weight
         self._yes[cell] += weight * yes
-        self._bend(x, yes, weight)
+        self._update(x, yes, weight)
         return before
 
-    def _straight(self, x: float) -> float:
+    def _linear(self, x: float) -> float:
         offset, slope = self._line
         unsure = self._spread[0] + 2 * x * self._spread[1] + x * x * self._spread[2]
         return squash((offset + slope * x) / math.sqrt(1 + math.pi * unsure / 8))
 
-    def _after(self, straight: float) -> float:
+    def _capped(self, straight: float) -> float:
         value = straight
-        if value > CARE:
+        if value > CREDIBLE_BELOW:
             low = max(0, _cell(logit(straight)) - _AS_HIGH)
             mass = sum(self._mass[low:])
-            doubted = DOUBTED * DOZEN / max(mass, DOZEN)
-            cap = (sum(self._yes[low:]) + DOUBT * doubted) / (mass + doubted)
-            value = min(value, max(cap, CARE))
+            doubted = PRIOR_STRENGTH * PRIOR_FADES_FROM / max(mass, PRIOR_FADES_FROM)
+            cap = (sum(self._yes[low:]) + PRIOR_SHARE * doubted) / (mass + doubted)
+            value = min(value, max(cap, CREDIBLE_BELOW))
         return min(max(value, 0.001), 0.999)
 
-    def _bend(self, x: float, yes: bool, weight: float) -> None:
+    def _update(self, x: float, yes: bool, weight: float) -> None:
         a, b, c = self._spread
         offset_spread, slope_spread = a + b * x, b + c * x
         variance = offset_spread + slope_spread * x
@@ -169,8 +169,8 @@ class KindCalibration:
         self._kinds: dict[str, _Kind] = {}
         self._first = [0.0, 0.0]  # approved and decided, of the first decisions of each kind
         self._mean = [0.0, 0.0]  # scores and their weight, fading
-        self._steep = [STEEP, STEEP_SPREAD**2]
-        self.held: deque[tuple[float, bool]] = deque(maxlen=HELD)
+        self._slope = [SLOPE, SLOPE_SPREAD**2]
+        self.held: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
         """(calibrated score as it was before the outcome was known, outcome), oldest first."""
 
     @property
@@ -184,7 +184,7 @@ class KindCalibration:
         record = self._kinds.get(kind, _Kind())
         rate, move = self._place(record, score)
         limit = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * record.weight / (record.weight + MIXED)
-        value = squash(logit(rate) + max(self._steep[0], 0.0) * move)
+        value = squash(logit(rate) + max(self._slope[0], 0.0) * move)
         return min(max(value, rate - limit, 0.001), rate + limit, 0.999)
 
     def learn(self, kind: str, score: float, yes: bool, weight: float = 1.0) -> float:
@@ -193,16 +193,16 @@ class KindCalibration:
         self.held.append((before, yes))
         record = self._kinds.setdefault(kind, _Kind())
         if record.decided:
-            self._bend(*self._place(record, score), yes, weight)
+            self._update(*self._place(record, score), yes, weight)
         if record.decided < FIRST:
             self._first = [self._first[0] + weight * yes, self._first[1] + weight]
-        fade = math.exp(-weight / FADE)
+        fade = math.exp(-weight / KIND_WINDOW)
         record.approved = record.approved * fade + weight * yes
         record.dismissed = record.dismissed * fade + weight * (not yes)
         record.scores = record.scores * fade + weight * score
         record.decided += 1
         record.ever_approved += yes
-        fade = math.exp(-weight / FADE_OF_ALL)
+        fade = math.exp(-weight / OVERALL_WINDOW)
         self._mean = [self._mean[0] * fade + weight * score, self._mean[1] * fade + weight]
         return before
 
@@ -217,9 +217,9 @@ class KindCalibration:
             away = min(away, 0.0)
         return rate, away * kind_state.unanimity
 
-    def _bend(self, rate: float, move: float, yes: bool, weight: float) -> None:
+    def _update(self, rate: float, move: float, yes: bool, weight: float) -> None:
         """Learn how much the score is worth: one step of a logistic regression with a single slope."""
-        about, (first, unsure) = logit(rate), self._steep
+        about, (first, unsure) = logit(rate), self._slope
         slope = first
         for _ in range(20):
             expected = squash(about + slope * move)
@@ -230,7 +230,7 @@ class KindCalibration:
             if abs(step) < 1e-9:
                 break
         expected = squash(about + slope * move)
-        self._steep = [slope, 1 / (weight * expected * (1 - expected) * move * move + 1 / unsure)]
+        self._slope = [slope, 1 / (weight * expected * (1 - expected) * move * move + 1 / unsure)]
 
 
 def calibration_error(scores: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float:

@@ -155,7 +155,7 @@ def count_pairs(session: Session, *, after: int = 0) -> int:
     return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())
 
 
-LOUD: dict[DecisionSignal, float] = {
+SIGNAL_WEIGHTS: dict[DecisionSignal, float] = {
     DecisionSignal.APPROVED: 1.0,
     DecisionSignal.ORIGINAL: -1.0,
     DecisionSignal.DISMISSED: -1.0,
@@ -172,7 +172,11 @@ EXPLICIT = (DecisionSignal.APPROVED, DecisionSignal.DISMISSED, DecisionSignal.UN
 """What a person said about this very card: it counts as a decision (onboarding, phases, "approved n of m"). The
 original of an edit is not among them, so that an edit counts as one."""
 
-REJECTING = tuple(signal for signal, loud in LOUD.items() if loud < 0 and signal is not DecisionSignal.ORIGINAL)
+REJECTING = tuple(
+    signal
+    for signal, signed_weight in SIGNAL_WEIGHTS.items()
+    if signed_weight < 0 and signal is not DecisionSignal.ORIGINAL
+)
 """What can stand as the rejected half of a pair; an edit makes its own pair (SPEC 8.2)."""
 
 
@@ -213,39 +217,39 @@ class Decision(Row, table=True):
     hour: int | None = None
 
 
-_STANDING = col(Decision.taken_back_at).is_(None)
-_PERSONS = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
-_SAID = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
-_TOTAL = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, _SAID, _PERSONS)
+_IS_STANDING = col(Decision.taken_back_at).is_(None)
+_BY_PERSON = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
+_IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
+_TOTAL = sqlalchemy.select(func.count(col(Decision.id))).where(_IS_STANDING, _IS_EXPLICIT, _BY_PERSON)
 _LAST_APPROVAL = (
     sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
-    .where(_STANDING, col(Decision.signal) == DecisionSignal.APPROVED.value)
+    .where(_IS_STANDING, col(Decision.signal) == DecisionSignal.APPROVED.value)
     .scalar_subquery()
 )
 _REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
     col(Decision.id) > _LAST_APPROVAL,
     col(Decision.id) > bindparam("after"),
-    _STANDING,
+    _IS_STANDING,
     col(Decision.signal) == DecisionSignal.DISMISSED.value,
-    _PERSONS,
+    _BY_PERSON,
 )
 _NEWEST = sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
-_LEARNT: tuple[Any, ...] = (
+_LEARNER_COLUMNS: tuple[Any, ...] = (
     Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
     Decision.weekend, Decision.chosen, Decision.weight, Decision.waited_hours, Decision.decided_at, Decision.hour,
     Decision.seen, Decision.raw,
 )  # fmt: skip
 _AFTER = (
-    sqlalchemy.select(*_LEARNT)
-    .where(_STANDING, col(Decision.id) > bindparam("id"))
+    sqlalchemy.select(*_LEARNER_COLUMNS)
+    .where(_IS_STANDING, col(Decision.id) > bindparam("id"))
     .order_by(col(Decision.id).desc())
     .limit(bindparam("limit"))
 )
-_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
+_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _IS_STANDING)
 _REJECTED = (
     select_all(Decision)
     .where(
-        _STANDING,
+        _IS_STANDING,
         col(Decision.signal).in_(REJECTING),
         col(Decision.channel) != bindparam("channel"),
         col(Decision.decided_at) >= bindparam("since", type_=UtcDateTime()),
@@ -253,16 +257,16 @@ _REJECTED = (
     .order_by(col(Decision.id).desc())
     .limit(1)
 )
-_LIKE_BY = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
-_WANTED = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
-_LIKE = (
-    sqlalchemy.select(*_LIKE_BY, func.count().filter(_WANTED), func.count())
-    .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _STANDING, _SAID)
-    .group_by(*_LIKE_BY)
+_GROUP = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
+_UNEDITED_APPROVAL = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
+_APPROVALS = (
+    sqlalchemy.select(*_GROUP, func.count().filter(_UNEDITED_APPROVAL), func.count())
+    .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _IS_STANDING, _IS_EXPLICIT)
+    .group_by(*_GROUP)
 )
 
 
-_OF_THE_CARD = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
+_CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
 
 
 class Decisions:
@@ -275,7 +279,7 @@ class Decisions:
         """Grows with each change that was committed, so that a learner knows when to learn on."""
         self._totals: TableCache[int] = TableCache(database, Decision)
         self._like: TableCache[dict[tuple[str, str, str], tuple[int, int]]] = TableCache(database, Decision)
-        self.unsaid = 0
+        self.replaced = 0
         """How often a decision was replaced, weighed anew or taken back: then a learner begins anew."""
 
     def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, *, at: datetime | None = None) -> None:
@@ -298,7 +302,7 @@ class Decisions:
         if partner is not None:
             rejected = pair_text(partner.prompt, partner.channel)
             add_pair(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
-        self._changed(tx, unsaid=retired)
+        self._changed(tx, replaced=retired)
 
     def weigh(self, tx: Transaction, prediction_id: str, weight: float) -> None:
         """Let the signal that counts for this card speak as loudly as `weight`, in (0, 1]: the operator said why."""
@@ -308,11 +312,11 @@ class Decisions:
                 row.weight = weight
                 tx.session.add(row)
                 changed = True
-        self._changed(tx, unsaid=changed)
+        self._changed(tx, replaced=changed)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
-        self._changed(tx, unsaid=self._retire(tx, prediction_id, keep_original=False))
+        self._changed(tx, replaced=self._retire(tx, prediction_id, keep_original=False))
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
@@ -345,37 +349,37 @@ class Decisions:
         have run by itself was not what he wanted.
         """
         counts = self._like.seen(
-            session, "", lambda current: {tuple(row[:3]): tuple(row[3:]) for row in ask(current, _LIKE)}
+            session, "", lambda current: {tuple(row[:3]): tuple(row[3:]) for row in ask(current, _APPROVALS)}
         )
         return counts.get((kind, channel, workspace), (0, 0))
 
     def approvals(self, session: Session) -> list[tuple[str, str, str, int, int]]:
         """`approvals_of_like` of everything that was decided: (kind, channel, workspace, approved, decided)."""
-        return [tuple(row) for row in ask(session, _LIKE)]
+        return [tuple(row) for row in ask(session, _APPROVALS)]
 
     def decided(self, session: Session) -> dict[str, int]:
         """How many cards of each kind a person decided on, here or over the API."""
         kind = col(Decision.kind)
-        counted = sqlalchemy.select(kind, func.count()).where(_STANDING, _SAID, _PERSONS).group_by(kind)
+        counted = sqlalchemy.select(kind, func.count()).where(_IS_STANDING, _IS_EXPLICIT, _BY_PERSON).group_by(kind)
         return {name: int(number) for name, number in session.execute(counted)}
 
     def recent(self, limit: int = 50) -> list[Decision]:
         """The newest standing decisions first."""
         with self._database.read() as session:
-            standing = select(Decision).where(_STANDING).order_by(col(Decision.id).desc()).limit(limit)
+            standing = select(Decision).where(_IS_STANDING).order_by(col(Decision.id).desc()).limit(limit)
             return list(session.exec(standing))
 
     def _row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
     ) -> Decision:
-        loud, at = LOUD[signal], at or tx.now
+        signed_weight, at = SIGNAL_WEIGHTS[signal], at or tx.now
         local = at.astimezone(self._clock.local().tzinfo)
         waited = None if card.evidence_at is None else max((at - card.evidence_at).total_seconds() / 3600, 0.0)
         return Decision(
-            **{name: getattr(card, name) for name in _OF_THE_CARD},
+            **{name: getattr(card, name) for name in _CARD_FIELDS},
             signal=signal.value,
-            chosen=loud > 0,
-            weight=abs(loud),
+            chosen=signed_weight > 0,
+            weight=abs(signed_weight),
             prompt=prompt,
             decided_by=card.decided_by.value,
             part=part_of_day(local).value,
@@ -403,10 +407,10 @@ class Decisions:
             forget_pairs(tx, prediction_id)
         return retired
 
-    def _changed(self, tx: Transaction, *, unsaid: bool) -> None:
+    def _changed(self, tx: Transaction, *, replaced: bool) -> None:
         def grow() -> None:
             self.version += 1
-            self.unsaid += unsaid
+            self.replaced += replaced
 
         tx.after_commit(grow)
 

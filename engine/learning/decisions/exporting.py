@@ -91,7 +91,7 @@ class Exporter:
         unfinished = intents.unfinished(self._database, KIND)
         for intent in unfinished:
             assert intent.id is not None
-            self._bring_out(intent.id, intent.payload)
+            self._write_batch(intent.id, intent.payload)
         return len(unfinished)
 
     def due(self, now: datetime) -> bool:
@@ -116,12 +116,12 @@ class Exporter:
             payload = {
                 "pairs": [pair.id for pair in new],
                 "offset": _size(self.file),
-                "weights_offset": _size(_beside(self.file)),
+                "weights_offset": _size(_weights_file(self.file)),
             }
             return intents.begin(tx, KIND, self.file.name, payload), payload
 
         intent, payload = self._database.write(begin)
-        return self._bring_out(intent, payload)
+        return self._write_batch(intent, payload)
 
     def preferences(self, shape: Shape) -> Exported:
         """The pairs that were brought out in the shape of a provider, as a file of their own, after a new batch where
@@ -133,13 +133,13 @@ class Exporter:
             if refusal.code != "few_pairs" or not self._count():
                 raise
         if shape is Shape.PLAIN:
-            return Exported(self.file, _beside(self.file), self._count(), new)
+            return Exported(self.file, _weights_file(self.file), self._count(), new)
         with self._database.read() as session:
             pairs = self._redacted(stored_pairs(session, exported=True))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
         write_atomic(file, _lines(preference_line(pair, shape) for pair in pairs))
-        write_atomic(_beside(file), _lines(weight_line(pair) for pair in pairs))
-        return Exported(file, _beside(file), len(pairs), new)
+        write_atomic(_weights_file(file), _lines(weight_line(pair) for pair in pairs))
+        return Exported(file, _weights_file(file), len(pairs), new)
 
     def conversations(self) -> Exported:
         """What was wanted and said so far as conversations to learn from, as a file that is written anew.
@@ -165,7 +165,8 @@ class Exporter:
         secrets = tuple(self._secrets())
         with self._database.read() as session:
             approved = [
-                Exchange(redact(situation, secrets), redact(reply, secrets)) for situation, reply in _wanted(session)
+                Exchange(redact(situation, secrets), redact(reply, secrets))
+                for situation, reply in _approved_cards(session)
             ]
         spoken = [
             Exchange(redact(pair, secrets), redact(other, secrets), OPERATOR) for pair, other in self._conversations()
@@ -185,7 +186,7 @@ class Exporter:
         sides = [read_preference(line) for line in lines]
         return self._database.write(lambda tx: curate_pairs(tx, sides))
 
-    def _bring_out(self, intent: int, payload: dict[str, Any]) -> Exported:
+    def _write_batch(self, intent: int, payload: dict[str, Any]) -> Exported:
         pair_ids = set(payload["pairs"])
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
@@ -193,7 +194,7 @@ class Exporter:
         cards = {card for row in rows for card in (row.chosen_prediction_id, row.rejected_prediction_id)}
         plain = _lines(preference_line(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, payload["offset"], plain)
-        _append_once(_beside(self.file), payload["weights_offset"], _lines(weight_line(pair) for pair in batch))
+        _append_once(_weights_file(self.file), payload["weights_offset"], _lines(weight_line(pair) for pair in batch))
 
         def done(tx: Transaction) -> None:
             tx.session.execute(
@@ -205,7 +206,7 @@ class Exporter:
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
 
         self._database.write(done)
-        return Exported(self.file, _beside(self.file), _count_lines(self.file), len(batch))
+        return Exported(self.file, _weights_file(self.file), _count_lines(self.file), len(batch))
 
     def _redacted(self, rows: Iterable[DpoPair]) -> list[Preference]:
         secrets = tuple(self._secrets())
@@ -228,7 +229,7 @@ OPERATOR = "You answer as the operator of a team of software agents does: with t
 """The system prompt of examples from conversations."""
 
 
-def _wanted(session: Session) -> list[tuple[str, str]]:
+def _approved_cards(session: Session) -> list[tuple[str, str]]:
     rows = session.execute(
         sqlalchemy.select(Decision.prompt, Decision.channel, Decision.confidence, CARDS.c.context, CARDS.c.reasoning)  # type: ignore[call-overload]
         .join(CARDS, CARDS.c.id == Decision.prediction_id)
@@ -256,7 +257,7 @@ def _append_once(file: Path, offset: int, data: bytes) -> None:
     write_atomic(file, head + data + tail)
 
 
-def _beside(file: Path) -> Path:
+def _weights_file(file: Path) -> Path:
     return file.with_suffix(".weights.jsonl")
 
 

@@ -67,7 +67,7 @@ DISCARDED, CANNOT_RUN = "discarded", "cannot_run"
 
 
 @frozen
-class Decided:
+class CardFigures:
     """One card as metrics see it. `word` is approved, rejected, discarded, expired, withdrawn or cannot_run, "" while
     it is pending; `undone` when its work was taken back or thrown away. `stated` is False when its confidence was that
     of a cold start. `cost` in micro-dollars."""
@@ -76,7 +76,7 @@ class Decided:
     channel: str
     confidence: float
     word: str
-    itself: bool
+    autonomous: bool
     undone: bool
     at: datetime
     cost: int = 0
@@ -89,16 +89,16 @@ class Decided:
         return self.source == Source.OPERATOR.value
 
 
-def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
+def metrics(cards: Sequence[CardFigures], zone: tzinfo | None = None) -> Metrics:
     """What these cards, the oldest first, come to; hours and parts of the day are those of `zone`, else of UTC."""
     predictions = [card for card in cards if not card.own]
     persons = by_person(predictions)
     approved = [card for card in persons if card.word == APPROVED]
     rejected = [card for card in persons if card.word == REJECTED]
-    auto = [card for card in predictions if card.itself and card.word in (APPROVED, DISCARDED)]
+    auto = [card for card in predictions if card.autonomous and card.word in (APPROVED, DISCARDED)]
     undone = sum(card.undone for card in auto)
 
-    def local(card: Decided) -> datetime:
+    def local(card: CardFigures) -> datetime:
         return card.at if zone is None else local_time(card.at, zone)
 
     return Metrics(
@@ -133,16 +133,18 @@ def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
 
 
 def local_time(at: datetime, zone: tzinfo) -> datetime:
-    """`at` in `zone`; itself when it is: a zone with clock changes is slow to ask."""
+    """`at` in `zone`; unchanged when it is: a zone with clock changes is slow to ask."""
     return at if at.tzinfo is zone else at.astimezone(zone)
 
 
-def by_person(cards: Iterable[Decided]) -> list[Decided]:
+def by_person(cards: Iterable[CardFigures]) -> list[CardFigures]:
     """Predictions that a person approved or rejected; also those that he approved and whose work he threw away."""
-    return [card for card in cards if card.word in (APPROVED, REJECTED, DISCARDED) and not card.itself and not card.own]
+    return [
+        card for card in cards if card.word in (APPROVED, REJECTED, DISCARDED) and not card.autonomous and not card.own
+    ]
 
 
-def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBucket:
+def bucket(low: float, high: float, persons: Iterable[CardFigures]) -> ConfidenceBucket:
     """Those of confidence from `low` on, below `high`, which is itself within when it is 1."""
     inside = [card for card in persons if low <= card.confidence < high or card.confidence == high == 1.0]
     approved = sum(card.word == APPROVED for card in inside)
@@ -157,7 +159,7 @@ def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBuc
     )
 
 
-def over_time(cards: Sequence[Decided], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
+def over_time(cards: Sequence[CardFigures], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
     """What a person decided from the local day of `since` to that of `until`, both included, in slices of equal days,
     the oldest first; the newest ends with the day of `until`."""
     first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
@@ -201,7 +203,7 @@ def _interval(approved: int, decided: int) -> tuple[float, float]:
     return wilson_lower_bound(*of), wilson_upper_bound(*of)
 
 
-def _trend(persons: Sequence[Decided]) -> str:
+def _trend(persons: Sequence[CardFigures]) -> str:
     """Whether the newer half was approved more often than the older one: improving, declining, steady or unknown."""
     half = len(persons) // 2
     if half < TREND_FROM:
@@ -212,13 +214,13 @@ def _trend(persons: Sequence[Decided]) -> str:
     return "improving" if after > before else "declining"
 
 
-def _groups(cards: Iterable[Decided], by: Callable[[Decided], str]) -> list[Group]:
-    by_name: dict[str, list[Decided]] = {}
+def _groups(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[Group]:
+    by_name: dict[str, list[CardFigures]] = {}
     for card in cards:
         by_name.setdefault(by(card), []).append(card)
     groups = []
     for name, members in by_name.items():
-        persons = [card for card in members if not card.itself]
+        persons = [card for card in members if not card.autonomous]
         approved = sum(card.word == APPROVED for card in persons)
         rejected = sum(card.word in (REJECTED, DISCARDED) for card in persons)
         groups.append(
@@ -235,7 +237,7 @@ def _in_order(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...
     return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 
 
-def _cost(cards: Sequence[Decided]) -> float | None:
+def _cost(cards: Sequence[CardFigures]) -> float | None:
     """What all of it cost for each card that was accepted and not taken back."""
     accepted = sum(card.word == APPROVED and not card.undone for card in cards)
     return sum(card.cost for card in cards) / accepted if accepted else None
@@ -245,7 +247,7 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean(cards: Sequence[Decided]) -> float | None:
+def _mean(cards: Sequence[CardFigures]) -> float | None:
     return fmean(card.confidence for card in cards) if cards else None
 
 
@@ -319,7 +321,7 @@ def _days_ago(local: datetime, days: int) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
 
 
-def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[Decided]:
+def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
     taken_back = (
         sqlalchemy.select(SIGNALS.c.prediction_id)
         .where(SIGNALS.c.signal.in_(("undone", "discarded")), SIGNALS.c.taken_back_at.is_(None))
@@ -339,12 +341,14 @@ def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinf
         query = query.where(since <= AT)
     if workspace:
         query = query.where(CARDS.c.workspace == workspace)
-    itself = DecidedBy.AUTONOMY.value
+    autonomous = DecidedBy.AUTONOMY.value
     cards = []
     for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(query):
         word = DISCARDED if discarded else _word(status, outcome)
         when, stated = local_time(at, zone), confidence != COLD_START
-        cards.append(Decided(source, channel, confidence, word, by == itself, bool(undone), when, cost, kind, stated))
+        cards.append(
+            CardFigures(source, channel, confidence, word, by == autonomous, bool(undone), when, cost, kind, stated)
+        )
     return cards
 
 

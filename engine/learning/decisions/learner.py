@@ -62,16 +62,16 @@ class Belief:
         self.covariance -= numpy.outer(towards, towards) * (information / (1 + information * variance))
 
 
-INDIFFERENT = 0.5
+NEUTRAL = 0.5
 """What is expected of an operator of whom nothing is known."""
 
 STRENGTH = 4.0
 """So many decisions' worth is what the level above counts for."""
 
-LATELY = 8.0
+RECENT_WINDOW = 8.0
 """The newest decisions of a level, about so many, are what was chosen lately."""
 
-SAID = 0.8
+EXPLICIT_WEIGHT = 0.8
 """Signals of at least this weight were said about the very card; only they are told in words."""
 
 USUAL_FROM, USUAL_OF = 5, 101
@@ -80,13 +80,13 @@ USUAL_FROM, USUAL_OF = 5, 101
 CHANNEL_FROM = 3
 """The Twin names a channel after this many approvals there."""
 
-WORDS = 65_536
+WORD_BUCKETS = 65_536
 """Marks of words: of a few thousand words that an operator uses hardly two share one."""
 
 Key = tuple[str, ...]
 
 
-Asked = Query | PastDecision
+Item = Query | PastDecision
 """What decisions are compared by."""
 
 
@@ -103,13 +103,13 @@ class Share:
 
     def add(self, chosen: bool, weight: float) -> None:
         """Count one decision."""
-        fade = math.exp(-weight / LATELY)
+        fade = math.exp(-weight / RECENT_WINDOW)
         gain = weight if chosen else 0.0
         self.chosen += gain
         self.decided += weight
         self.chosen_lately = self.chosen_lately * fade + gain
         self.decided_lately = self.decided_lately * fade + weight
-        if weight >= SAID:
+        if weight >= EXPLICIT_WEIGHT:
             self.approved += chosen
             self.said += 1
 
@@ -119,28 +119,28 @@ def shrunk(chosen: float, decided: float, prior: float, strength: float = STRENG
     return (prior * strength + chosen) / (strength + decided)
 
 
-def levels(item: Asked) -> tuple[Key, ...]:
+def levels(item: Item) -> tuple[Key, ...]:
     """From the general to the particular: everything, the kind, on this channel, in this workspace."""
     kind, channel = item.kind, item.channel
     return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, item.workspace)
 
 
-def times(item: Asked) -> tuple[Key, ...]:
+def times(item: Item) -> tuple[Key, ...]:
     """The kind in this part of the day, on such days of the week, at this hour."""
     part = ("part", item.kind, item.part.value)
     week = ("week", item.kind, item.part.value, "1" if item.weekend else "0")
     return (part, week) if item.hour is None else (part, week, ("hour", *week[1:], str(item.hour)))
 
 
-def places(item: Asked) -> tuple[Key, ...]:
+def places(item: Item) -> tuple[Key, ...]:
     """Whatever kind: this workspace, this channel."""
     return ("any kind", item.workspace), ("any kind on", item.channel)
 
 
-def subjects(item: Asked) -> tuple[Key, ...]:
+def subjects(item: Item) -> tuple[Key, ...]:
     """The words of the prompt, whatever kind says them: a mark of each, so that what is learnt stays small and holds no
     word that somebody wants forgotten (SPEC 4.10)."""
-    return tuple(("word", str(mark)) for mark in sorted({crc32(word.encode()) % WORDS for word in item.words}))
+    return tuple(("word", str(mark)) for mark in sorted({crc32(word.encode()) % WORD_BUCKETS for word in item.words}))
 
 
 class Habits:
@@ -155,14 +155,14 @@ class Habits:
         keys = (*levels(decision), *times(decision), *places(decision), *subjects(decision))
         for key in (*keys, ("in time", decision.kind, decision.channel, decision.part.value)):
             self.shares.setdefault(key, Share()).add(decision.chosen, decision.weight)
-        if decision.chosen and decision.weight >= SAID and decision.waited_hours is not None:
+        if decision.chosen and decision.weight >= EXPLICIT_WEIGHT and decision.waited_hours is not None:
             self.waited.setdefault(decision.kind, deque(maxlen=USUAL_OF)).append(decision.waited_hours)
 
-    def time(self, item: Asked) -> float:
+    def time(self, item: Item) -> float:
         """How much of the like was approved in this part of the day and week, and at this hour, in [0, 1]."""
         return self.down((*levels(item)[:2], *times(item)))[-1][0]
 
-    def down(self, keys: Iterable[Key], expected: float = INDIFFERENT) -> list[tuple[float, float]]:
+    def down(self, keys: Iterable[Key], expected: float = NEUTRAL) -> list[tuple[float, float]]:
         """For each level the share altogether and the share lately, each shrunk towards the level above."""
         shares = []
         for key in keys:
@@ -178,13 +178,17 @@ class Habits:
 
     def channel(self, kind: str, registered: Collection[str]) -> str | None:
         """Where the operator approved most cards of this kind: at least `CHANNEL_FROM`, and most of those there."""
-        best = max(registered, key=lambda channel: (self._said(("channel", kind, channel))[0], channel), default=None)
+        best = max(
+            registered,
+            key=lambda channel: (self._explicit_counts(("channel", kind, channel))[0], channel),
+            default=None,
+        )
         if best is None:
             return None
-        approved, decided = self._said(("channel", kind, best))
+        approved, decided = self._explicit_counts(("channel", kind, best))
         return best if approved >= CHANNEL_FROM and 2 * approved > decided else None
 
-    def words(self, item: Asked) -> tuple[str, ...]:
+    def words(self, item: Item) -> tuple[str, ...]:
         """Why, in one line: the closest level on which the operator has said something."""
         kind, channel = item.kind, item.channel
         for key, where in (
@@ -192,12 +196,12 @@ class Habits:
             (("channel", kind, channel), ""),
             (("kind", kind), " on any channel"),
         ):
-            approved, decided = self._said(key)
+            approved, decided = self._explicit_counts(key)
             if decided:
                 return (f"you approved {approved} of {decided} like this{where}",)
         return ("you have not decided on anything like this yet",)
 
-    def _said(self, key: Key) -> tuple[int, int]:
+    def _explicit_counts(self, key: Key) -> tuple[int, int]:
         share = self.shares.get(key)
         return (share.approved, share.said) if share else (0, 0)
 
@@ -213,10 +217,10 @@ _WHEN = {
 HASHED = 256
 """Dimensions of the vector of hashed words, which stands in where there is none of meaning."""
 
-EARLIER_MOST = 20
+MAX_EARLIER = 20
 """So many of the latest lines before the last one are looked at."""
 
-STOP = frozenset(
+STOP_WORDS = frozenset(
     "the and you your for with that this from are can could would will into has have use user".split()  # noqa: SIM905
 )
 
@@ -241,9 +245,9 @@ def look(prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequenc
     `earlier` is the evidence before `latest`, oldest first. `vectors` are those of meaning of the prompt, the latest
     and each of the earlier; while any is missing, words stand in for all of them.
     """
-    earlier = earlier[-EARLIER_MOST:]
+    earlier = earlier[-MAX_EARLIER:]
     words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
-    candidates = [] if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
+    candidates = [] if vectors is None else [*vectors[:2], *vectors[2:][-MAX_EARLIER:]]
     available = [vector for vector in candidates if vector is not None]
     if len(available) == 2 + len(earlier):
         rows, low, wide = numpy.stack(available), 0.35, 0.18
@@ -280,7 +284,7 @@ def small(vector: Vector) -> bytes:
 
 
 def _words(text: str) -> frozenset[str]:
-    return prompt_words(text) - STOP
+    return prompt_words(text) - STOP_WORDS
 
 
 def _share(words: frozenset[str], others: frozenset[str]) -> float:
@@ -288,10 +292,10 @@ def _share(words: frozenset[str], others: frozenset[str]) -> float:
     return len(words & others) / len(words) if words else 0.0
 
 
-AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4
+RING_SIZE, NEAREST, SIMILAR_FROM = 512, 20, 0.4
 """Pattern match looks at the 20 most similar of the newest 512 decisions that are at least this similar."""
 
-ALIKE = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
+FIELD_WEIGHTS = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
 """What the same kind, channel, workspace and flow count for; the text's nearness, in [0, 1], counts 0.2."""
 
 
@@ -300,15 +304,15 @@ class Neighbours:
 
     def __init__(self) -> None:
         self.count = 0
-        self.marks = numpy.zeros((AMONG, 4), numpy.int64)
-        self.words = numpy.zeros((AMONG, HASHED), numpy.float32)
-        self.meaning = numpy.zeros((AMONG, MEANING), numpy.float32)
-        self.known = numpy.zeros(AMONG, numpy.bool_)
-        self.label = numpy.zeros((AMONG, 2), numpy.float32)
+        self.marks = numpy.zeros((RING_SIZE, 4), numpy.int64)
+        self.words = numpy.zeros((RING_SIZE, HASHED), numpy.float32)
+        self.meaning = numpy.zeros((RING_SIZE, MEANING), numpy.float32)
+        self.known = numpy.zeros(RING_SIZE, numpy.bool_)
+        self.label = numpy.zeros((RING_SIZE, 2), numpy.float32)
 
     def add(self, decision: PastDecision, seen: Seen) -> None:
-        """Take in the newest; the oldest of `AMONG` goes."""
-        place = self.count % AMONG
+        """Take in the newest; the oldest of `RING_SIZE` goes."""
+        place = self.count % RING_SIZE
         self.marks[place] = _marks(decision)
         self.words[place] = hashed(decision.words)
         self.meaning[place] = _large(seen.meaning)
@@ -318,19 +322,19 @@ class Neighbours:
 
     def pattern(self, query: Query, prior: float) -> float:
         """The share chosen among the most similar, weighted by similarity and shrunk to `prior`; in [0, 1]."""
-        many = min(self.count, AMONG)
+        many = min(self.count, RING_SIZE)
         if not many:
             return prior
-        like = (self.marks[:many] == _marks(query)) @ ALIKE + 0.2 * self._text(query, many)
+        like = (self.marks[:many] == _marks(query)) @ FIELD_WEIGHTS + 0.2 * self._text(query, many)
         like[like < SIMILAR_FROM] = 0.0
         if many > NEAREST:
             like[like < numpy.partition(like, many - NEAREST)[many - NEAREST]] = 0.0
         loud = like * self.label[:many, 1]
         return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
 
-    def meant(self, query: Query, prior: float) -> float:
+    def by_meaning(self, query: Query, prior: float) -> float:
         """The share chosen of what was near in meaning alone, whatever its kind."""
-        many = min(self.count, AMONG)
+        many = min(self.count, RING_SIZE)
         if not many:
             return prior
         near = numpy.maximum(self._text(query, many) - 0.3, 0.0) ** 2 * 4
@@ -345,7 +349,7 @@ class Neighbours:
         return numpy.clip(near, 0.0, 1.0)
 
 
-def _marks(item: Asked) -> Any:
+def _marks(item: Item) -> Any:
     return numpy.array(
         [crc32(name.encode()) for name in (item.kind, item.channel, item.workspace, item.flow)], numpy.int64
     )
@@ -418,7 +422,7 @@ class Learner:
         )  # fmt: skip
         row = self._row(query)
         expected = self._estimate(row)
-        if decision.weight >= SAID:
+        if decision.weight >= EXPLICIT_WEIGHT:
             self.trust.learn(expected.raw, decision.chosen, decision.weight)
             if decision.raw is not None:
                 self.sums.learn(decision.kind, decision.raw, decision.chosen, decision.weight)
@@ -452,7 +456,7 @@ class Learner:
             *(logit(lately) - mine for (_, lately), mine in zip(down, long, strict=True)),
             *(mine - above for above, mine in pairwise(in_time)),
             *(logit(habits.down([key], whole)[0][0]) - long[0] for key in places(query)),
-            logit(self.neighbours.meant(query, kind)) - long[1],
+            logit(self.neighbours.by_meaning(query, kind)) - long[1],
             sum(words) / len(words) ** 0.5,
             max(words),
             min(words),

@@ -21,10 +21,10 @@ from engine.model.text import count
 HELD_BACK = 5
 """One situation in so many is held back."""
 
-MEASURED_MOST = 50
+MAX_MEASURED = 50
 """So many held-back pairs, the newest, are asked about."""
 
-MEASURED_LEAST = 5
+MIN_MEASURED = 5
 """Below so many a model is not swapped in: nothing speaks for it."""
 
 
@@ -73,7 +73,7 @@ def likeness(text: str, other: str) -> float:
 
 def no_worse(new: Agreement, old: Agreement) -> bool:
     """Whether a new model may take an old one's place (SPEC 8.4): it answered enough, and agrees at least as often."""
-    return new.asked - new.unanswered >= MEASURED_LEAST and new.share >= old.share
+    return new.asked - new.unanswered >= MIN_MEASURED and new.share >= old.share
 
 
 FIRST_FROM = 50

@@ -33,31 +33,31 @@ TOGETHER_UNIT = 1e9
 
 
 class Api:
-    """What the two have in common. `_told` says how a job stands, in our words."""
+    """What the two have in common. `_job_of` says how a job stands, in our words."""
 
     _files: Any
     _jobs: Any
-    _listed: Mapping[str, str] = {}
+    _list_filter: Mapping[str, str] = {}
 
     def uploaded(self, request: Request) -> Reply:
-        files = self._every(self._files.list(**self._listed))
+        files = self._items(self._files.list(**self._list_filter))
         return {"file": next((file.id for file in files if file.filename == request["name"]), "")}
 
     def started(self, request: Request) -> Reply:
-        jobs = self._every(self._jobs.list())
-        return next((self._told(job) for job in jobs if job.training_file == request["file"]), {"job": ""})
+        jobs = self._items(self._jobs.list())
+        return next((self._job_of(job) for job in jobs if job.training_file == request["file"]), {"job": ""})
 
     def job(self, request: Request) -> Reply:
-        return self._told(self._jobs.retrieve(request["job"]))
+        return self._job_of(self._jobs.retrieve(request["job"]))
 
     def cancel(self, request: Request) -> Reply:
         self._jobs.cancel(request["job"])
         return {}
 
-    def _every(self, page: Any) -> Any:
+    def _items(self, page: Any) -> Any:
         return page
 
-    def _told(self, job: Any) -> Reply:
+    def _job_of(self, job: Any) -> Reply:
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class Together(Api):
 
     def start(self, request: Request) -> Reply:
         base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
-        return self._told(
+        return self._job_of(
             self._jobs.create(
                 training_file=request["file"],
                 suffix=request["suffix"],
@@ -88,10 +88,10 @@ class Together(Api):
             )
         )
 
-    def _every(self, page: Any) -> Any:
+    def _items(self, page: Any) -> Any:
         return page.data or ()
 
-    def _told(self, job: Any) -> Reply:
+    def _job_of(self, job: Any) -> Reply:
         status = str(getattr(job.status, "value", job.status))
         price = getattr(job, "total_price", None)
         model = getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None)
@@ -102,7 +102,7 @@ class Together(Api):
 class OpenAI(Api):
     """OpenAI's API, and whoever speaks as it does."""
 
-    _listed = MappingProxyType({"purpose": "fine-tune"})
+    _list_filter = MappingProxyType({"purpose": "fine-tune"})
 
     def __init__(self, key: str, base_url: str) -> None:
         import openai
@@ -115,7 +115,7 @@ class OpenAI(Api):
 
     def start(self, request: Request) -> Reply:
         name = "supervised" if request["method"] == "sft" else request["method"]
-        return self._told(
+        return self._job_of(
             self._jobs.create(
                 training_file=request["file"],
                 model=request["checkpoint"] or request["model"],
@@ -124,7 +124,7 @@ class OpenAI(Api):
             )
         )
 
-    def _told(self, job: Any) -> Reply:
+    def _job_of(self, job: Any) -> Reply:
         return _job(job.id, OPENAI.get(job.status), job.status, job.fine_tuned_model, None)
 
 

@@ -21,10 +21,10 @@ INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prom
 ARROW = " → "
 """Between the two halves of a side: `prompt → channel` (SPEC 8.2)."""
 
-LONGEST = 200_000
+MAX_LINE_LENGTH = 200_000
 """Characters of a line that are taken for training."""
 
-FAULTS_NAMED = 20
+MAX_FAULTS = 20
 """So many faults of a file are told in words; the others are counted."""
 
 
@@ -75,7 +75,8 @@ def preference_line(pair: Preference, shape: Shape) -> str:
 def exchange_line(exchange: Exchange) -> str:
     """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
     return json.dumps(
-        {"messages": [*_asked(exchange.situation, exchange.system), _said(exchange.answer)]}, ensure_ascii=False
+        {"messages": [*_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
+        ensure_ascii=False,
     )
 
 
@@ -89,18 +90,18 @@ def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
         metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
         return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
-    messages = _asked(pair.context, INSTRUCTION_OF_PAIRS)
-    chosen, rejected = [_said(pair.chosen)], [_said(pair.rejected)]
+    messages = _prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
+    chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
     if shape is Shape.TRL:
         return {"prompt": messages, "chosen": chosen, "rejected": rejected}
     return {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
 
 
-def _asked(situation: str, system: str) -> list[dict[str, str]]:
+def _prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
 
 
-def _said(text: str) -> dict[str, str]:
+def _reply_message(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
@@ -136,8 +137,8 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
     for number, line in enumerate(lines, 1):
         count = number
         try:
-            if len(line) > LONGEST:
-                raise ValueError(f"longer than {LONGEST} characters")
+            if len(line) > MAX_LINE_LENGTH:
+                raise ValueError(f"longer than {MAX_LINE_LENGTH} characters")
             content = read_preference(line)
             if (first := first_lines.setdefault(content, number)) != number:
                 raise ValueError(f"has the same content as line {first}")
@@ -145,8 +146,8 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
             faults.append(f"line {number}: {error}")
     if not count:
         faults.append("the file is empty")
-    more = len(faults) - FAULTS_NAMED
-    return faults if more <= 0 else [*faults[:FAULTS_NAMED], f"and {more} more"]
+    more = len(faults) - MAX_FAULTS
+    return faults if more <= 0 else [*faults[:MAX_FAULTS], f"and {more} more"]
 
 
 def _object(line: str) -> Mapping[str, Any]:

@@ -27,8 +27,8 @@ from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training_examples import (
     DPO,
     FIRST_FROM,
-    MEASURED_LEAST,
-    MEASURED_MOST,
+    MAX_MEASURED,
+    MIN_MEASURED,
     SFT,
     Agreement,
     Batch,
@@ -307,7 +307,7 @@ class Training:
         except Refusal as refusal:
             missing.append(refusal)
         if batch is None or missing:
-            raise _at_once(missing)
+            raise _combined(missing)
         return plan, batch, adopted
 
     def step(self) -> TrainingRun | None:
@@ -417,9 +417,9 @@ class Training:
         return _priced(api.job(job))
 
     def _measure(self, run: TrainingRun, api: Provider) -> None:
-        pairs = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
-        if len(pairs) < MEASURED_LEAST:
-            few = f"only {count(len(pairs), 'pair')} of the {MEASURED_LEAST} needed to measure it"
+        pairs = split(self._exporter.every_pair())[1][-MAX_MEASURED:]
+        if len(pairs) < MIN_MEASURED:
+            few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
             words = f"{few}; to use it anyway: clawpy train adopt"
             self._move(run.id, KEPT_OLD, note=words, held_back=len(pairs))
             return
@@ -514,7 +514,7 @@ COIN = Agreement(0.5, 0)
 """What a first model is measured against."""
 
 
-def _at_once(missing: Sequence[Refusal]) -> Refusal:
+def _combined(missing: Sequence[Refusal]) -> Refusal:
     """All that is missing in one word, so that nobody mends one thing only to hear of the next."""
     first, *_ = missing
     return Refusal(

@@ -44,16 +44,16 @@ log = logging.getLogger(__name__)
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
 """A session that asked for something, went in circles, or has changes to show: what it assumed up to now is written."""
 
-AFTERWARDS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | TAKEN
-FOLLOWED = MILESTONES | AFTERWARDS | {"SessionStarted", "SessionEnded"}
+LATE_FACTS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | TAKEN
+FOLLOWED = MILESTONES | LATE_FACTS | {"SessionStarted", "SessionEnded"}
 
 RECENT = timedelta(days=1)
 """A model is asked of sessions that are not longer over than this."""
 
-WANTED = "learnings.wanted"
+PENDING_PROJECTS = "learnings.wanted"
 """Under this name the projects are kept whose gates are to be gone through."""
 
-WAITS_FOR = frozenset({"unwritable_home", "learnings_damaged"})
+RETRYABLE = frozenset({"unwritable_home", "learnings_damaged"})
 """Refusals that the operator mends; until then facts wait, for to pass one over would lose what a session taught."""
 
 NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
@@ -79,8 +79,8 @@ class Chain:
         self._vectors = vectors
         self._model = model
         self.extraction = Extraction(files, sessions, model, self.offer)
-        self._told: set[str] = set()
-        self._held_by = ""
+        self._reported: set[str] = set()
+        self._waiting_for = ""
         """What the last fact waits for, which was told of."""
         self._running = threading.Lock()
         """`run` is one thread's at a time."""
@@ -103,13 +103,13 @@ class Chain:
             self._files.must_be_whole()  # before a model is asked for what could not be written
             self._handle(fact)
         except Refusal as refusal:
-            if refusal.code not in WAITS_FOR:
+            if refusal.code not in RETRYABLE:
                 raise
-            if self._held_by != refusal.code:
+            if self._waiting_for != refusal.code:
                 self._sessions.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
-                self._held_by = refusal.code
+                self._waiting_for = refusal.code
             raise NotYet(str(refusal)) from refusal
-        self._held_by = ""
+        self._waiting_for = ""
 
     def _handle(self, fact: LedgerEntry) -> None:
         session = str(fact.payload.get("session_id") or fact.subject)
@@ -118,10 +118,10 @@ class Chain:
         with self._turn:
             if fact.kind == "SessionEnded":
                 self._ended(Scope(key, session), ask=recent)
-            elif fact.kind in AFTERWARDS:
+            elif fact.kind in LATE_FACTS:
                 self.extraction.late(fact)
                 if fact.kind not in TAKEN:
-                    self._database.write(lambda tx: self._wanted(tx, key))
+                    self._database.write(lambda tx: self._mark_pending(tx, key))
             elif recent:
                 work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
                 work(session)
@@ -130,15 +130,15 @@ class Chain:
         """The gates of the projects whose sessions taught something since the last time: once for many sessions."""
         with self._turn:
             with self._database.read() as session:
-                project_keys = list(state.get(session, WANTED, ()))
+                project_keys = list(state.get(session, PENDING_PROJECTS, ()))
             for key in project_keys:
                 try:
                     self.project(Scope(key))
                 except Exception as error:  # whatever it is: it is told of, and tried again with the next fact
                     log.exception("the gates of %s", key)
-                    self._once(f"the gates of {key} could not be checked; they will be tried again: {error}")
+                    self._report_once(f"the gates of {key} could not be checked; they will be tried again: {error}")
                     continue
-                self._database.write(lambda tx, key=key: self._done(tx, key))  # type: ignore[misc]
+                self._database.write(lambda tx, key=key: self._unmark(tx, key))  # type: ignore[misc]
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
         """What sessions taught is taken in by `catch_up`, then come the gates of every project; with `judge` also those
@@ -149,7 +149,7 @@ class Chain:
             with self._turn:
                 faults = self._files.faults()
                 for fault in faults:
-                    self._once(f"{fault}; it is ignored until you fix it in an editor")
+                    self._report_once(f"{fault}; it is ignored until you fix it in an editor")
                 projects = sorted({scope_at(read.path).project for read in self._files.pages()} - {""})
                 steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
                 steps += [partial(self._judge, judged)] if judge else []
@@ -210,7 +210,7 @@ class Chain:
                 )
             if not promotable(entry):
                 raise Refusal("not_promotable", f"{entry.id} {_why_not(entry)}", "see `clawpy learnings show`")
-            plan = self._rising(entry)
+            plan = self._global_plan(entry)
             if not plan.promoted and not plan.reinforced:
                 raise Refusal("already_promoted", f"all projects already have {entry.id} says")
             self._carry_out(plan, "operator")
@@ -237,31 +237,33 @@ class Chain:
             done = load(session, LearningSession, scope.session) is not None
         new, fault = self.extraction.end(scope.session, ask=ask and not done)
         if fault:
-            self._once(fault)
+            self._report_once(fault)
         taught = bool(new) or (not done and bool(self._files.entries(scope)))
         if taught:
             self.compact(scope)
 
         def mark(tx: Transaction) -> None:
             if taught:
-                self._wanted(tx, scope.project)
+                self._mark_pending(tx, scope.project)
             if load(tx.session, LearningSession, scope.session) is None:
                 tx.insert(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
 
         if taught or not done:
             self._database.write(mark)
 
-    def _wanted(self, tx: Transaction, key: str) -> None:
+    def _mark_pending(self, tx: Transaction, key: str) -> None:
         """The gates of a project are to be gone through, also after a crash."""
-        state.put(tx, WANTED, sorted({*state.get(tx.session, WANTED, ()), key}))
+        state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
-    def _done(self, tx: Transaction, key: str) -> None:
-        state.put(tx, WANTED, [project for project in state.get(tx.session, WANTED, ()) if project != key])
+    def _unmark(self, tx: Transaction, key: str) -> None:
+        state.put(
+            tx, PENDING_PROJECTS, [project for project in state.get(tx.session, PENDING_PROJECTS, ()) if project != key]
+        )
 
-    def _once(self, words: str) -> None:
+    def _report_once(self, words: str) -> None:
         """Tell of a fault that work can go on without, once."""
-        if words not in self._told:
-            self._told.add(words)
+        if words not in self._reported:
+            self._reported.add(words)
             self._sessions.report("learnings", words)
 
     def _judge(self, judged: dict[str, str]) -> None:
@@ -274,10 +276,10 @@ class Chain:
                     continue
                 if entry.trust is Trust.QUOTED:
                     continue
-                if self._rising(entry).promoted:
+                if self._global_plan(entry).promoted:
                     self._judge_one(entry, forgotten, judged)
                 else:
-                    self._rise(entry)
+                    self._promote_globally(entry)
 
     def _judge_one(self, entry: LearningEntry, forgotten: Forgotten, judged: dict[str, str]) -> None:
         verdict = judge(self._model, entry)
@@ -292,19 +294,19 @@ class Chain:
             self._database.write(lambda tx: tx.record(event))
         judged[entry.id] = f"{word}: {verdict.reason}"
         if verdict.holds is True:
-            self._rise(entry)
+            self._promote_globally(entry)
 
-    def _rising(self, entry: LearningEntry) -> Plan:
+    def _global_plan(self, entry: LearningEntry) -> Plan:
         global_entries = self._files.entries(GLOBAL, below=False)
         return to_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
-    def _rise(self, entry: LearningEntry) -> None:
+    def _promote_globally(self, entry: LearningEntry) -> None:
         with self._lock:  # the entry as it is now: a judge takes time
             now = next(
                 (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
             )
             if now is not None and promotable(now):
-                self._carry_out(self._rising(now), "model")
+                self._carry_out(self._global_plan(now), "model")
 
     def _carry_out(self, plan: Plan, by: str) -> None:
         self._files.apply(plan.changes(self._clock.now()), plan.facts(by))

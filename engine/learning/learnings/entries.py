@@ -127,7 +127,7 @@ def scope_at(path: str) -> Scope:
 UNAPPROVED = "quoted from sessions, and not approved by you"
 """Why a quote of a project or of all waits for the operator."""
 
-LONGEST = 2_000
+MAX_TEXT = 2_000
 """Characters of an entry that we write."""
 
 TITLE = 80
@@ -261,7 +261,7 @@ def entry_id(
     return "lrn_" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:16]
 
 
-def risen(
+def promoted_entry(
     entry: LearningEntry, scope: Scope, sources: Iterable[EntrySource], at: datetime, **changes: Any
 ) -> LearningEntry:
     """An entry as it stands in a higher scope: promoted from these sources, with these changes, not yet said again."""

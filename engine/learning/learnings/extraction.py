@@ -13,7 +13,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningsExtracted
-from engine.learning.learnings.entries import LONGEST, Scope, domain_of, entry_id, project_key, risen, title_of
+from engine.learning.learnings.entries import (
+    MAX_TEXT,
+    Scope,
+    domain_of,
+    entry_id,
+    project_key,
+    promoted_entry,
+    title_of,
+)
 from engine.learning.learnings.promotion import Provenance, retraction
 from engine.learning.learnings.questions import extract
 from engine.learning.learnings.rules import (
@@ -27,7 +35,7 @@ from engine.learning.learnings.rules import (
     SessionSource,
     assumptions,
     came_true,
-    found,
+    findings_of,
     of_fact,
     risks,
 )
@@ -66,7 +74,7 @@ class Extraction:
     def begin(self, session_id: str) -> list[LearningEntry]:
         """A session began: write what might go wrong, from what was known then."""
         with self._files.watched() as forgotten:
-            record = self._begun(session_id)
+            record = self._started_record(session_id)
             if record is None:
                 return []
             entries = self._files.entries(Scope(project_key(record.view.workspace)))
@@ -76,7 +84,7 @@ class Extraction:
     def in_flight(self, session_id: str) -> list[LearningEntry]:
         """A milestone of a session: write what was assumed up to now."""
         with self._files.watched() as forgotten:
-            record = self._begun(session_id)
+            record = self._started_record(session_id)
             if record is None:
                 return []
             findings = assumptions(self._sessions.lines(session_id), tuple(self._sessions.secrets()))
@@ -91,7 +99,7 @@ class Extraction:
                 return []
             findings = of_fact(fact, record)
             with self._files.alone():
-                self._again(record, {entry.about for entry in findings}, fact)
+                self._reconsider(record, {entry.about for entry in findings}, fact)
             return self._write(record, findings, fact.at, forgotten)
 
     def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
@@ -103,7 +111,7 @@ class Extraction:
             if record is None or record.view.result is Result.CANNOT_RUN:
                 return [], ""
             lines = list(self._sessions.lines(session_id)) if record.view.flow is None else []
-            findings = [*found(record), *assumptions(lines, tuple(self._sessions.secrets()))]
+            findings = [*findings_of(record), *assumptions(lines, tuple(self._sessions.secrets()))]
             by, fault = "rules", ""
             if ask and record.view.flow is None:
                 try:
@@ -118,7 +126,7 @@ class Extraction:
             at = record.view.ended_at or record.view.created_at
             return self._write(record, findings, at, forgotten, by=by), fault
 
-    def _begun(self, session_id: str) -> SessionRecord | None:
+    def _started_record(self, session_id: str) -> SessionRecord | None:
         record = self._sessions.begun(session_id)
         return None if record is None or record.view.flow is not None else record
 
@@ -134,7 +142,7 @@ class Extraction:
         clean = [without_secrets(entry, tuple(self._sessions.secrets())) for entry in findings]
         with self._files.alone():
             new = self._write_alone(record, clean, at, forgotten, by) if clean else []
-            self._mark(record, clean)
+            self._mark_realised_risks(record, clean)
             return new
 
     def _write_alone(
@@ -148,7 +156,7 @@ class Extraction:
         facts: list[Event] = []
         for finding in findings:
             own = finding.about.startswith(RISK) or finding.phase == IN_FLIGHT or finding.kind is LearningKind.PROXY
-            entry = made(finding, session if own else team, record, at)
+            entry = entry_of(finding, session if own else team, record, at)
             if entry.id in ids or forgotten(texts_of(entry)):
                 continue
             ids.add(entry.id)
@@ -156,7 +164,7 @@ class Extraction:
             if finding.general and not own:
                 self._offer(entry)
             if not own and record.leader and entry.confidence >= ESTABLISHED:
-                above = risen(entry, session, [EntrySource(entry.id, entry.session_id)], at)
+                above = promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
                 if above.id not in ids:
                     ids.add(above.id)
                     new.append(above)
@@ -178,7 +186,7 @@ class Extraction:
             self._files.apply([added(entry) for entry in new], [event, *facts])
         return new
 
-    def _again(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
+    def _reconsider(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
         """Changes that had been taken back were taken: that they were not wanted holds no longer. What was taken after
         all was taken back again: what that taught holds again."""
         entries = self._files.entries(Scope(project_key(record.view.workspace), record.view.id))
@@ -193,7 +201,7 @@ class Extraction:
         restored = [entry for entry in entries if entry.about in about and entry.retired_because == TAKEN_AFTER_ALL]
         self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
 
-    def _mark(self, record: SessionRecord, findings: Sequence[Finding]) -> None:
+    def _mark_realised_risks(self, record: SessionRecord, findings: Sequence[Finding]) -> None:
         """What was feared and happened says so, once."""
         session = record.view.id
         entries = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
@@ -224,11 +232,11 @@ def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
     return replace(finding, text=text, about=about, title=title)
 
 
-def made(finding: Finding, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
+def entry_of(finding: Finding, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
     """What was found as an entry of a scope."""
     view = record.view
     within = f"{view.id}/{scope.team}" if scope.team else scope.id
-    text = finding.text[:LONGEST]
+    text = finding.text[:MAX_TEXT]
     id = entry_id(scope.level, within, finding.kind, finding.about, text, finding.trust)
     holds = () if finding.about or finding.trust is not Trust.OPERATOR else (finding.general or ABOUT_ONE,)
     return LearningEntry(

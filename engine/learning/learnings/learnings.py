@@ -14,7 +14,7 @@ from engine.learning.learnings.chain import FOLLOWED, Chain
 from engine.learning.learnings.entries import Scope, project_key, scope_at, stamp
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.promotion import Provenance, retraction
-from engine.learning.learnings.recurrence import KeptMeaning, Make
+from engine.learning.learnings.recurrence import Make, StoredVectors
 from engine.learning.learnings.rules import SessionSource
 from engine.learning.learnings.store import (
     Change,
@@ -71,7 +71,7 @@ class Learnings:
         self._clock = clock
         self._sessions = sessions
         self.files = LearningFiles(data, database)
-        meaning = KeptMeaning(database, make, model_name)
+        meaning = StoredVectors(database, make, model_name)
         self._chain = Chain(
             self.files, database, clock, sessions=sessions, vectors=meaning.vectors, model=model or NobodyAsks()
         )
@@ -103,7 +103,7 @@ class Learnings:
         """Observer of sessions."""
         tx.after_commit(self._poke)
 
-    def told(
+    def prompt_sent(
         self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
     ) -> None:
         """A call of a model was made with a prompt of this provenance."""

@@ -79,7 +79,7 @@ _OPENS = re.compile(
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 
-MOST_FRONT = 400
+MAX_FRONT_LINES = 400
 """Lines of front matter."""
 
 
@@ -239,7 +239,7 @@ def _parts(lines: list[str], path: str) -> list[Part]:
 
 def _closing(lines: list[str], opening: int) -> int:
     """Where the front matter is closed that was opened there; 0 where another entry begins before, or nothing does."""
-    for at in range(opening + 1, min(len(lines), opening + MOST_FRONT)):
+    for at in range(opening + 1, min(len(lines), opening + MAX_FRONT_LINES)):
         if _bare(lines[at]) == MARK:
             begins = at + 1 < len(lines) and re.match(r"id[ \t]*:", lines[at + 1])
             return 0 if begins else at

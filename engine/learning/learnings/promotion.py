@@ -16,7 +16,7 @@ from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.frozen import frozen
-from engine.learning.learnings.entries import UNAPPROVED, Scope, risen, sources_written, stamp
+from engine.learning.learnings.entries import UNAPPROVED, Scope, promoted_entry, sources_written, stamp
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, comparison_key, matches
 from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
@@ -127,7 +127,7 @@ def to_global(
         existing_sessions = {source.session for source in existing.promoted_from} | set(existing.reinforced_by)
         more = tuple(session for session in sessions if session not in existing_sessions)
         return Plan(reinforced=((existing, more),) if more and existing.active and not existing.review else ())
-    above = risen(
+    above = promoted_entry(
         entry,
         scope,
         (EntrySource(entry.id, session) for session in sessions or ("",)),
@@ -184,7 +184,7 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
         else (sure.value, sure.reasons)
     )
     weight = max(member.importance for member in cluster.members)
-    return risen(
+    return promoted_entry(
         centre,
         scope,
         (EntrySource(member.id, member.session_id) for member in tops),

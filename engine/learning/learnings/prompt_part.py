@@ -40,17 +40,17 @@ from engine.plain_files import read_plain
 BLOCK = "learnt"
 PROVENANCE = "learning_sources"
 
-SAID = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
-OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
+INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
+OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
 _NO_XML = re.compile("[\ufffe\uffff]")
-_HEAD = (PromptLine(f"<{BLOCK}>", OURS), PromptLine(SAID, OURS))
-_END = PromptLine(f"</{BLOCK}>", OURS)
-PAGE_MOST = 1_000_000
-MOST_MISSED = 10
+_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
+MAX_PAGE_BYTES = 1_000_000
+MAX_MISSES = 10
 """After so many that have no room no smaller one is looked for."""
 
 
-class LearntPart:
+class LearningsPart:
     """The part "learnings" of every prompt. Thread-safe."""
 
     name = "learnings"
@@ -61,10 +61,10 @@ class LearntPart:
         settings: SettingsSource,
         *,
         count: Callable[[str], int] = tokenizer.count,
-        nearer: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
+        nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
-        """`nearer`: lessons that blocks nearer to the agent say; they are not said again."""
-        self._nearer = nearer
+        """`nearer_lessons`: lessons that blocks nearer to the agent say; they are not said again."""
+        self._nearer_lessons = nearer_lessons
         self._files = files
         self._settings = settings
         self._count = count
@@ -72,7 +72,7 @@ class LearntPart:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when there is nothing to say. Its provenance names what is said; the
         notes say what had no room."""
-        entries, chosen, lines = self._told(request, self._nearer(request))
+        entries, chosen, lines = self._select(request, self._nearer_lessons(request))
         cut = len(entries) - len(chosen)
         notes = (f"learnings: {cut} of {len(entries)} had no room",) if cut else ()
         if not chosen:
@@ -81,24 +81,28 @@ class LearntPart:
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """What this part and those nearer to the agent say."""
-        nearer = self._nearer(request)
-        return nearer.union(entry.lesson for entry in self._told(request, nearer)[1])
+        nearer_lessons = self._nearer_lessons(request)
+        return nearer_lessons.union(entry.lesson for entry in self._select(request, nearer_lessons)[1])
 
-    def _told(
-        self, request: PromptRequest, nearer: frozenset[str]
+    def _select(
+        self, request: PromptRequest, nearer_lessons: frozenset[str]
     ) -> tuple[list[LearningEntry], list[LearningEntry], list[PromptLine]]:
         """What holds here and no nearer block says, what of it has room, and its lines."""
         budget = self._settings.current.memory.learnings_tokens
-        entries = [entry for entry in self._holding(request.workspace) if entry.lesson not in nearer] if budget else []
+        entries = (
+            [entry for entry in self._valid_entries(request.workspace) if entry.lesson not in nearer_lessons]
+            if budget
+            else []
+        )
         return entries, *(self._fit(in_order(entries, request.task), budget) if entries else ([], []))
 
-    def _holding(self, workspace: str) -> list[LearningEntry]:
+    def _valid_entries(self, workspace: str) -> list[LearningEntry]:
         """What holds in a workspace: of its project, and of all."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
         entries = [
             item for item in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(item) and item.may_guide
         ]
-        written = _written(workspace) if entries else ""
+        written = _agents_md_text(workspace) if entries else ""
         by_lesson: dict[str, LearningEntry] = {}
         for entry in entries:
             if not written or folded(entry.text) not in written:
@@ -119,7 +123,7 @@ class LearntPart:
                 room -= tokens
             else:
                 misses += 1
-                if misses == MOST_MISSED:  # to try hundreds of them takes longer than it is worth
+                if misses == MAX_MISSES:  # to try hundreds of them takes longer than it is worth
                     break
         return chosen, [*lines, _END]
 
@@ -149,11 +153,11 @@ def entry_lines(entry: LearningEntry) -> list[PromptLine]:
     ]
 
 
-def _written(workspace: str) -> str:
+def _agents_md_text(workspace: str) -> str:
     """What the marked section of the workspace's `AGENTS.md` says, as words; "" when it has none."""
     if not workspace:
         return ""
     try:
-        return folded(read_section(read_plain(Path(workspace) / "AGENTS.md", PAGE_MOST), LEARNT))
+        return folded(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
     except (OSError, ValueError):
         return ""  # not there, or no page: then nothing of it is in the prompt either

@@ -41,8 +41,8 @@ from engine.model.wisdom import confidence, importance
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """What the cost of each is booked as, and the kind of run in the X-ray."""
 
-MOST = 6
-LONGEST = 400
+MAX_CLAIMS = 6
+MAX_CLAIM_LENGTH = 400
 """Learnings of one session that a model names, and characters of each."""
 
 EXTRACT_TOKENS, JUDGE_TOKENS = 2_048, 1_024
@@ -50,17 +50,17 @@ EXTRACT_BUDGET, JUDGE_BUDGET = 50_000, 20_000
 """Micro-dollars."""
 
 EXTRACT_SECONDS, JUDGE_SECONDS = 60.0, 30.0
-MOST_OF_A_SESSION = 8_000
+MAX_SESSION_LENGTH = 8_000
 """Characters of a session that are sent."""
 
 _SCOPES = (OBSERVATIONS, ESCALATION, ALIGNMENT, CORRECTIVE)
 
 _EXTRACT = f"""\
 You write down what software agents learn from their work. Below is the record of one finished session. Name at most
-{MOST} things that whoever works on this project next should know and that the record shows: how something is done here,
-what has to be, what goes wrong and how it is right. Leave out what was only done, what any programmer knows, what was
-guessed, and how the agent's own tools (read, edit, exec and their like) behave. If there is nothing, name none.
-Answer with one JSON object and nothing else:
+{MAX_CLAIMS} things that whoever works on this project next should know and that the record shows: how something is
+done here, what has to be, what goes wrong and how it is right. Leave out what was only done, what any programmer
+knows, what was guessed, and how the agent's own tools (read, edit, exec and their like) behave. If there is nothing,
+name none. Answer with one JSON object and nothing else:
 {{"rule": "where the operator changed the task and the change holds for other tasks as well: the rule, in his words
 alone, as few as say it; else empty", "learnings": [{{
 "text": "one sentence that stands by itself, without names of sessions or dates",
@@ -132,7 +132,7 @@ def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine])
             purpose=EXTRACT,
             subject=view.id,
             instructions=_EXTRACT,
-            text=redact(told(record, lines)),
+            text=redact(session_text(record, lines)),
             most_tokens=EXTRACT_TOKENS,
             budget=EXTRACT_BUDGET,
             seconds=EXTRACT_SECONDS,
@@ -155,7 +155,7 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
         claims = document["learnings"]
         if not isinstance(claims, list):
             raise TypeError("`learnings` is not a list")
-        findings = [_claim(claim, touched) for claim in claims[:MOST]]
+        findings = [_claim(claim, touched) for claim in claims[:MAX_CLAIMS]]
         rule = str(document.get("rule") or "")
         return findings if edit is None or not rule else [*findings, *_distilled(rule, edit)]
     except (ValueError, RecursionError) as error:
@@ -167,7 +167,7 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
 def _distilled(rule: str, edit: Correction) -> list[Finding]:
     """The rule that a model finds in the operator's correction: a shorter form of one sentence, else nothing, and the
     operator's own words stay."""
-    short = " ".join(sanitise(rule).split())[:LONGEST]
+    short = " ".join(sanitise(rule).split())[:MAX_CLAIM_LENGTH]
     if not any(_shortens(_words(short), _words(sentence)) for sentence in added(edit.original, edit.edited)):
         return []
     return [corrected(Rule(short.rstrip("."), True, "about a kind of thing, according to the model"), edit)]
@@ -186,7 +186,7 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+(?:'\w+)?", text.casefold().replace("’", "'")))
 
 
-def told(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
+def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
     """A session as a model reads it, bounded. Pure."""
     view = record.view
     parts = [f"Task: {view.prompt[:1_000]}", f"It ended as: {view.state.value}"]
@@ -196,15 +196,15 @@ def told(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
         parts.append(f"Tests: {view.check.passed} passed, {view.check.failed + view.check.errors} failed")
     if view.error:
         parts.append(f"Error: {view.error[:600]}")
-    parts += [f"{fact.kind}: {_facts(fact.payload)}" for fact in record.facts[:15]]
+    parts += [f"{fact.kind}: {_payload_text(fact.payload)}" for fact in record.facts[:15]]
     parts += [
         f"Asked: {request.title}: {request.answer.value if request.answer else 'unanswered'}"
         for request in record.permissions
     ]
     if view.summary:
         parts.append(f"Its last words: {view.summary[:1_500]}")
-    text = "\n".join(parts)[:MOST_OF_A_SESSION]
-    room = MOST_OF_A_SESSION - len(text)
+    text = "\n".join(parts)[:MAX_SESSION_LENGTH]
+    room = MAX_SESSION_LENGTH - len(text)
     lines_said = [f"{line.kind}: {line.text[:300]}" for line in lines if line.kind in ("say", "reply", "ask", "error")]
     while lines_said and sum(map(len, lines_said)) + len(lines_said) > room:
         lines_said.pop(0)
@@ -213,8 +213,8 @@ def told(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
 
 def _claim(claim: Any, touched: Touched) -> Finding:
     text = " ".join(sanitise(_word(claim, "text")).split())
-    if not text or len(text) > LONGEST:
-        raise ValueError(f"`text` has not 1 to {LONGEST} characters")
+    if not text or len(text) > MAX_CLAIM_LENGTH:
+        raise ValueError(f"`text` has not 1 to {MAX_CLAIM_LENGTH} characters")
     if redact(text) != text:
         raise ValueError("`text` contains what looks like a secret")
     scope, about = _word(claim, "scope"), _word(claim, "about")
@@ -232,7 +232,7 @@ def _word(claim: Any, name: str) -> str:
     return value.strip()
 
 
-def _facts(payload: Any) -> str:
+def _payload_text(payload: Any) -> str:
     fields = {key: value for key, value in payload.items() if value not in ("", (), [], None)}
     return json.dumps(fields, ensure_ascii=False, default=str)[:300]
 

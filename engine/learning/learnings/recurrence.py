@@ -9,7 +9,7 @@ which one says not to do what the other says, and entries of which one says a th
 Clusters are stars. Of all wordings the one whose likes came up in the most sessions is a centre (then the better
 established one, then the first by its words), and every wording with a cosine of 0.8 or more to it is its member; of
 what is left again. So none joins because it is like a member only, and what is found depends on the entries alone, not
-on the order in which they come. `KeptMeaning` makes the vectors, each once.
+on the order in which they come. `StoredVectors` makes the vectors, each once.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ Make = Callable[[Sequence[str]], Sequence[bytes] | None]
 """Makes unit vectors of texts; None when none can be made now."""
 
 
-class KeptMeaning:
+class StoredVectors:
     """Vectors out of the database, and new ones into it. From any thread."""
 
     def __init__(self, database: Database, make: Make, model: Callable[[], str]) -> None:

@@ -128,10 +128,10 @@ ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
 """What entries are about that say so of a tool's error, a rail's word, a session's changes."""
 
-MOST_OF_ONE = 5
+MAX_PER_FACT = 5
 """Tests or files of one fact."""
 
-MOST = 60
+MAX_FINDINGS = 60
 """Entries that rules make of one session."""
 
 QUOTED = 300
@@ -181,20 +181,20 @@ _OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
 every change of the project: what was red and is green again because somebody ran it."""
 
 
-def found(record: SessionRecord) -> list[Finding]:
+def findings_of(record: SessionRecord) -> list[Finding]:
     """What a session teaches, each thing once, in the order in which it came up."""
     view = record.view
     findings: list[Finding] = []
     for fact in record.facts:
         findings += of_fact(fact, record)
     for request in record.permissions:
-        findings += _answered(request, record)
+        findings += _from_permission(request, record)
     if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
         said = f"Such work ended without a result: {_short(view.error)}"
         findings.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
     if record.edit is not None:
         findings += edited(record.edit)
-    findings += [_stated(said, record) for said in record.said]
+    findings += [_from_statement(said, record) for said in record.said]
     once: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
         if finding.text.strip():
@@ -202,7 +202,7 @@ def found(record: SessionRecord) -> list[Finding]:
             former = once.setdefault(key, finding)
             if former.trust is not Trust.OPERATOR and finding.trust is Trust.OPERATOR:
                 once[key] = finding
-    return list(once.values())[:MOST]
+    return list(once.values())[:MAX_FINDINGS]
 
 
 def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
@@ -219,20 +219,20 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
                 type=type,
                 general="every change of the project can break it" if general else "",
             )
-            for test in failing[:MOST_OF_ONE]
+            for test in failing[:MAX_PER_FACT]
         ]
     match fact.kind:
         case "AgentErred":
             message, tool = _short(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
             about = f"{ERRED}{tool}/{signature(message, cwd)}"
             return [_task(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
-        case "ToolRefused" if not _answered_no(str(payload.get("what", "")), record):
+        case "ToolRefused" if not _denied_by_person(str(payload.get("what", "")), record):
             what, rule = _short(str(payload.get("what", ""))), str(payload.get("rule", ""))
             about = f"{REFUSED}{rule}/{signature(what, cwd)}"
             text = f"`{what}` is refused here ({rule}): do without it."
             return [_institutional(text, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
-            files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MOST_OF_ONE]
+            files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_FACT]
             touched = replace(spent, reach=max(1, len(files)))
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
@@ -240,9 +240,9 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
                 for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
-            return [_unwanted(record, "was thrown away", DISCARDED)]
+            return [_rejected_work(record, "was thrown away", DISCARDED)]
         case "LandingUndone" if not payload.get("left"):
-            return [_unwanted(record, "was landed and undone", UNDONE)]
+            return [_rejected_work(record, "was landed and undone", UNDONE)]
     return []
 
 
@@ -256,7 +256,7 @@ def edited(edit: Correction) -> list[Finding]:
         if folded(text) not in edited_sentences
     ]
     trust = Trust.OPERATOR if added_rules else Trust.QUOTED
-    return [corrected(rule, edit, trust) for rule in (added_rules or removed)[:MOST_OF_ONE]]
+    return [corrected(rule, edit, trust) for rule in (added_rules or removed)[:MAX_PER_FACT]]
 
 
 def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
@@ -276,7 +276,7 @@ def signature(text: str, folder: str = "") -> str:
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
-def _stated(statement: Statement, record: SessionRecord) -> Finding:
+def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
     """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
     correction is work that is thrown away."""
     own = statement.speaker == "operator"
@@ -298,7 +298,7 @@ def _stated(statement: Statement, record: SessionRecord) -> Finding:
     )
 
 
-def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
+def _from_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
     """What the operator said to what was asked for; what nobody or an earlier answer said teaches nothing new."""
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
         return
@@ -313,13 +313,13 @@ def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Fin
         yield _institutional(text, f"denied/{about}", ESCALATION, Basis.OPERATOR, Touched(failure_avoided=True))
 
 
-def _answered_no(what: str, record: SessionRecord) -> bool:
+def _denied_by_person(what: str, record: SessionRecord) -> bool:
     """Whether it was refused because a person said no: that answer tells of it."""
     denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
     return any(what in request.title or what in request.detail for request in denied)
 
 
-def _unwanted(record: SessionRecord, how: str, about: str) -> Finding:
+def _rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
     """What the operator did once with the result; that it was for want of an agreement is no word of the operator's."""
     prompt = _short(record.view.prompt)
     text = f"What was made of “{prompt}” {how}: agree on the result first."
@@ -383,8 +383,8 @@ def of_own_tools(entry: LearningEntry) -> bool:
 
 
 RISK = "risk/"
-MOST_RISKS, MOST_ASSUMPTIONS = 8, 12
-SHORTEST, LONGEST = 12, 300
+MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
+MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
 """Characters of an assumption."""
 
 _RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", DISCARDED, UNDONE, "erred/")
@@ -404,7 +404,7 @@ def risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Findi
     task, named = folded(prompt), names(prompt)
     findings = [
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
-        for test in record.red[:MOST_RISKS]
+        for test in record.red[:MAX_RISKS]
     ]
     about = {finding.about for finding in findings}
     for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
@@ -415,7 +415,7 @@ def risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Findi
             about.add(RISK + entry.about)
             basis = Basis.REPEATED if entry.scope is LearningScope.PROJECT else Basis.SINGLE
             findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
-    return findings[:MOST_RISKS]
+    return findings[:MAX_RISKS]
 
 
 def came_true(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
@@ -439,9 +439,13 @@ def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) ->
             continue
         for sentence in re.split(r"(?<=[.!?])\s+", line.text):
             words = " ".join(sentence.split()).strip("-*# ")
-            if not SHORTEST <= len(words) <= LONGEST or words.endswith("?") or not _ASSUMES.search(words):
+            if (
+                not MIN_ASSUMPTION_LENGTH <= len(words) <= MAX_ASSUMPTION_LENGTH
+                or words.endswith("?")
+                or not _ASSUMES.search(words)
+            ):
                 continue
-            if redact(words, secrets) == words and len(by_words) < MOST_ASSUMPTIONS:
+            if redact(words, secrets) == words and len(by_words) < MAX_ASSUMPTIONS:
                 by_words.setdefault(
                     folded(words),
                     Finding(

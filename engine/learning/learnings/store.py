@@ -60,7 +60,7 @@ def added(entry: LearningEntry) -> Change:
 
 
 @frozen
-class Read:
+class PageContents:
     """A page as it was read: what makes sense, and in words what does not."""
 
     path: str
@@ -69,7 +69,7 @@ class Read:
 
 
 Stamp = tuple[int, int, int]
-Holds = Callable[[str], bool]
+Contains = Callable[[str], bool]
 """Whether a text holds words that are being forgotten."""
 
 Forgotten = Callable[[Iterable[str]], bool]
@@ -84,12 +84,12 @@ class LearningFiles:
         self._data = data
         self._db = database
         self._lock = threading.RLock()
-        self._known: dict[str, tuple[Stamp, Read]] = {}
-        self._behind = False
+        self._cache: dict[str, tuple[Stamp, PageContents]] = {}
+        self._has_unfinished = False
         """Whether there may be an intent that could not be carried out."""
-        self._in_the_way: set[str] = set()
+        self._unreadable: set[str] = set()
         """Pages that could not be read when they were to be changed."""
-        self._watching: list[list[Holds]] = []
+        self._watching: list[list[Contains]] = []
         """What was forgotten since each of those began who are about to write; nobody else needs the words."""
         self.changes = 0
         """Counts the changes that were made here."""
@@ -101,7 +101,7 @@ class LearningFiles:
 
     # -- reading
 
-    def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[Read]:
+    def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[PageContents]:
         """The pages of a scope, and with `below` of those within it; of all scopes when none is named. In the order of
         their paths."""
         top = ROOT if scope is None else scope.folder
@@ -142,7 +142,7 @@ class LearningFiles:
                 if name.endswith(".md") and place_of(f"{relative}/{name}") is not None:
                     yield f"{relative}/{name}"
 
-    def _read(self, path: str) -> Read | None:
+    def _read(self, path: str) -> PageContents | None:
         """A page, read anew when it has changed, whoever changed it; None when it is gone."""
         file = self._data / path
         try:
@@ -150,25 +150,25 @@ class LearningFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return Read(path, faults=(f"{path} cannot be read: {error.strerror or error}",))
+            return PageContents(path, faults=(f"{path} cannot be read: {error.strerror or error}",))
         stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         with self._lock:
-            cached = self._known.get(path)
+            cached = self._cache.get(path)
         if cached is None or cached[0] != stamp:
             cached = (stamp, self._parse(path, file))
             with self._lock:
-                self._known[path] = cached
+                self._cache[path] = cached
         return cached[1]
 
-    def _parse(self, path: str, file: Path) -> Read:
+    def _parse(self, path: str, file: Path) -> PageContents:
         place = place_of(path)
         assert place is not None, "only pages are read"
         try:
             page = Page(read_plain(file, LARGEST), path)
         except FileNotFoundError:
-            return Read(path)
+            return PageContents(path)
         except (OSError, ValueError) as error:
-            return Read(path, faults=(sanitise(f"{path} cannot be read: {error}"),))
+            return PageContents(path, faults=(sanitise(f"{path} cannot be read: {error}"),))
         entries, faults = [], []
         if page.data.strip() and not page.entries:
             faults.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
@@ -177,7 +177,7 @@ class LearningFiles:
                 entries.append(read_entry(part, place))
             except ValueError as error:
                 faults.append(f"{path} {error}")
-        return Read(path, tuple(entries), tuple(faults))
+        return PageContents(path, tuple(entries), tuple(faults))
 
     # -- writing
 
@@ -206,7 +206,7 @@ class LearningFiles:
     def watched(self) -> Iterator[Forgotten]:
         """For who reads now what he writes later, a model's time from now: whether any of these texts holds what was
         forgotten in between (SPEC 4.10). To be asked while `alone`, together with the writing."""
-        since: list[Holds] = []
+        since: list[Contains] = []
         with self._lock:
             self._watching.append(since)
         try:
@@ -215,7 +215,7 @@ class LearningFiles:
             with self._lock:
                 self._watching = [watcher for watcher in self._watching if watcher is not since]
 
-    def forgetting(self, holds: Holds) -> None:
+    def forgetting(self, holds: Contains) -> None:
         """Words are being forgotten: whoever is `watched` does not write them any more. Call it `alone`, with the
         erasing. Raises as `apply`: what waits to be written may hold them, and is written first."""
         with self._lock:
@@ -227,9 +227,9 @@ class LearningFiles:
         """Write what could not be written, and look whether the pages that were in the way are not any more: before
         that nothing new is written. Raises as `apply`."""
         with self._lock:
-            for path in sorted(self._in_the_way):
+            for path in sorted(self._unreadable):
                 self._must_be_readable(path)
-            if self._behind and (words := self.recover()):
+            if self._has_unfinished and (words := self.recover()):
                 raise Refusal(
                     "unwritable_home", words[0], "free some space or make the folder writable; nothing was lost"
                 )
@@ -244,16 +244,16 @@ class LearningFiles:
                     self._finish(intent.id or 0, changes, [_event(fact) for fact in intent.payload["facts"]])
             except Refusal as refusal:
                 words.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
-        self._behind = bool(words)
+        self._has_unfinished = bool(words)
         return words
 
     def _must_be_readable(self, path: str) -> None:
-        self._in_the_way.add(path)
+        self._unreadable.add(path)
         self._page(path)
-        self._in_the_way.discard(path)
+        self._unreadable.discard(path)
 
     def _finish(self, intent: int, changes: Sequence[Change], facts: Iterable[Event]) -> None:
-        self._behind = True
+        self._has_unfinished = True
         by_path: dict[str, list[Change]] = {}
         for change in changes:
             by_path.setdefault(change.path, []).append(change)
@@ -273,7 +273,7 @@ class LearningFiles:
                 tx.record(fact)
 
         self._database.write(done)
-        self._behind = False
+        self._has_unfinished = False
         self.changes += 1
 
     def _write(self, path: str, changes: Iterable[Change]) -> None:

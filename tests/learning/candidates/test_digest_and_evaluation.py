@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from engine.learning.candidates.evaluation import (
-    NEW_AGAIN,
-    TOP,
+    MAX_DRAFTS,
+    MIN_NEW_EVIDENCE,
     corroborated_score,
     evaluate,
     matching,
@@ -70,7 +70,7 @@ def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
     assert opportunities(same, {one.key}) == []
     others = [record(n, scope_id=f"agent_{n}", score=60 + n) for n in range(10)]
     assert [each.record.score for each in opportunities(others)] == [69, 68, 67, 66, 65]
-    assert TOP == 5
+    assert MAX_DRAFTS == 5
 
 
 # -- corroborate
@@ -199,4 +199,4 @@ def test_as_many_new_ones_as_there_were_and_no_fewer_than_three(had: int, new: i
     later = [record(50 + n) for n in range(1, new + 1)]
     one = candidate(first, corroborated_by=tuple(each.id for each in old))
     assert outweighs(one, [first], [first, *old, *later], rejected) is again
-    assert NEW_AGAIN == 3
+    assert MIN_NEW_EVIDENCE == 3

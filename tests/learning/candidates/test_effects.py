@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.validation import Caps
-from engine.learning.candidates.trials import MOST_REPAIRS
+from engine.learning.candidates.trials import MAX_REPAIRS
 from engine.model.adaptation import FixTemplate, PolicyTweak, RoutingHint
 from engine.storage.database import Database
 from tests.learning.candidates.overlay_world import World
@@ -35,12 +35,12 @@ def test_a_repair_is_told_when_one_of_its_tests_is_red(world: World) -> None:
 
 
 def test_the_latest_repairs_come_first_each_once_and_not_too_many(world: World) -> None:
-    for number in range(MOST_REPAIRS + 2):
+    for number in range(MAX_REPAIRS + 2):
         world.put(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
     told = repairs(world, "t::a")
-    assert told[:3] == (f"Repair {MOST_REPAIRS + 1}.", "Read the test first.", f"Repair {MOST_REPAIRS}.")
-    assert len(told) == MOST_REPAIRS
-    assert len(set(told)) == MOST_REPAIRS
+    assert told[:3] == (f"Repair {MAX_REPAIRS + 1}.", "Read the test first.", f"Repair {MAX_REPAIRS}.")
+    assert len(told) == MAX_REPAIRS
+    assert len(set(told)) == MAX_REPAIRS
 
 
 def test_the_newest_hint_that_fits_is_followed(world: World) -> None:

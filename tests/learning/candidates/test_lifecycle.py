@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.sources import Mended
+from engine.learning.candidates.sources import HealedTests
 from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, FixTemplate
 from engine.storage.erasing import SearchTerms
@@ -133,7 +133,7 @@ def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
     world.adaptation.catch_up()
     assert world.adaptation.fixes(SHOP) == [], "what an agent fixed of its own was never in the operator's files"
     for session in ("sess_2", "sess_3"):
-        world.told.turned_green[session] = Mended({f"t.py::{session}": ""}, "", AGENT, 0)
+        world.told.turned_green[session] = HealedTests({f"t.py::{session}": ""}, "", AGENT, 0)
         world.told.patches[session] = "diff --git a/price.py b/price.py"
         world.told.summaries[session] = "Rounded once."
         world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
@@ -149,7 +149,7 @@ def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
 def test_a_landing_that_was_taken_back_bears_no_fix_out(world: World) -> None:
     world.told.taken_back.add("sess_2")
     for session in ("sess_1", "sess_2"):
-        world.told.turned_green[session] = Mended({TOTAL: ""}, "", AGENT, 0)
+        world.told.turned_green[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
         world.told.summaries[session] = "Rounded once."
         world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
         world.adaptation.digest()

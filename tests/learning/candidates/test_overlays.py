@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.effects import LINE_MOST, MOST_LINES, checked, preview_lines, words
+from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, checked, preview_lines, words
 from engine.model import Refusal
 from engine.model.adaptation import (
     CandidateType,
@@ -91,8 +91,8 @@ def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(
     [
         (PromptFragment(()), "says nothing"),
         (PromptFragment((" \n",)), "says nothing"),
-        (PromptFragment(tuple("x" * 3 for _ in range(MOST_LINES + 1))), "at most 20"),
-        (PromptFragment(("x" * (LINE_MOST + 1),)), "at most 500"),
+        (PromptFragment(tuple("x" * 3 for _ in range(MAX_LINES + 1))), "at most 20"),
+        (PromptFragment(("x" * (MAX_LINE_LENGTH + 1),)), "at most 500"),
         (FixTemplate((), ("fix it",)), "no failing test"),
         (FixTemplate(("t",), ()), "says nothing"),
         (RoutingHint("gpt"), "not a model"),

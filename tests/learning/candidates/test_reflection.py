@@ -28,7 +28,7 @@ from engine.events import (
     WorkOverlapped,
 )
 from engine.learning.candidates.reflection import CURSOR
-from engine.learning.candidates.sources import Mended
+from engine.learning.candidates.sources import HealedTests
 from engine.learning.candidates.weighing import OPPORTUNITY, error_kind
 from engine.model.adaptation import RecordKind
 from engine.storage import state
@@ -143,7 +143,7 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
 
 def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> None:
     cause = "TypeError: no discount in cart.py"
-    world.told.turned_green["sess_1"] = Mended({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
+    world.told.turned_green["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
     world.happened(LANDED)
     world.adaptation.reflect()
     other, one, _ = world.adaptation.records()
@@ -160,7 +160,7 @@ def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> No
     ChangeSetBranched(subject="chg_1", **HERE, session_id="sess_1", branch="clawpy/fix", landed=2),
 ])  # fmt: skip
 def test_what_was_landed_in_parts_is_approved_and_healed_once(world: World, end: Event) -> None:
-    world.told.turned_green["sess_1"] = Mended({TOTAL: ""}, "shop", AGENT, 20_000)
+    world.told.turned_green["sess_1"] = HealedTests({TOTAL: ""}, "shop", AGENT, 20_000)
     world.happened(replace(LANDED, files=1, left=1))
     assert world.adaptation.reflect() == 0, "what becomes of the rest is not known yet"
     world.happened(end, replace(LANDED, files=1, left=1), LANDED)

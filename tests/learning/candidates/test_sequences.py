@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.sequences import EXEC, LEAST_RUNS, FoundSequence
+from engine.learning.candidates.sequences import EXEC, MIN_RUNS, FoundSequence
 from engine.learning.candidates.sequences import detect as detect_commands
 
 
@@ -76,8 +76,8 @@ def test_the_longest_wins_and_a_part_only_by_what_is_its_own() -> None:
 def test_three_sessions_are_the_least() -> None:
     surroundings = [[f"{number}{place}" for place in "abcdefgh"] for number in range(4)]
     runs = [[*around[:4], "x", "y", "z", *around[4:]] for around in surroundings]
-    assert detect(runs[:LEAST_RUNS])
-    assert not detect(runs[: LEAST_RUNS - 1])
+    assert detect(runs[:MIN_RUNS])
+    assert not detect(runs[: MIN_RUNS - 1])
     assert not detect([runs[0] * 20, *runs[1:2]]), "one session that goes in circles proves nothing"
 
 
@@ -86,7 +86,7 @@ def test_three_sessions_are_the_least() -> None:
 def test_whatever_is_found_stands_there(runs: list[list[str]]) -> None:
     for one in detect(runs):
         assert 3 <= len(one.calls) <= 5
-        assert LEAST_RUNS <= len(one.runs) <= one.count
+        assert MIN_RUNS <= len(one.runs) <= one.count
         assert all(before != after for before, after in pairwise(one.calls))
         assert one.expected < len(one.runs)
         assert one.z >= 3

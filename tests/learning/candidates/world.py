@@ -19,7 +19,7 @@ from engine.events import (
     ValidationHealed,
 )
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.sources import Mended, ModelsUsed
+from engine.learning.candidates.sources import HealedTests, ModelsUsed
 from engine.learning.candidates.trials import Overlays
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
@@ -57,7 +57,7 @@ class Told:
     learnt: dict[str, list[str]] = field(default_factory=dict)
     used: ModelsUsed | None = None
     patches: dict[str, str] = field(default_factory=dict)
-    turned_green: dict[str, Mended] = field(default_factory=dict)
+    turned_green: dict[str, HealedTests] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
     most_tries: int = 3
     running: set[str] = field(default_factory=set)
@@ -82,7 +82,7 @@ class Told:
     def held(self) -> str:
         return self.hold
 
-    def objects(self, candidate: Candidate) -> str:
+    def objection_to(self, candidate: Candidate) -> str:
         return self.objection
 
     def secrets(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Told:
     def title(self, session_id: str) -> str:
         return "" if session_id in self.taken_back else f"the task of {session_id}"
 
-    def mended(self, session_id: str) -> Mended | None:
+    def healed_tests(self, session_id: str) -> HealedTests | None:
         return self.turned_green.get(session_id)
 
     def summary(self, session_id: str) -> str:
@@ -124,7 +124,7 @@ class Told:
     def memory(self, memory_id: str) -> tuple[str, Trust]:
         return self.said.get(memory_id, ""), Trust.QUOTED
 
-    saying = memory
+    guidance_text = memory
 
     def models(self, agent: str) -> ModelsUsed | None:
         return self.used

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.decisions.calibration import (
-    CARE,
+    CREDIBLE_BELOW,
     UNANIMOUS,
     Calibration,
     KindCalibration,
@@ -30,8 +30,10 @@ def fitted(truth: float, score: float, many: int, calibration: Calibration | Non
 
 def test_before_the_first_case_scores_up_to_care_stay_as_they_are() -> None:
     calibration = Calibration(level=0.0, slope=0.0)
-    assert [calibration.apply(score) for score in (0.1, 0.5, CARE)] == pytest.approx([0.1, 0.5, CARE])
-    assert calibration.apply(0.95) == CARE
+    assert [calibration.apply(score) for score in (0.1, 0.5, CREDIBLE_BELOW)] == pytest.approx(
+        [0.1, 0.5, CREDIBLE_BELOW]
+    )
+    assert calibration.apply(0.95) == CREDIBLE_BELOW
 
 
 @pytest.mark.parametrize(("cases", "believed"), [(11, False), (12, True)])
@@ -42,7 +44,7 @@ def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: 
     assert (calibration.apply(0.9) >= 0.8) is believed
 
 
-@pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CARE)])
+@pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CREDIBLE_BELOW)])
 def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
     only_the_cap = Calibration(level=0.0, slope=0.0)
     assert fitted(truth, 0.95, 200, only_the_cap).apply(0.95) == pytest.approx(believed, abs=0.005)

@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import LOUD, Decision, Decisions, DpoPair
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions, DpoPair
 from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.storage.database import Database
 
@@ -42,7 +42,7 @@ def pairs(database: Database) -> list[DpoPair]:
 
 
 def test_weights_are_those_of_the_spec() -> None:
-    assert {signal: (loud > 0, abs(loud)) for signal, loud in LOUD.items()} == {
+    assert {signal: (loud > 0, abs(loud)) for signal, loud in SIGNAL_WEIGHTS.items()} == {
         DecisionSignal.APPROVED: (True, 1.0),
         DecisionSignal.ORIGINAL: (False, 1.0),
         DecisionSignal.DISMISSED: (False, 1.0),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.learner import CHANNEL_FROM, WORDS, Habits
+from engine.learning.decisions.learner import CHANNEL_FROM, WORD_BUCKETS, Habits
 from engine.learning.decisions.query import Query
 from engine.model import PartOfDay, PastDecision
 
@@ -53,7 +53,7 @@ def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
     many = [replace(YES, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
     learnt = of(many)
     assert "hunter" not in repr(learnt.shares)
-    assert len(learnt.shares) < WORDS + 100 < 200_000
+    assert len(learnt.shares) < WORD_BUCKETS + 100 < 200_000
 
 
 def test_time_relevance_knows_part_of_day_week_and_hour() -> None:

@@ -9,23 +9,23 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.learning.decisions.insights import KIND_FROM, NEWEST, TREND_FROM, Decided, drift, metrics, over_time
+from engine.learning.decisions.insights import KIND_FROM, NEWEST, TREND_FROM, CardFigures, drift, metrics, over_time
 from engine.model import Shift
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 def card(
-    word: str, confidence: float = 0.5, *, itself: bool = False, undone: bool = False, source: str = "template",
+    word: str, confidence: float = 0.5, *, autonomous: bool = False, undone: bool = False, source: str = "template",
     channel: str = "koji-core", cost: int = 0,
-) -> Decided:  # fmt: skip
-    return Decided(source, channel, confidence, word, itself, undone, NOW, cost)
+) -> CardFigures:  # fmt: skip
+    return CardFigures(source, channel, confidence, word, autonomous, undone, NOW, cost)
 
 
 def test_rates_are_of_what_a_person_decided() -> None:
     found = metrics(
         [card("approved", 0.7), card("approved", 0.5), card("rejected", 0.4), card("expired", 0.3), card("", 0.6),
-         card("approved", 0.9, itself=True), card("approved", 0.9, itself=True, undone=True)]
+         card("approved", 0.9, autonomous=True), card("approved", 0.9, autonomous=True, undone=True)]
     )  # fmt: skip
     assert (found.total, found.approved, found.rejected, found.expired) == (7, 2, 1, 1)
     assert found.approval_rate == pytest.approx(2 / 3)

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.learnings.chain import NO_JUDGE
-from engine.learning.learnings.questions import JUDGE, claimed, told, verdict
+from engine.learning.learnings.questions import JUDGE, claimed, session_text, verdict
 from engine.learning.learnings.rules import SessionRecord
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from engine.storage.database import Database
@@ -175,4 +175,4 @@ def test_claims_are_taken_in_the_form_that_was_asked_for_and_no_other() -> None:
 
 def test_a_session_is_told_bounded() -> None:
     record = SessionRecord(view("s1", prompt="p" * 9_000, summary="s" * 9_000, error="e" * 9_000))
-    assert len(told(record, [])) <= 8_001
+    assert len(session_text(record, [])) <= 8_001

@@ -9,7 +9,7 @@ import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
-from engine.learning.learnings.prompt_part import LearntPart
+from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.model.sections import LEARNT, write_section
@@ -35,7 +35,7 @@ class Part:
 
     def said(self, task: str = "do it", budget: int = 300) -> tuple[list[str], object]:
         settings = FixedSettings(Settings(memory=MemorySettings(learnings_tokens=budget)))
-        count = LearntPart(self.files, settings, count=lambda text: len(text.split()))
+        count = LearningsPart(self.files, settings, count=lambda text: len(text.split()))
         told = count.part(PromptRequest("ada", "koji-core", str(self.shop), task))
         return [] if told.part is None else [line.text for line in told.part.lines], told
 

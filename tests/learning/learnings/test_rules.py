@@ -17,7 +17,7 @@ from engine.learning.learnings.rules import (
     assumptions,
     came_true,
     edited,
-    found,
+    findings_of,
     risks,
 )
 from engine.model import (
@@ -39,7 +39,7 @@ TEST = "tests/test_cart.py::test_total"
 
 
 def learnt(**more: Any) -> list[Finding]:
-    return found(SessionRecord(more.pop("view", view("s1")), **more))
+    return findings_of(SessionRecord(more.pop("view", view("s1")), **more))
 
 
 def request(answer: PermissionAnswer | None, by: str = "operator", title: str = "git push origin main") -> Any:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.learning.decisions.training_examples import (
-    MEASURED_LEAST,
+    MIN_MEASURED,
     Agreement,
     agreement,
     held_back,
@@ -60,7 +60,7 @@ def test_agreement_counts_nearer_answers_ties_half_and_silence_none() -> None:
 
 def test_a_new_model_must_be_measured_and_no_worse() -> None:
     old = Agreement(0.6, 50)
-    assert no_worse(Agreement(0.6, MEASURED_LEAST), old)
+    assert no_worse(Agreement(0.6, MIN_MEASURED), old)
     assert not no_worse(Agreement(0.59, 50), old)
-    assert not no_worse(Agreement(1.0, MEASURED_LEAST - 1), old)
+    assert not no_worse(Agreement(1.0, MIN_MEASURED - 1), old)
     assert not no_worse(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))
