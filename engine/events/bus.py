@@ -1,4 +1,4 @@
-"""The bus: volatile, and it waits for nobody."""
+"""The event bus: in memory, and publishing never waits for a subscriber."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fact is."""
+"""The base class of events, and helpers for their sentences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Agents as folders (SPEC 1.1, 4.1): list, add, move, retire.
 
-The folders are the truth and the operator edits them in any editor, so they are read anew each time; a folder that
-cannot be read is shown as broken, with the reason, and harms no other. Whole folders appear and go by one rename.
+The folders are the source of truth and the operator edits them in any editor, so they are read again when they change.
+A folder that cannot be read is shown as broken, with the reason. Folders are created and removed by one rename.
 """
 
 from __future__ import annotations

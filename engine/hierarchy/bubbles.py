@@ -1,9 +1,8 @@
-"""Findings on their way up (SPEC 1.7, 1.8): judged by seven gates when they come, kept in a table, flushed into the
-patterns of leaders.
+"""Findings that agents send up to their leaders (SPEC 1.7, 1.8): seven gates, a queue, and the flush into patterns.
 
-A flush is one transaction: a bubble is a pattern and off the queue, or neither. One whose agent has another direct
-leader by then goes through the gates to that one. What another home shares comes and goes by rows that may be exchanged
-any number of times (see `profiles`), so nothing is lost by a failure or doubled by trying again.
+A flush is one transaction: a finding is a pattern and off the queue, or neither. If its agent has another direct
+leader by then, it is judged again for that one. Rows exchanged with other homes can be sent any number of times
+(`profiles`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""M1: what an agent's leaders tell it in every prompt (SPEC 1.4, 1.5, 1.10), kept as long as nothing changed.
+"""Guidance of leaders in every prompt of an agent (M1; SPEC 1.4, 1.5, 1.10), cached.
 
-What is kept is looked at again after `m1_cache_ttl_seconds`, and at once when a folder of the chain, a leader's
-`soul.md`, the settings or a profile changed; the look costs a few dozen `stat` calls.
+A cached block is made again after `m1_cache_ttl_seconds`, and at once when a folder of the chain, a leader's
+`soul.md`, the settings or a profile changed. The check costs a few dozen `stat` calls.
 """
 
 from __future__ import annotations

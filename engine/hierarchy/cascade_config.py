@@ -1,7 +1,6 @@
-"""`wisdom_cascade_config.json` (SPEC 1.11): its keys, their defaults, and what is wrong by file, line and key.
+"""`wisdom_cascade_config.json` (SPEC 1.11): its keys, defaults and validation errors by file, line and key.
 
-A key that cannot be used is told of and has its default; the others count. An edit counts at once: `Watched` reads a
-file again only when it changed.
+An invalid key is reported and has its default; the others count. `Watched` reads a file again only when it changed.
 """
 
 from __future__ import annotations

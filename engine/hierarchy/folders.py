@@ -1,5 +1,6 @@
-"""One agent's folder (SPEC 1.1, 4.1): `comms.json` and `tools.json` as values, what is wrong with them, a new folder,
-and the folders of retired agents, which stand under `.retired` and can come back."""
+"""An agent's folder (SPEC 1.1, 4.1): `comms.json` and `tools.json` as validated models, creating a folder, and retired
+agents, which are kept under `.retired` and can be restored.
+"""
 
 from __future__ import annotations
 

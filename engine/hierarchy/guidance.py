@@ -1,8 +1,8 @@
-"""What of the leaders' profiles goes into a prompt, and how it is written there (SPEC 1.5). Pure.
+"""Selects and renders the guidance that goes into a prompt (SPEC 1.5). Pure.
 
-The nearer a leader, the more of it is said: the direct one says everything, the one above principles and key
-patterns, those further up principles. Each has a share of the budget, which it keeps by dropping whole items, and what
-no count of pieces foresaw is dropped from the farthest leader first.
+The direct leader contributes everything, the next one principles and key patterns, those above principles only. Each
+has a share of the token budget and drops whole items to keep it. If the rendered block is still too long, items of the
+farthest leader are dropped first.
 """
 
 from __future__ import annotations

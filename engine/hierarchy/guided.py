@@ -1,7 +1,7 @@
-"""What became of guided work, and what that says of the guidance (SPEC 1.10, 5.1); it is told of once.
+"""Follows sessions that carried guidance, and reports guidance that is noisy or stale, once (SPEC 1.10, 5.1).
 
-Guidance is *noisy* when an agent's work goes worse with it than without, by more than chance makes of so few sessions,
-however often one looks; it is *stale* when it is older than what its kind holds, or speaks of files that are gone.
+*Noisy*: an agent's work goes worse with it than without, by more than chance however often it is checked. *Stale*:
+older than the limit of its kind, or naming files that no longer exist.
 """
 
 from __future__ import annotations

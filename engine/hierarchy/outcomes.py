@@ -1,4 +1,4 @@
-"""Follows in the ledger what becomes of sessions that had something to go by: guidance, an overlay (SPEC 1.10, 5.7)."""
+"""Follows in the ledger how sessions ended that carried guidance or an overlay (SPEC 1.10, 5.7)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a leader's `soul.md` says under its headings, where its profile begins; the profile as a text to edit, and what
-an edited text changes (SPEC 1.9). Pure.
+"""Parses a leader's profile from `soul.md`, renders it as a text to edit, and compares an edited text (SPEC 1.9).
+Pure.
 
-Headings count whatever their level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions
-(or Decisions). Under them each list item or line is one item. Fenced code and what M2 wrote are passed over. In a text
-to edit patterns and decisions stand after their keys: a line with a known key rewords that one, a line without a key is
-a new one, and a line that is gone takes it out.
+Headings of any level count: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
+Decisions). Each list item or line below is an item. Fenced code and the section written by M2 are skipped. In a text
+to edit, patterns and decisions follow their keys: a known key rewords that item, a line without a key adds one, and a
+missing line removes one.
 """
 
 from __future__ import annotations

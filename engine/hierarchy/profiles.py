@@ -1,8 +1,8 @@
-"""Profiles of leaders (SPEC 1.9): what `soul.md` seeds, what the operator edited, what bubbled up, how often it served.
+"""Profiles of leaders (SPEC 1.9): seeded by `soul.md`, edited by the operator, extended by findings, with use counts.
 
-What is stored only grows: each change is a new version of an item, an item taken out is an empty version, the newest
-version counts, and a use is counted by the home it happened in. So two stores become equal by exchanging rows, in any
-order and however often, and nothing that lost a conflict is lost: that is how machines share a leadership.
+Rows are only added: a change is a new version of an item, a removal an empty version, and the newest version counts.
+Uses are counted by home. So two homes that exchange rows in any order, any number of times, end up with the same
+profiles.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Local first: profiles are exchanged with a leadership that several machines share (SPEC 1.9), when there is one: a
-PostgreSQL with two tables that only grow; Supabase is one.
+"""Synchronises profiles with a PostgreSQL that several machines share (SPEC 1.9), such as Supabase; local first.
 
-Rows merge the same in any order (see `profiles`): so an exchange that broke off anywhere is simply done again. A
-failure never blocks work; it is told of once, as `CloudSyncFailed`, until an exchange succeeds.
+Rows merge in any order (see `profiles`), so an interrupted exchange is simply repeated. A failure never blocks work;
+it is reported once, as `CloudSyncFailed`, until an exchange succeeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""M2, soul enrichment (SPEC 1.6): what leaders say, written into one marked section of each worker's `soul.md`.
+"""Soul enrichment (M2; SPEC 1.6): writes leaders' guidance into one marked section of each worker's `soul.md`.
 
-Everything else in the file stays byte for byte, a second round changes nothing, and the file is replaced whole. Recent
-decisions are left to M1: a soul holds what lasts.
+The rest of the file stays byte for byte, a second round changes nothing, and the file is replaced atomically. Recent
+decisions are left to M1, since a soul holds what lasts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The service of what goes down and up the organisation (SPEC 1.5 to 1.10): `engine.wisdom`."""
+"""The service `engine.wisdom`: guidance, profiles, findings and teaching of one home (SPEC 1.5 to 1.10)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the system learns about how it acts: records, candidates, their effects, overlays and their lift (SPEC 5).
+"""Values of adaptation (SPEC 5): learning records, candidates, effects, overlays and lift.
 
-A *record* says what happened once; a *candidate* proposes a change of behaviour and waits for evidence, then for the
-operator; its *effect* is what changes; an *overlay* is an effect in force; its *lift* is what came of it.
+A *record* is something that happened once; a *candidate* proposes a change of behaviour; its *effect* is the change;
+an *overlay* is an active effect; its *lift* is how much better sessions went with it.
 """
 
 from __future__ import annotations

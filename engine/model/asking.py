@@ -1,4 +1,4 @@
-"""One question to a model, outside of the conversation of any session: what services hand to whoever can ask one."""
+"""A single question to a model, outside any session's conversation: its request, its answer, and the interface."""
 
 from __future__ import annotations
 

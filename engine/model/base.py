@@ -1,4 +1,4 @@
-"""Money, ids, time of day, and the one way to refuse."""
+"""Money, ids, randomness, the parts of the day, and `Refusal`, the error that says how to fix it."""
 
 from __future__ import annotations
 

@@ -1,24 +1,20 @@
-"""What runs with and without something say of the difference it makes, however often one looks (SPEC 5.1, 5.7);
-and bounds of a share. Pure.
+"""A confidence sequence for the difference that something makes to the share of good sessions (SPEC 5.1, 5.7). Pure.
 
-Who looks after every session gives chance many a try; an interval made for one look would call every fourth thing that
-does nothing harmful in the end. So its ends are those of a confidence sequence: each is passed by the true difference,
-at any time, in at most a `doubt` of all cases.
+The figures are read after every session. An ordinary interval, made for one look, would sooner or later call every
+fourth ineffective change harmful. The ends of a confidence sequence are wrong at any time in at most a share `doubt`
+of cases.
 
-How: a bet against each difference `d`. For every pair of shares that is worse than `d` (a grid, those that differ by
-some 30 points the likeliest) the runs' likelihood is divided by that under a pair that differs by `d`. Their mean is a
-test martingale, or less, and `d` is given up when it passes 1 / `doubt`.
+Method: a test martingale against each difference `d`. For each pair of shares that is worse than `d` (a grid;
+differences around 30 points weigh most) the likelihood of the sessions is divided by that under a pair that differs by
+`d`. `d` is rejected when the weighted mean passes 1 / `doubt`.
 
-Where runs were drawn to go without, the likelihood is divided by that under the nearest pair; "nearest" weighs the arms
-by how often they are drawn, so that no true pair at `d` or better lets the quotient grow but by chance (Turner, Ly and
-Grünwald, "Generic E-variables for exact sequential k-sample tests"). That holds however the shares drift in time, as
-long as runs that are counted fall into the arms as they were drawn. Because that can fail (an effect may also change
-how many runs come to an end that counts), the same bet with the arms as they were seen must pass too; for any number of
-runs that one is exact whatever the arms are.
+Where sessions were randomised, the divisor is the nearest pair, weighted by how often each arm is drawn (Turner, Ly
+and Grünwald, "Generic E-variables for exact sequential k-sample tests"). This is robust to drift, provided that
+counted sessions fall into the arms as drawn. Since that can fail, the same test with the observed arms must pass as
+well.
 
-Where nobody drew, it is divided by the most that any pair at `d` or better makes of what was seen (Wasserman, Ramdas
-and Balakrishnan, "Universal inference"). That holds however the arms came about, but not when the shares drift: what
-went worse since something is said is not told from what went worse because of it.
+Where nothing was randomised, the divisor is the best pair at `d` or better (Wasserman, Ramdas and Balakrishnan,
+"Universal inference"). This holds for any assignment, but drift is not told apart from an effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the operator decided, and how far the Twin may be trusted (SPEC 2.6, 8)."""
+"""Decisions of the operator, and how far the Twin may be trusted (SPEC 2.6, 8)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How good the predictions are, as numbers that screens, verbs and the API show alike (SPEC 8.4–8.6).
+"""Metrics of predictions, as screens, verbs and the API show them (SPEC 8.4 to 8.6).
 
-Rates, confidences and bounds are in [0, 1], None where nothing stands behind them; money is in micro-dollars.
+Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What layers D, F and G hold, what waits for the operator's word, and what forgetting touches (SPEC 4.4, 4.6-4.10)."""
+"""Values of memory layers D, F and G: captures, the task graph, facts and drafts, and what forgetting affects (SPEC
+4.4, 4.6-4.10).
+"""
 
 from __future__ import annotations
 

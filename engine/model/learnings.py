@@ -1,4 +1,4 @@
-"""Entries of the promotion chain, where they are kept, and what came of them (SPEC 6)."""
+"""Entries of the promotion chain, their scopes, and reports of a run (SPEC 6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lessons (SPEC 6.8): the rule in somebody's words, whether it holds beyond one case, and its one identity. Pure.
+"""Lessons (SPEC 6.8): the rule in a sentence, whether it generalises, and its id. Pure.
 
-A lesson is known by the same id wherever it stands: in entries of the promotion chain, in a leader's patterns, in a
-soul, in learned guidance. The id follows from the words of the rule, so whoever meets the rule again meets the lesson.
+The id follows from the words of the rule, so a lesson has the same id in learning entries, patterns, souls and
+prompts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""One marked section in a file that belongs to somebody else: write it, read it, leave every other byte alone. Pure.
+"""Reads and writes one marked section of a file that others own; every other byte stays. Pure.
 
-The section is the first opening mark that a closing mark follows with no other opening mark between them; marks that
-make no such pair are text like any other.
+The section is the first opening mark that is followed by a closing mark with no other opening mark in between.
 """
 
 from __future__ import annotations

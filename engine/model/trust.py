@@ -1,7 +1,7 @@
-"""How far a text may be followed (SPEC 6.8): one label, given where it enters, kept with it down to the prompt. Pure.
+"""Trust labels (SPEC 6.8): where a text comes from, attached where it enters and kept up to the prompt. Pure.
 
-Only words of the operator and what the engine measured may stand in a prompt as guidance by themselves. All other text
-is evidence: it is quoted with its source, and guides only after the operator approved it.
+Only the operator's words and the engine's own measurements may guide agents by themselves. All other text is evidence,
+quoted with its source, and guides only after the operator approved it.
 """
 
 from __future__ import annotations

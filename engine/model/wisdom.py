@@ -1,4 +1,4 @@
-"""What goes down and up the organisation: profiles of leaders, guidance, learnings, bubbles (SPEC 1.5 to 1.10)."""
+"""Values of the hierarchy: leaders' profiles, guidance for agents, and findings on their way up (SPEC 1.5 to 1.10)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The service `engine.adaptation`: from records to candidates, and the operator's word on them (SPEC 5).
+"""The service `engine.adaptation`: turns learning records into candidates, and carries out your decisions (SPEC 5).
 
-A round reads what happened, drafts the best of it, and weighs what waits by what came since. It costs nothing while
-nothing happened. What it does is done once: a candidate's key is unique, and how far records were digested is stored
-only after they were. A crash in between has them digested again, to the same end.
+A round reads what happened, drafts candidates from the strongest records, and weighs the pending ones by newer
+records. Rounds are idempotent: a candidate's key is unique, and the position up to which records were processed is
+stored last. After a crash the same records are processed again, with the same result.
 """
 
 from __future__ import annotations

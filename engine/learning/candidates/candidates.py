@@ -1,9 +1,9 @@
-"""The table of candidates and their one life cycle (SPEC 5.3): proposed, in force, rolled back. Legal steps only, each
-with its fact and its line of history, in the caller's transaction. What a candidate changes is in force as long as it
-is promoted, and nowhere else: a crash leaves the former behaviour or the new one.
+"""The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3).
 
-`CandidateTexts` takes somebody's words out (SPEC 4.10): whole lines go, never a part of a command or a diff. One that
-says nothing any more is turned down, or does nothing.
+Every transition is checked against the legal ones and runs in the caller's transaction, together with its event and
+its line of history. A candidate's effect is active exactly while its status says so, so a crash leaves the old
+behaviour or the new one. `CandidateTexts` removes forgotten words (SPEC 4.10): whole lines go, never part of a command
+or a diff.
 """
 
 from __future__ import annotations

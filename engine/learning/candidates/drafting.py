@@ -1,8 +1,8 @@
-"""What a candidate would change, drafted from what really happened (SPEC 5.2, 5.4). Pure but for `Sources`.
+"""Drafts the effect of a candidate from what happened in sessions (SPEC 5.2, 5.4). Pure, apart from reading `Sources`.
 
-Nothing is drafted where the evidence does not say what to do: the reason is told then, and the record waits for more.
-Repairs and commands are what agents said and did, so they are quotes (SPEC 6.8); which model and how many tries is
-reckoned from what was measured.
+Where the evidence does not say what to change, nothing is drafted and the reason is reported. Repairs and commands
+come from what agents said and did, so they are quotes (SPEC 6.8). The choice of a model or a limit comes from
+measurements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What effects are made of (SPEC 5.4): whether they can work, what they say, and what they would change. Pure."""
+"""Effects of candidates (SPEC 5.4): validation, their texts, and previews. Pure."""
 
 from __future__ import annotations
 

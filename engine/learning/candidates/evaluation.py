@@ -1,8 +1,7 @@
-"""Which records call for a change of behaviour, and what others say of it (SPEC 5.2, 5.3: detect, corroborate). Pure.
+"""Selects records worth a candidate, and evaluates candidates by the other records (SPEC 5.2, 5.3). Pure.
 
-Only records that it was not drafted from count, and of each session only one: what happened three times in one session
-was seen once. Those that speak against it are named beside; the score is that of SPEC 5.3 all the same, for it is the
-operator who weighs the two.
+Only records that a candidate was not drafted from count, and one for each session. Records against it are listed but
+do not change the score: the operator weighs the two.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The part of a prompt that says what was learnt: promoted fragments (SPEC 5.4, 5.5, 5.7).
+"""The part of a prompt with active prompt fragments (SPEC 5.4, 5.5, 5.7).
 
-What a fragment says came out of sessions: it goes into the prompt between tags that it cannot close, and one made of
-words of others says that the operator approved it, for no one else can promote it (SPEC 6.8). What does not fit
-the budget is left out, whole fragments, those that help least first and of equals the oldest. A fragment that a run is
-to do without leaves its room empty, so that nothing else differs between the two.
+Fragments are escaped, so they cannot close the tags around them; quoted ones are labelled as approved by the operator
+(SPEC 6.8). Over budget, whole fragments are left out: the least helpful first, then the oldest. A fragment that a
+trial withholds still takes up its room, so that runs with and without it differ in nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of learning records (SPEC 4.2, 5.1). A record is written once and never changed."""
+"""The table of learning records (SPEC 4.2, 5.1). Records are append-only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Reflection (SPEC 5.1): facts of the ledger become learning records, each once, and once again harmlessly.
+"""Reflection (SPEC 5.1): turns ledger entries into learning records.
 
-Each fact has its reader (`READERS`); what a fact lacks is asked of `Sources`, what it is worth says `weighing`. A
-record's id comes from its fact and what it is about, so that a fact which is read again after a crash writes what is
-there already.
+`READERS` has a function for each kind of entry; `Sources` supplies what an entry lacks, and `weighing` the score. A
+record's id is derived from its entry and its subject, so that reading an entry again after a crash adds nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Steps that agents take over and over in the same order, found in their tool calls (SPEC 5.1, 5.2). Pure.
+"""Finds sequences of tool calls that agents repeat in the same order (SPEC 5.1, 5.2). Pure.
 
-A sequence is 3 to 5 calls that follow each other directly. What is asked of it: do more sessions have it than would if
-each had made the same calls in an order of chance? Sessions count, not occurrences, so that one that goes in circles
-proves nothing; and each session is held against its own calls, so that what is merely frequent somewhere is no
-sequence. A longer one must also be more than a part of it with something that often follows anyhow: most sessions with
-the part have it whole, or more than chance explains. Then it takes its places from its parts.
+A sequence has 3 to 5 consecutive calls. It must occur in more sessions than if each session's own calls were in random
+order. Sessions are counted, not occurrences, so a single session that loops proves nothing. A longer sequence must
+also be more than a shorter one followed by a frequent call; if it is, it replaces the shorter ones in the places it
+covers.
 """
 
 from __future__ import annotations

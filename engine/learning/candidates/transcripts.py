@@ -1,5 +1,6 @@
-"""What a session's own record says of how it went: how it mended what was red, what it did after an error, which
-commands it ran. Pure, over its transcript and its diff."""
+"""Extracts from a session's transcript and diff how failing tests were fixed, what followed an error, and which
+commands were run. Pure.
+"""
 
 from __future__ import annotations
 

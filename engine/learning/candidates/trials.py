@@ -1,16 +1,13 @@
-"""What is in force, and what it does (SPEC 5.4, 5.5, 5.7): overlays, the runs with and without them, and their lift.
+"""Active effects (overlays), the sessions with and without them, and the lift measured from both (SPEC 5.4, 5.5, 5.7).
 
-`Overlays` are the effects of promoted candidates. They are asked for on every prompt, every choice of a model and every
-red test, so they are kept until a candidate changes; what is rolled back is gone with the next question.
+`Overlays` answers on every prompt, model choice and failing test, so it caches until a candidate changes. `Trials`
+withholds an overlay from a share of the sessions, chosen by a hash, and follows how each session ended up to the
+operator's decision on its changes: discarded work did not succeed, whatever its tests say.
 
-A run is a session. Which runs go without an overlay is decided by a hash of the run and the overlay, so nobody can
-choose; it is written down with its chance when a prompt is made. How the session stands is followed in the ledger, to
-the operator's last word on its changes: work that is thrown away did not succeed, whatever its tests say.
-
-The lift is looked at after every session, so the ends of its interval hold at every look (`confidence_sequence`).
-Measured over 200 sessions, a fifth of them without: of effects that do nothing
-0 to 6 in a hundred are called harmful, of those that help by 15 points one; of those that cost 50 points all, half of
-them by the 32nd session, of those that cost 30 points five in six, of those that cost 20 points half.
+The lift is read after every session, so its interval is a confidence sequence (`confidence_sequence`). Measured over
+200 sessions, a fifth of them without the overlay (`tests/benchmarks/test_lift_looks.py`): of effects that do nothing,
+0 to 6 % are called harmful; of those that help by 15 points, 1 %; of those that cost 50 points all, half of them by
+the 32nd session; of those that cost 30 points five in six; of those that cost 20 points half.
 """
 
 from __future__ import annotations

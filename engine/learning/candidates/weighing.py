@@ -1,9 +1,8 @@
-"""What a fact is worth learning from: for each of the 15 kinds of SPEC 5.1 one stated formula from 0 to 100. Pure.
+"""Scores for learning records: a formula from 0 to 100 for each of the 15 kinds of SPEC 5.1. Pure.
 
-A score is a sum of parts, each with its words; the constants say what a part weighs at most. From `OPPORTUNITY` points
-on a record can become a candidate (SPEC 5.3), so the formulas are laid out to that line: what an agent could do
-otherwise next time comes to it, what only says that all went its way stays below. `error_kind` and `slug` tell the like
-of an error or an edit again, in texts that are never quite the same.
+A score is a sum of parts, each with a reason; the constants are the largest value of a part. From `OPPORTUNITY` points
+a record can become a candidate (SPEC 5.3): what an agent could do differently next time reaches it, mere success does
+not. `error_kind` and `slug` group errors and edits whose texts differ only in details.
 """
 
 from __future__ import annotations

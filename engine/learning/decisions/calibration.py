@@ -1,10 +1,8 @@
-"""How far a score may be believed, learnt from past scores that were made before their outcome was known. Pure.
+"""Calibrates scores by how earlier scores came true. Pure.
 
-`Calibration` is for the Twin's own probability: a straight line in log-odds, for a learner that is too sure or too shy
-everywhere. Above `CREDIBLE_BELOW` a score is capped by how often scores as high came true, from a doubtful beginning.
-
-`KindCalibration` is for the whole confidence (SPEC 8.6): what came of a kind of card says most, and the score moves a
-card up or down within its kind. One case costs the same however many came before.
+`Calibration` is for the Twin's own probability: a linear correction in log-odds, and above `CREDIBLE_BELOW` a cap by
+how often scores as high came true. `KindCalibration` is for the whole confidence (SPEC 8.6): the outcomes of a kind of
+card count most, and the score moves a card within its kind. Learning from a case takes constant time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The operator's decisions, one row a signal (SPEC 8.1), what is counted from them (2.5, 2.6, 3.6), and the preference
-pairs that they make (8.2): what was approved beside what was turned down shortly before, and curated ones.
+"""The table of the operator's decisions, one row for each signal (SPEC 8.1), the counts that rails and phases need
+(2.5, 2.6, 3.6), and the preference pairs made from them (8.2).
 
-A card has at most one standing signal (beside the original of an edit): a later one, an undo for instance, replaces
-it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
+A card has at most one current signal (beside the original of an edit): a later one replaces it. A signal that was
+taken back keeps its row with `taken_back_at` and counts nowhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bringing what was learnt out into files (SPEC 8.3): preference pairs, each once, and conversations.
+"""Exports preference pairs and conversations as training files (SPEC 8.3).
 
-A batch of pairs is appended to `dpo-pairs.jsonl` and its weights to the file beside it. That is an intent, the write, a
-done: whatever a crash leaves is finished at the next start, and no pair is in the file twice or missing from it.
+A batch of pairs is appended to `dpo-pairs.jsonl`, its weights to the file beside it. An intent row makes this
+crash-safe: an interrupted batch is finished at the next start, and each pair is in the file exactly once.
 """
 
 from __future__ import annotations

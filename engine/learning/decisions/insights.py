@@ -1,9 +1,8 @@
-"""How good the predictions are (SPEC 8.5): counts, rates, mean confidences, calibration by bucket, trend, cost, and the
-figures of SPEC 8.4 and 8.6 beside them, of the last days and one workspace.
+"""Metrics of predictions (SPEC 8.5): counts, rates, mean confidence, calibration, trend and cost, with the figures of
+SPEC 8.4 and 8.6, for a period and a workspace.
 
-Rates are of what a person decided, here or over the API; what ran by itself is counted apart, and what the operator
-typed himself was not predicted: it is only among the sources. Times are when a card was decided, or for those that
-nobody decided when it was made.
+Rates are about what a person decided, here or over the API. Cards that ran by themselves are counted separately, and
+prompts typed by the operator only among the sources. A card's time is when it was decided, else when it was made.
 """
 
 from __future__ import annotations

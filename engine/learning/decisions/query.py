@@ -1,4 +1,4 @@
-"""What learners keep of a proposal, and what they are asked. Light: arithmetic is loaded when a learner is needed."""
+"""The features of a proposal that are stored with a decision, and the query to a learner. Imports no numpy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What the next run is trained on and what it is measured on (SPEC 8.4, 8.5): conversations first, then pairs.
+"""Selects the examples that the next training run uses and those held back to measure it (SPEC 8.4, 8.5).
 
-A fifth of the situations is held back from every training, chosen by a hash of each, so that no model was ever trained
-on what it is measured on: neither by a pair nor by a conversation, and whatever is decided there later. A model is
-measured by its own answers: for the situation of a pair, is what it proposes nearer to what the operator chose or to
-what he turned down?
+A fifth of the situations is held back, chosen by a hash, so that no model is ever measured on what it was trained on.
+A model is measured by its answers: is what it proposes nearer to what the operator chose or to what was rejected?
 """
 
 from __future__ import annotations

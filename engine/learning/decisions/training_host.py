@@ -1,7 +1,7 @@
-"""A process that makes calls of a provider's fine-tuning API: a line of JSON in, a line out, until its input ends.
+"""A process that calls a provider's fine-tuning API: a line of JSON in, a line out, until its input ends.
 
-It is a process of its own since the providers' libraries are large and a call may take minutes; the key comes with
-each request and is neither in its arguments nor in its environment.
+The providers' libraries are large and a call may take minutes, so it is a process of its own. The key comes with each
+request and is in neither the arguments nor the environment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A provider's fine-tuning as the engine sees it, in a process of its own (`training_host.py`) while it is needed."""
+"""A client of a provider's fine-tuning API, which runs `training_host.py` as a child process while it is needed."""
 
 from __future__ import annotations
 

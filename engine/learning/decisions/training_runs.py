@@ -1,10 +1,9 @@
-"""Training runs: the row of each, and its way from examples to a model in use (SPEC 8.4).
+"""Training runs: their table, and the steps from examples to a model in use (SPEC 8.4).
 
     prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
 
-Each step first looks whether an earlier try of it got through (a file of the run's name, a job on that file), so that
-one cut off by a crash is not done twice: a job costs money. A fault that may pass leaves the run where it is, with
-words; any other ends it, and the model in use stays.
+A job costs money, so each step first checks whether an earlier attempt succeeded (a file of the run's name, a job on
+that file). A temporary fault leaves the run where it is, with a note; any other ends it, and the model in use stays.
 """
 
 from __future__ import annotations

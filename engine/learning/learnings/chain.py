@@ -1,6 +1,6 @@
-"""The promotion chain at work (SPEC 6.6): extract → gates → reinforcement → compaction, a session at a time or now.
+"""Runs the promotion chain (SPEC 6.6): extraction, gates, reinforcement and compaction, for one session or for all.
 
-The plans are made purely (`promotion`); here entries are fetched, plans carried out, and what was done is told.
+`promotion` plans purely; this module loads entries, carries plans out and reports what was done.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Entries of pages as values, and values as front matter; and where their pages are (SPEC 6.1). Pure.
+"""Learning entries as values and as YAML front matter, and the layout of their folders (SPEC 6.1). Pure.
 
     learnings/global/
-    learnings/projects/KEY/                              KEY: the workspace's name and a mark of its path
+    learnings/projects/KEY/                              KEY: the workspace's name and a hash of its path
     learnings/projects/KEY/sessions/SESSION/
     learnings/projects/KEY/sessions/SESSION/teams/LEADER/
 
-and in each of them `institutional.md`, `tasks/*.md`, `proxy.md`, `proxy-tasks/*.md`. Sessions without a workspace are
-those of the project `none`.
+Each folder has `institutional.md`, `tasks/*.md`, `proxy.md`, `proxy-tasks/*.md`. Sessions without a workspace belong
+to the project `none`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes down what each session learnt (SPEC 6.6): before it works, at its milestones, and when it is over.
+"""Writes down what each session taught (SPEC 6.6): at its start, at milestones, at its end, and when its changes are
+decided on later.
 
-Streams and corrections are written at the team's scope, the most specific one; what tests, the operator or repetition
-established goes on to the session (the rollups *team* and *session*); what is feared and assumed belongs to the
-session. Ids follow from what an entry says, so a second time writes nothing.
+Findings go to the team scope, the most specific one. Those confirmed by tests, the operator or repetition also go to
+the session scope. Risks and assumptions stay in the session. Ids follow from the text, so a second run writes nothing.
 """
 
 from __future__ import annotations

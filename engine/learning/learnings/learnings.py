@@ -1,4 +1,4 @@
-"""The service of the promotion chain (SPEC 6): what was learnt, where it came from, what becomes of it."""
+"""The service `engine.learnings`: entries, their provenance, and the operator's decisions on them (SPEC 6)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): what is in it, and how it is changed. Pure.
+"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): parsing and editing. Pure.
 
-An entry begins at a line `---` whose next line is `id: …` and goes to the next such line; its text begins after the
-`---` that closes the front matter. A line of a text that is `---` is written `\\---`; one that somebody else wrote
-is text all the same, for no `id:` follows it. What is changed are single values; every other byte stays as it was: line
-ends, comments, fields that nobody knows, entries that make no sense.
+An entry begins at a line `---` followed by `id: …` and ends where the next one begins; its text follows the `---` that
+closes the front matter. A text line `---` is written `\\---`. Edits replace single values, and every other byte stays:
+line ends, comments, unknown fields and entries that cannot be parsed.
 """
 
 from __future__ import annotations

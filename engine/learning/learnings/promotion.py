@@ -1,10 +1,10 @@
-"""The gates (SPEC 6.2 to 6.4): what climbs from sessions to their project and from projects to all, and what is said
-again. Pure: a plan is made of entries, and carried out elsewhere.
+"""The gates of the promotion chain (SPEC 6.2 to 6.4): plans which entries move up to their project or to all projects,
+and which are reinforced. Pure.
 
-What a scope has already is reinforced, and not written again; each entry counts each session once. So a plan that was
-carried out leaves nothing to plan. What is retired, waits for review, is about the human or an agent's own tools, or
-was only feared or assumed goes no further; and what the operator retired in a project does not come back by being said
-again. Quotes (SPEC 6.8) are counted with quotes only, and wait in the project for the operator's word.
+An entry that a scope already has is reinforced instead of added, once for each session; so a plan that was carried out
+leaves nothing to plan. Entries that are retired, wait for review, concern the operator or an agent's own tools, or are
+risks or assumptions are not promoted. What the operator retired in a project does not come back. Quotes (SPEC 6.8) are
+counted with quotes only, and wait in the project for the operator's approval.
 """
 
 from __future__ import annotations

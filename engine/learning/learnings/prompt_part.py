@@ -1,10 +1,9 @@
-"""What a project and all projects learnt, in every prompt (SPEC 6, 9.6): a part of its own, within a budget of tokens.
+"""The part of a prompt with promoted learnings (SPEC 6, 9.6), within a token budget of its own.
 
-Recall ranks what fits a task out of everything that was ever said; what was promoted is little, proven, and holds
-whatever the task is, so it does not compete with it. Where there is more than fits, what names the same files or words
-as the task comes first, then what is surest and weighs most. Only what the operator said or approved and what the
-engine measured is in it (SPEC 6.8), between tags that it cannot close. What `AGENTS.md` says already
-in its marked section is not said twice.
+Promoted learnings are few and hold for any task, so they do not compete with recall. Over budget, those that name the
+task's files or words come first, then the most certain and important. Only text that the operator wrote or approved,
+or that the engine measured, is included (SPEC 6.8), escaped. What the marked section of `AGENTS.md` says is not
+repeated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a model is asked: what a session teaches (SPEC 6.6), and whether a learning holds beyond its project (SPEC 6.4).
+"""Questions to a model: what a session taught (SPEC 6.6), and whether a learning holds beyond its project (SPEC 6.4).
 
-Only where the operator named one (`[memory] model`). What it reads is what agents, tools and files said: data, whatever
-it says. What it answers counts only in the form that was asked for; what it claims has the confidence of a claim.
+They are asked only if a model is configured (`[memory] model`). The model reads untrusted text as data. An answer
+counts only in the required form, and its claims have the confidence of a claim.
 """
 
 from __future__ import annotations

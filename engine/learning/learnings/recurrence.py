@@ -1,15 +1,12 @@
-"""What recurs (SPEC 6.2): entries that say the same, over all sessions of a project.
+"""Finds entries that say the same across the sessions of a project (SPEC 6.2).
 
-What rules found carries the name of what it is `about`; it is the same when that is. All else is compared by what it
-says: by meaning where there are vectors, by its words, exactly, where there are none. Nearness of meaning is blind for
-three things, so they are looked at first: entries that name different files, tests, options or numbers, entries of
-which one says not to do what the other says, and entries of which one says a thing where the other says its opposite
-(keep and drop, staging and production) are never the same, however near.
+Entries made by rules are the same if their `about` is. All others are compared by meaning where there are vectors,
+else by their exact words. Entries that name different files, tests, options or numbers, or of which one negates or
+contradicts the other (keep and drop, staging and production), are never the same.
 
-Clusters are stars. Of all wordings the one whose likes came up in the most sessions is a centre (then the better
-established one, then the first by its words), and every wording with a cosine of 0.8 or more to it is its member; of
-what is left again. So none joins because it is like a member only, and what is found depends on the entries alone, not
-on the order in which they come. `StoredVectors` makes the vectors, each once.
+Clusters are stars: the wording whose neighbours occur in most sessions becomes a centre (then the most certain, then
+the first by its words), and every wording with a cosine of 0.8 or more to it is a member; then the rest again. The
+result does not depend on the order of the entries. `StoredVectors` makes each vector once.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""What a session teaches, by rules, from its record (SPEC 6.6, 6.7). Pure.
+"""Extracts findings from the record of a session by rules (SPEC 6.6, 6.7). Pure.
 
-Streams: *observations* (tests, tools, what was stated), *escalation* (what was asked for, allowed, denied, refused),
-*intent-alignment* (what the operator corrected, threw away, took back). What tests or people showed to be wrong is
-*corrective*. *Prospective* is what might go wrong, from what was known when the session began; *in-flight* what its
-agent says that it assumes: neither is promoted, for what was only feared or assumed is no experience.
+Phases: *observations* (tests, tools, statements), *escalation* (permissions asked, given and refused),
+*intent-alignment* (what the operator corrected, discarded or undid), *corrective* (what tests or people showed to be
+wrong), *prospective* (risks known at the start) and *in-flight* (assumptions of the agent). The last two are not
+promoted.
 
-What rules find carries what it is `about`, so that it is known again without comparing words; what people and agents
-said is kept in their words alone, the operator's as the rule that is in them. Each says whose words it is made of
-(SPEC 6.8): the operator's, ours about what was measured, or a quote. What names a command, an error or a prompt that is
-not the operator's own is a quote, even where the operator decided about it.
+`about` identifies a finding without comparing words. Each finding has a trust label (SPEC 6.8): the operator's words,
+our words about a measurement, or a quote. A text that names a command, an error or somebody else's prompt is a quote.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Pages of entries on disk (SPEC 6.1): read whoever wrote them, changed whole or not at all. Files are the truth.
+"""Reads and writes the pages of learning entries (SPEC 6.1). The files are the source of truth.
 
-A change of several pages is an intent row first, with all it needs; applied twice it is as applied once. The facts that
-it makes true are recorded when it is done, or by the next start that does it. SQLite keeps beside them vectors, which
-prompts an entry reached (SPEC 6.5), and which sessions are done. `LearningTexts` takes somebody's words out (SPEC
-4.10); an empty entry stays, so that provenance is whole.
+A change of several pages is stored first as an intent, which can be applied twice; its events are recorded when it is
+done, or at the next start. SQLite holds vectors, which prompts carried an entry (SPEC 6.5), and which sessions are
+done. `LearningTexts` removes forgotten words (SPEC 4.10) and leaves an empty entry, so that provenance stays complete.
 """
 
 from __future__ import annotations
