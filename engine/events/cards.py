@@ -81,7 +81,7 @@ class PredictionRejected(Event):
 
 @event
 class DismissalExplained(Event):
-    """The operator said why he dismissed a card, in the words of `DismissReason`."""
+    """The operator gave a reason for dismissing a card: a `DismissReason`."""
 
     topics: ClassVar = ("cards", "phase")
 

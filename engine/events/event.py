@@ -64,7 +64,7 @@ def listed(errors: Sequence[str]) -> str:
     return "".join(f"; {error}" for error in errors)
 
 
-def some(names: Sequence[str]) -> str:
+def joined(names: Sequence[str]) -> str:
     """`a, b, c and 4 more`, each name once."""
     each = list(dict.fromkeys(names))
     more = len(each) - MAX_NAMES

@@ -260,7 +260,7 @@ class CandidateRolledBack(Event):
 
 @event
 class CandidateDecisionUndone(Event):
-    """The operator took his last decision on a candidate back: it stands as before it, at `status`."""
+    """The operator undid the last decision on a candidate; it has its earlier `status` again."""
 
     topics: ClassVar = ("adaptation", "changes")
 

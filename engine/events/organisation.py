@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from engine.events.event import Event, event, some
+from engine.events.event import Event, event, joined
 from engine.model.text import count
 
 
@@ -80,7 +80,7 @@ class GuidanceApplied(Event):
     tokens: int
 
     def sentence(self) -> str:
-        return f"guidance of {some(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
+        return f"guidance of {joined(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
 
 
 @event
@@ -92,7 +92,7 @@ class WisdomTaught(Event):
     leaders: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"the soul of {self.subject} was updated from {some(self.leaders)}"
+        return f"the soul of {self.subject} was updated from {joined(self.leaders)}"
 
 
 @event
@@ -144,7 +144,7 @@ class GuidanceFoundStale(Event):
 
     def sentence(self) -> str:
         if self.gone:
-            return f"guidance {self.subject} of {self.leader} names what no longer exists: {some(self.gone)}"
+            return f"guidance {self.subject} of {self.leader} names what no longer exists: {joined(self.gone)}"
         return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
 
 
@@ -202,7 +202,7 @@ class MemoryBubbleFlushed(Event):
     importances: tuple[float, ...]
 
     def sentence(self) -> str:
-        return f"{count(len(self.bubbles), 'finding')} of {some(self.agents)} went to {self.subject}"
+        return f"{count(len(self.bubbles), 'finding')} of {joined(self.agents)} went to {self.subject}"
 
 
 @event
@@ -241,4 +241,4 @@ class CloudMemoryRecalled(Event):
     origins: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {some(self.origins)}"
+        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {joined(self.origins)}"

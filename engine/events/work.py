@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from engine.events.event import Event, because, by, event, money, some
+from engine.events.event import Event, because, by, event, joined, money
 from engine.model.text import count
 
 
@@ -257,7 +257,7 @@ class RetryRepeated(Event):
     failing: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{self.agent} tried again, and the same tests failed: {some(self.failing)}"
+        return f"{self.agent} tried again, and the same tests failed: {joined(self.failing)}"
 
 
 @event
@@ -273,7 +273,7 @@ class WorkOverlapped(Event):
     conflicting: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        overlap = f"changes {self.subject} and {self.other} touch the same files: {some(self.files)}"
+        overlap = f"changes {self.subject} and {self.other} touch the same files: {joined(self.files)}"
         return f"{overlap}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else overlap
 
 
@@ -297,8 +297,10 @@ class ToolsUsed(Event):
     calls: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{self.agent} made {count(len(self.calls), 'tool call')} in session {self.subject}: {some(self.calls)}"
+        return (
+            f"{self.agent} made {count(len(self.calls), 'tool call')} in session {self.subject}: {joined(self.calls)}"
+        )
 
 
 def _failing(tests: tuple[str, ...]) -> str:
-    return f"{count(len(tests), 'failing test')} ({some(tests)})" if tests else "failing tests"
+    return f"{count(len(tests), 'failing test')} ({joined(tests)})" if tests else "failing tests"

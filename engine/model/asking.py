@@ -53,14 +53,14 @@ class NoAnswer(Exception):
 
 
 class Asks(Protocol):
-    """Asks the model that the operator named for it."""
+    """Asks the model that is configured for such questions."""
 
     def ask(self, question: Question, /) -> Answer | None:
-        """None where he named none. Raises `NoAnswer`. Takes as long as the question allows: not for a screen."""
+        """None if no model is configured. Raises `NoAnswer`. Takes up to `question.seconds`: not for a screen."""
 
 
 class NobodyAsks:
-    """Where no model is named."""
+    """Used when no model is configured."""
 
     def ask(self, question: Question, /) -> Answer | None:
         return None

@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 class DismissReason(StrEnum):
-    """Why the operator turned a card down, when he says so (SPEC 2.9)."""
+    """The reason that the operator gave for dismissing a card (SPEC 2.9)."""
 
     NOT_NOW = "not-now"
     WRONG = "wrong"

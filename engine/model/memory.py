@@ -56,8 +56,8 @@ RETENTION_BY_KIND: Mapping[str, Retention] = {
 
 @frozen
 class Thread:
-    """A conversation of the operator with another agent about a workspace. `about` are his words, `question` what the
-    agent asked last, "" for nothing; `unanswered` when the last word is the operator's; `at` the last turn."""
+    """A conversation of the operator with another agent about a workspace. `about` are the operator's words, `question`
+    is what the agent asked last, "" for nothing; `unanswered` if the operator spoke last; `at` is the last turn."""
 
     session: str
     agent: str
@@ -94,7 +94,7 @@ class NewMemory:
 class Memory:
     """A row of layer C or E.
 
-    `id` is the program's own (`mem_...`); `ref` the id under which a caller gave it, "" when he gave none: verbs answer
+    `id` is the program's own (`mem_...`); `ref` the id under which a caller gave it, "" if there is none: verbs answer
     with `ref or id`. `seq` grows with the order in which things were remembered, also within a session. A forgotten
     one has no text; one that is `superseded_by` another is history.
     """

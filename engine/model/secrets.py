@@ -152,10 +152,10 @@ class _PrivateKey:
         if self._width == LONGEST and (not line.strip() or _KEY_HEADER.match(line)):
             return bool(line.strip())
         width = _width(line)
-        mine = 0 < width <= self._width or width >= _FULL_WIDTH
+        belongs = 0 < width <= self._width or width >= _FULL_WIDTH
         last = width < self._width < LONGEST
-        self._width = width if mine and not last else 0
-        return mine
+        self._width = width if belongs and not last else 0
+        return belongs
 
 
 def _width(line: str) -> int:
@@ -181,7 +181,7 @@ def parting(text: str, clean: Callable[[str], str], *, most: int | None = None) 
     """Where a text that goes on may be parted and its head shown: before a word, as late as `most` lets, so that
     `clean` finds in the two parts what it finds in the whole. The last three words stay with what follows: they may be
     a secret that is not complete, and what tells it (`Authorization: Bearer …`). 0 for nowhere."""
-    words = [found.start() for found in _WORD_BEGINS.finditer(text)][:-2]
+    words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
     places = [place for place in words if most is None or place <= most][: -_PLACES - 1 : -1]
     if not places and len(text) > 2 * LONGEST:  # a word that is longer than any key
         places = [LONGEST, LONGEST // 2]
@@ -215,6 +215,6 @@ def _line(text: str, values: Iterable[str]) -> str:
     text = _SHAPES.sub(CUT, text)
     if ":" not in text and "=" not in text:
         return text  # nothing is given a value here
-    text = _NAMED.sub(lambda found: found[1] + (CUT if any(map(str.isdigit, found[2])) else found[2]), text)
-    text = _BEARER.sub(lambda found: found[1] + CUT, text)
-    return _IN_ADDRESS.sub(lambda found: found[1] + CUT + found[3], text)
+    text = _NAMED.sub(lambda match: match[1] + (CUT if any(map(str.isdigit, match[2])) else match[2]), text)
+    text = _BEARER.sub(lambda match: match[1] + CUT, text)
+    return _IN_ADDRESS.sub(lambda match: match[1] + CUT + match[3], text)

@@ -97,7 +97,7 @@ class SessionView:
     next_step: str = ""
     """The kind of card that its result names as the next step (SPEC 2.10), "" for none."""
     discarded_at: datetime | None = None
-    """When the operator threw away what it changed; None when he did not."""
+    """When the operator discarded its changes, None otherwise."""
     not_begun: bool = False
     """It failed before anything was done, for want of something that may be there later; its card is pending again."""
     gone: str = ""

@@ -145,7 +145,7 @@ class Adaptation:
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         others = [
             other.effect
-            for other in self._trials.overlays.every()
+            for other in self._trials.overlays.active()
             if other.type is candidate.type
             and other.candidate_id != candidate.id
             and other.applies(candidate.agent_id, candidate.run_kind, candidate.workspace)

@@ -91,10 +91,10 @@ def _bad(fault: str) -> Refusal:
     return Refusal("bad_effect", f"this change cannot be activated: {fault}", "reject its candidate")
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, used_names: Collection[str]) -> str:
     """The name of a flow, with a number where it is taken; at most 40 letters."""
     candidate, number = name, 2
-    while candidate in taken:
+    while candidate in used_names:
         candidate, number = f"{name[:36].rstrip('_')}_{number}", number + 1
     return candidate
 

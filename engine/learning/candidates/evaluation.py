@@ -59,7 +59,7 @@ SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
 SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
 summaries of research are in `human_approval` (facts that the operator keeps: what a session says is what the night
 draws them from, whatever its channel) and `cloud_memory_recall_hit` (summaries that serve); drafts and evaluations are
-in `human_approval` (what he makes of a proposed prompt); what agents err in, again and again, is one more.
+in `human_approval` (how a proposed prompt was edited); what agents err in, again and again, is one more.
 """
 
 
@@ -230,8 +230,8 @@ def speaks_against(
 def outweighs(
     candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord], rejected_at: datetime
 ) -> bool:
-    """Whether what came after a rejection is enough to ask again: at least as many new records bear the candidate out
-    as the operator had before him then, drafts included, no fewer than three, and they pass by themselves."""
+    """Whether newer evidence is enough to ask again after a rejection: at least as many new supporting records as there
+    were then, drafts included, no fewer than three, and they pass on their own."""
     new = [record for record in matching(candidate, drafted, records) if record.at > rejected_at]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new) >= max(MIN_NEW_EVIDENCE, before)

@@ -163,10 +163,10 @@ class _CallIndex:
         counts, calls = self._counts[number], len(self._runs[number])
         if calls < len(key):
             return 0.0
-        share, used = 1.0, Counter[str]()
+        share, counted = 1.0, Counter[str]()
         for place, call in enumerate(key):
-            share *= max(0, counts[call] - used[call]) / (calls - place)
-            used[call] += 1
+            share *= max(0, counts[call] - counted[call]) / (calls - place)
+            counted[call] += 1
         return -math.expm1((calls - len(key) + 1) * math.log1p(-share)) if share < 1 else 1.0
 
     def _continued(self, part: Gram, rest: Gram) -> float:
@@ -175,10 +175,10 @@ class _CallIndex:
         expected = 0.0
         for number, starts in self.places(len(part))[part].items():
             counts, remaining = self._counts[number], len(self._runs[number]) - len(part)
-            share, used = 1.0, Counter(part)
+            share, counted = 1.0, Counter(part)
             for place, call in enumerate(rest):
-                share *= max(0, counts[call] - used[call]) / (remaining - place) if remaining > place else 0.0
-                used[call] += 1
+                share *= max(0, counts[call] - counted[call]) / (remaining - place) if remaining > place else 0.0
+                counted[call] += 1
             expected += 1 - (1 - share) ** len(starts)
         return expected
 

@@ -87,12 +87,12 @@ def after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tup
 def commands_run(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
     """For calls such as `exec:git status` that follow each other the commands that most of these sessions ran for them,
     word for word; () when none tells of all of them as commands that run without a shell."""
-    wanted = [call.partition(":")[2].split() for call in calls]
+    command_words = [call.partition(":")[2].split() for call in calls]
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
         commands = [_command(line) for line in lines if line.kind == "tool"]
-        runs = (tuple(commands[at : at + len(wanted)]) for at in range(len(commands) - len(wanted) + 1))
-        counts.update({run for run in runs if all(map(_begins, run, wanted))})
+        runs = (tuple(commands[at : at + len(command_words)]) for at in range(len(commands) - len(command_words) + 1))
+        counts.update({run for run in runs if all(map(_begins, run, command_words))})
     return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
 
 

@@ -70,18 +70,18 @@ class Overlays:
 
     def flows(self) -> Sequence[Overlay]:
         """Every flow in force, the oldest first."""
-        return [overlay for overlay in self.every() if overlay.type is CandidateType.FLOW_OFFLOAD]
+        return [overlay for overlay in self.active() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
     def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
         """What is in force of a type for an agent, a kind of runs (None where kinds do not matter) and a workspace, the
         oldest first."""
         return [
             overlay
-            for overlay in self.every()
+            for overlay in self.active()
             if overlay.type is type and overlay.applies(agent_id, run_kind, workspace)
         ]
 
-    def every(self) -> Sequence[Overlay]:
+    def active(self) -> Sequence[Overlay]:
         """Everything in force, the oldest first."""
         return self._related_records.get("", self._read)
 
@@ -267,7 +267,7 @@ class Trials(FollowedSessions[OverlayRun]):
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """What is in force and does harm: to be rolled back. The surest harm first."""
         lifts = self.lifts()
-        measured = [(overlay, lifts[overlay.id]) for overlay in self.overlays.every() if overlay.id in lifts]
+        measured = [(overlay, lifts[overlay.id]) for overlay in self.overlays.active() if overlay.id in lifts]
         return sorted((pair for pair in measured if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
 
     def moved(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:

@@ -99,8 +99,8 @@ def budget_incident(spent: int, budget: int) -> Weight:
 
 
 def edited_approval(changed: float, added: int) -> Weight:
-    """The operator rewrote a prompt before he approved it: 50, 40 by the share of words that changed (0 to 1), 10 when
-    what he added are words of his own."""
+    """The operator edited a prompt before approving it: 50, 40 by the share of words that changed (0 to 1), 10 if words
+    were added."""
     return weight(
         (50.0, "you edited it before approving it"),
         (40.0 * share(changed, 1.0), f"{changed:.0%} of its words changed"),

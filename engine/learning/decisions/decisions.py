@@ -345,8 +345,8 @@ class Decisions:
     def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
 
-        An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
-        have run by itself was not what he wanted.
+        An approval that was edited, or later undone or discarded, counts as decided but not as approved: what would
+        have run autonomously was not what the operator wanted.
         """
         counts = self._like.seen(
             session, "", lambda current: {tuple(row[:3]): tuple(row[3:]) for row in ask(current, _APPROVALS)}

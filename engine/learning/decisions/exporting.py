@@ -144,7 +144,7 @@ class Exporter:
     def conversations(self) -> Exported:
         """What was wanted and said so far as conversations to learn from, as a file that is written anew.
 
-        What a situation came to: cards that the operator approved, or did himself; and what he said to agents.
+        The examples are cards that the operator approved or carried out, and replies to agents.
         Raises `Refusal` `no_conversations` when there is nothing yet.
         """
         exchanges = self.exchanges()

@@ -137,7 +137,7 @@ def local_time(at: datetime, zone: tzinfo) -> datetime:
 
 
 def by_person(cards: Iterable[CardFigures]) -> list[CardFigures]:
-    """Predictions that a person approved or rejected; also those that he approved and whose work he threw away."""
+    """Predictions that a person approved or rejected, or approved and then discarded the work of."""
     return [
         card for card in cards if card.word in (APPROVED, REJECTED, DISCARDED) and not card.autonomous and not card.own
     ]

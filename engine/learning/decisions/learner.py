@@ -310,13 +310,13 @@ class Neighbours:
         self.known = numpy.zeros(RING_SIZE, numpy.bool_)
         self.label = numpy.zeros((RING_SIZE, 2), numpy.float32)
 
-    def add(self, decision: PastDecision, seen: Seen) -> None:
+    def add(self, decision: PastDecision, features: Seen) -> None:
         """Take in the newest; the oldest of `RING_SIZE` goes."""
         place = self.count % RING_SIZE
         self.marks[place] = _marks(decision)
         self.words[place] = hashed(decision.words)
-        self.meaning[place] = _large(seen.meaning)
-        self.known[place] = bool(seen.meaning)
+        self.meaning[place] = _large(features.meaning)
+        self.known[place] = bool(features.meaning)
         self.label[place] = (decision.chosen, decision.weight)
         self.count += 1
 
@@ -415,10 +415,10 @@ class Learner:
 
     def learn(self, decision: PastDecision) -> Estimate:
         """Take in one decision, younger than all before; returns what was expected of it."""
-        seen = unpacked(decision.seen)
+        features = unpacked(decision.seen)
         query = Query(
             decision.kind, decision.channel, decision.workspace, decision.flow, decision.words, decision.part,
-            decision.weekend, decision.at, decision.hour, seen,
+            decision.weekend, decision.at, decision.hour, features,
         )  # fmt: skip
         row = self._row(query)
         expected = self._estimate(row)
@@ -428,7 +428,7 @@ class Learner:
                 self.sums.learn(decision.kind, decision.raw, decision.chosen, decision.weight)
         self._belief.learn(row, decision.chosen, decision.weight)
         self.habits.add(decision)
-        self.neighbours.add(decision, seen)
+        self.neighbours.add(decision, features)
         self.upto = max(self.upto, decision.id)
         return expected
 
@@ -452,9 +452,9 @@ class Learner:
         row = [
             1.0,
             *query.seen.numbers,
-            *(mine - above for mine, above in zip(long, [0.0, *long], strict=False)),
-            *(logit(lately) - mine for (_, lately), mine in zip(down, long, strict=True)),
-            *(mine - above for above, mine in pairwise(in_time)),
+            *(level - above for level, above in zip(long, [0.0, *long], strict=False)),
+            *(logit(lately) - level for (_, lately), level in zip(down, long, strict=True)),
+            *(level - above for above, level in pairwise(in_time)),
             *(logit(habits.down([key], whole)[0][0]) - long[0] for key in places(query)),
             logit(self.neighbours.by_meaning(query, kind)) - long[1],
             sum(words) / len(words) ** 0.5,

@@ -124,9 +124,9 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
             words = f"{count(len(pairs), 'pair')}; training on pairs starts at {FIRST_FROM}"
             fix = f"or approve {EXAMPLES_FROM} cards for a first run on conversations" if first else MORE_PAIRS
             raise Refusal("few_pairs", words, fix)
-        taken, held = split(pairs)
-        method, lines = DPO, [preference_line(pair, Shape.OPENAI) for pair in _each_once(taken)]
-        held_back_count, pairs_to = len(held), max(pair.id for pair in pairs)
+        training_pairs, held_out = split(pairs)
+        method, lines = DPO, [preference_line(pair, Shape.OPENAI) for pair in _each_once(training_pairs)]
+        held_back_count, pairs_to = len(held_out), max(pair.id for pair in pairs)
     return Batch(method, len(lines), "".join(f"{line}\n" for line in lines).encode(), pairs_to, held_back_count)
 
 

@@ -188,11 +188,11 @@ def findings_of(record: SessionRecord) -> list[Finding]:
     for request in record.permissions:
         findings += _from_permission(request, record)
     if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
-        said = f"Such work ended without a result: {_short(view.error)}"
-        findings.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
+        statement = f"Such work ended without a result: {_short(view.error)}"
+        findings.append(_task(statement, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
     if record.edit is not None:
         findings += edited(record.edit)
-    findings += [_from_statement(said, record) for said in record.said]
+    findings += [_from_statement(statement, record) for statement in record.said]
     once: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
         if finding.text.strip():

@@ -203,8 +203,8 @@ class LearningFiles:
 
     @contextmanager
     def watched(self) -> Iterator[Forgotten]:
-        """For who reads now what he writes later, a model's time from now: whether any of these texts holds what was
-        forgotten in between (SPEC 4.10). To be asked while `alone`, together with the writing."""
+        """For reading now and writing much later, when a model has answered: yields a test whether any of some texts
+        contains words that were forgotten in between (SPEC 4.10). Call it while `alone`, together with the writing."""
         since: list[Contains] = []
         with self._lock:
             self._watching.append(since)

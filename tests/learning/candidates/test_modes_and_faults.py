@@ -41,7 +41,7 @@ def measured(world: World) -> Candidate:
 
 
 def harms(world: World, candidate: str, verdict: str = "harms") -> None:
-    overlay = next(one for one in world.shelf.every() if one.candidate_id == candidate)
+    overlay = next(one for one in world.shelf.active() if one.candidate_id == candidate)
     world.trials.seen[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
 
 

@@ -139,7 +139,7 @@ class Shelf(Overlays):
     @property
     def in_force(self) -> list[str]:
         """Ids of the candidates whose effect is in force."""
-        return [one.candidate_id for one in self.every()]
+        return [one.candidate_id for one in self.active()]
 
 
 @dataclass
@@ -154,7 +154,7 @@ class Trials:
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         known = {lift.overlay_id: lift for lift in self.seen.values() if lift.verdict == "harms"}
-        return [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
+        return [(one, known[one.id]) for one in self.overlays.active() if one.id in known]
 
 
 class World:
