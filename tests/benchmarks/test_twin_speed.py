@@ -18,7 +18,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.decisions.decisions import LOUD, Decision, Decisions
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
 from engine.learning.decisions.learner import look
 from engine.learning.decisions.query import Query
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
@@ -69,7 +69,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
             at = clock.now() - timedelta(minutes=PAST - number)
             tx.session.add(
                 Decision(
-                    prediction_id=one.prediction_id, signal=signal.value, chosen=LOUD[signal] > 0, weight=1.0,
+                    prediction_id=one.prediction_id, signal=signal.value, chosen=SIGNAL_WEIGHTS[signal] > 0, weight=1.0,
                     kind=one.kind, channel=one.channel, workspace=one.workspace, flow=one.flow, prompt=one.prompt,
                     confidence=0.5, decided_by="operator", part=chance.choice(list(PartOfDay)).value,
                     weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, seen=one.seen, raw=one.raw,

@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from engine.learning.decisions.insights import Decided, bucket, by_person, drift, metrics, over_time
+from engine.learning.decisions.insights import CardFigures, bucket, by_person, drift, metrics, over_time
 from engine.model import (
     CalibrationCheck,
     Insights,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KINDS = (("run-tests", "koji-core", 0.74), ("stale-branches", "garden", 0.35), ("summarise-day", "chronicle-hub", 0.58))
 
 
-def decided() -> list[Decided]:
+def decided() -> list[CardFigures]:
     """Four cards a day but on Sundays; the newer, the more of them approved."""
     cards = []
     for day in range(60, -1, -1):
@@ -37,7 +37,7 @@ def decided() -> list[Decided]:
             source = "template" if number % 3 else "embedded-twin"
             moment = at.replace(hour=8 + (number * 3 + day % 3), minute=5)
             cards.append(
-                Decided(source, channel, stated, word, number == 3 and day < 20, day == 9 and number == 3, moment,
+                CardFigures(source, channel, stated, word, number == 3 and day < 20, day == 9 and number == 3, moment,
                         (number % 2) * 90_000, kind)
             )  # fmt: skip
     return [card for card in cards if card.at <= NOW]

@@ -1,4 +1,4 @@
-"""What adaptation is told of everything above it: `engine.wiring.adaptation` fills it in."""
+"""The interface through which adaptation reads from packages above it. `engine.wiring.adaptation` implements it."""
 
 from __future__ import annotations
 
