@@ -290,7 +290,7 @@ class _ChangedTests:
             workspace=self._project,
             folder=self._workspace.folder,
             git=self._live.git(self._workspace.git),
-            bench=listener,
+            session=listener,
             suspect_imports=True,
         )
 

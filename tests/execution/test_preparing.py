@@ -279,7 +279,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
 @pytest.mark.long
 def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
     def look(job: Job) -> FlowResult:
-        caches = cast(LiveSession, job.bench).confinement.caches
+        caches = cast(LiveSession, job.session).confinement.caches
         before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
         (caches / "go-mod").mkdir()
         after = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
@@ -363,7 +363,7 @@ def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> N
     nothing = Installation("", (("true",),), (), (), ("node_modules",))
 
     def work(job: Job) -> FlowResult:
-        with installed_into_tree(cast(LiveSession, job.bench), nothing, top):
+        with installed_into_tree(cast(LiveSession, job.session), nothing, top):
             job.run(["true"])
             job.run(["touch", ".pnp.cjs"])
         return FlowResult("fine")

@@ -99,7 +99,7 @@ class FlowResult:
     full: bool = False
 
 
-class Bench(Protocol):
+class JobSession(Protocol):
     """What a session offers to the work that runs in it."""
 
     @property
@@ -135,7 +135,7 @@ class Job:
     workspace: Path
     folder: Path
     git: Git
-    bench: Bench
+    session: JobSession
     suspect_imports: bool = False
     upkeep: Housekeeping | None = None
     clock: Clock = field(default_factory=SystemClock)
@@ -149,16 +149,16 @@ class Job:
     @property
     def scratch(self) -> Path:
         """A temporary folder, writable in the sandbox under the same path, gone after the session."""
-        return self.bench.scratch
+        return self.session.scratch
 
     @property
     def cancelled(self) -> bool:
         """True once the session is to end; long loops in Python should look."""
-        return self.bench.cancelled
+        return self.session.cancelled
 
     def say(self, text: str) -> None:
         """Put a note of the flow's own into the transcript."""
-        self.bench.say(text)
+        self.session.say(text)
 
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "", more: str = "more") -> None:
         """Put at most `limit` lines into the transcript, and how many `more` there are."""
@@ -185,7 +185,7 @@ class Job:
         Raises `CannotRun` when the program is not there, `FlowUnable` when the exit code is not allowed,
         `CommandBlocked` when the content filter says no, `Stopped` when the session is ending.
         """
-        result = self.bench.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
+        result = self.session.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
         if allowed_codes is not None and result.exit_code not in allowed_codes:
             ending = (
                 f"took longer than {timeout:g} s" if result.timed_out else f"ended with exit code {result.exit_code}"

@@ -75,7 +75,7 @@ class FlowRunner:
                 workspace=Path(live.assignment.workspace),
                 folder=workspace.folder,
                 git=live.git(workspace.git),
-                bench=live,
+                session=live,
                 upkeep=self._upkeep,
             )
             with _installing(live, installation, place) if installation else nullcontext():

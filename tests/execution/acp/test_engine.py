@@ -46,12 +46,12 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     ended = engine.sessions.get(session.id)
     while not ended.state.over:
         for request in engine.permissions.waiting():
-            assert any(one.kind == "permission" for one in engine.queue())
+            assert any(waiting.kind == "permission" for waiting in engine.queue())
             engine.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
         ended = engine.sessions.wait(session.id, 0.05)
-    said = [line.text for line in engine.sessions.transcript(session.id)]
-    assert ended.state is SessionState.SUCCEEDED, said
-    assert "answer reject_once" in said
+    lines = [line.text for line in engine.sessions.transcript(session.id)]
+    assert ended.state is SessionState.SUCCEEDED, lines
+    assert "answer reject_once" in lines
     (call,) = engine.calls.for_session(session.id)
     assert (call.provider, call.state, call.price_known) == ("acp:small", "done", False)
     sent = "\n".join(part.text for part in engine.calls.prompt(call.id))

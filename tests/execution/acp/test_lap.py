@@ -98,10 +98,10 @@ def test_a_file_outside_is_refused_and_the_agent_goes_on(world: AcpWorld) -> Non
         {"write": {"path": "../../escape.txt", "content": "x"}},
         {"say": "never mind"},
     )
-    said = world.texts(view)
-    assert "outside" in said[0]
-    assert "outside" in said[1]
-    assert said[-1] == "never mind"
+    lines = world.texts(view)
+    assert "outside" in lines[0]
+    assert "outside" in lines[1]
+    assert lines[-1] == "never mind"
     assert view.state is SessionState.SUCCEEDED
 
 
@@ -112,16 +112,16 @@ def terminal(*argv: str, **more: Any) -> dict[str, Any]:
     return {"terminal": {"command": argv[0], "args": list(argv[1:]), **more}}
 
 
-def told(world: AcpWorld, view: SessionView) -> list[Any]:
+def terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
     line = next(line for line in world.texts(view) if line.startswith("terminal ["))
-    found: list[Any] = json.loads(line.removeprefix("terminal "))
-    return found
+    answers: list[Any] = json.loads(line.removeprefix("terminal "))
+    return answers
 
 
 @pytest.mark.long
 def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
     view = world.run(terminal("sh", "-c", "pwd; echo $WORD; exit 3", env=[{"name": "WORD", "value": "hi"}]))
-    ended, output, released = told(world, view)
+    ended, output, released = terminal_answers(world, view)
     assert ended["exitCode"] == 3
     assert output["exitStatus"]["exitCode"] == 3
     assert output["output"] == f"{world.folder(view)}\nhi\n"
@@ -134,7 +134,7 @@ def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorl
 def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
     script = "echo ready; sleep 3600"
     view = world.run(terminal("sh", "-c", script, kill=True), {"say": "still here"})
-    assert told(world, view)[0]["signal"] == "SIGTERM"
+    assert terminal_answers(world, view)[0]["signal"] == "SIGTERM"
     assert world.texts(view)[-1] == "still here"
 
 
@@ -142,7 +142,7 @@ def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
 def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> None:
     ask = {"permission": {"title": "hello", "kind": "execute", "rawInput": {"command": "echo hello"}}}
     view = world.run(ask, terminal("bash", "-c", "echo hello"), terminal("bash", "-c", "echo hello"))
-    assert [one[2] for one in world.asked] == ["echo hello", "echo hello"]  # the second run asks
+    assert [entry[2] for entry in world.asked] == ["echo hello", "echo hello"]  # the second run asks
     assert view.state is SessionState.SUCCEEDED
 
 
@@ -150,11 +150,11 @@ def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> N
 def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorld) -> None:
     world.answer = lambda title: "rm" not in title
     view = world.run(terminal("rm", "-rf", "a.txt"), terminal("ls", cwd="/etc"), terminal("no-such-program"))
-    said = world.texts(view)
-    assert "not allowed" in said[0]
-    assert "is not a folder of this session" in said[1]
-    assert told(world, view)[0]["exitCode"] == 126
-    assert "`no-such-program` is not installed" in told(world, view)[1]["output"]
+    lines = world.texts(view)
+    assert "not allowed" in lines[0]
+    assert "is not a folder of this session" in lines[1]
+    assert terminal_answers(world, view)[0]["exitCode"] == 126
+    assert "`no-such-program` is not installed" in terminal_answers(world, view)[1]["output"]
 
 
 @pytest.mark.long
@@ -163,7 +163,7 @@ def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:
 
     world = make(verdict=lambda command: Verdict.BLOCK if "drop" in command else Verdict.ALLOW)
     view = world.run(terminal("echo", "drop"), {"say": "fine"})
-    assert "a rule says so" in told(world, view)[1]["output"]
+    assert "a rule says so" in terminal_answers(world, view)[1]["output"]
     assert view.state is SessionState.SUCCEEDED
 
 
@@ -180,7 +180,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     gate.set()
     view = world.finish(view)
     assert world.texts(view)[-1] == "You said: and then the second thing"
-    assert [one["run_kind"] for one in world.calls.begun] == ["task", "reply"]
+    assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "reply"]
     assert world.calls.begun[1]["follows"] == "call_1"
     with pytest.raises(Refusal, match=rf"ended \(succeeded\).*clawpy propose --continue {view.id} TEXT"):
         world.sessions.reply(view.id, "too late")
@@ -209,7 +209,7 @@ def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     assert view.summary.endswith("1 passed")
     assert view.check is not None
     assert view.check.passed == 1
-    assert [one["run_kind"] for one in world.calls.begun] == ["task", "heal"]
+    assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "heal"]
 
 
 @pytest.mark.long
@@ -247,10 +247,10 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> Non
     )
     view = world.finish(view)
     assert view.state is SessionState.SUCCEEDED, world.texts(view, None)
-    said = world.texts(view)
-    assert said[0] == said[1] == "own read FileNotFoundError"
+    lines = world.texts(view)
+    assert lines[0] == lines[1] == "own read FileNotFoundError"
     place = world.home.data / "acp" / "small"
-    assert json.loads(said[2].removeprefix("environment "))["HOME"] == str(place)
+    assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(place)
     change = world.changes.for_session(view.id)
     assert change is not None
     assert [file.path for file in change.files] == ["mine.txt", "term.txt"]

@@ -105,7 +105,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
             workspace=repository.path,
             folder=folder,
             git=Git(folder),
-            bench=bench,
+            session=bench,
             clock=clock or SystemClock(),
         )
         return Ran(flow(**parameters).run(job), bench, folder)

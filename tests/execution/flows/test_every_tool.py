@@ -232,8 +232,8 @@ def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, se
         alone = run_flow("run_tests", tests=[case.failing]).result.check
         assert alone is not None
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
-    left = repository.git("status", "--porcelain").splitlines()
-    assert [line for line in left if line[3:] != case.path and not line.endswith(case.path)] == []
+    changed = repository.git("status", "--porcelain").splitlines()
+    assert [line for line in changed if line[3:] != case.path and not line.endswith(case.path)] == []
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.lacking], ids=lambda case: case.tool)
@@ -252,7 +252,7 @@ def test_without_the_tool(
     if case.python == "bare":
         bare = environment(tmp_path / "bare", with_pytest=False)
         monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(CannotRun, match=case.lacking) as told:
+    with pytest.raises(CannotRun, match=case.lacking) as error:
         run_flow("run_tests")
-    assert case.fix in told.value.fix
-    assert told.value.fix
+    assert case.fix in error.value.fix
+    assert error.value.fix

@@ -32,7 +32,7 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     objects = set((repository.path / ".git" / "objects").rglob("*"))
     ran = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
     bad = [fact for fact in ran.result.facts["merges"] if fact["conflicts"]]
-    assert [({one["from"], one["into"]}, one["conflicts"]) for one in bad] == [({"left", "right"}, ["a.txt"])]
+    assert [({fact["from"], fact["into"]}, fact["conflicts"]) for fact in bad] == [({"left", "right"}, ["a.txt"])]
     assert len(ran.result.facts["merges"]) == 6
     assert "left → main   ✓ clean" in ran.bench.text
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
@@ -51,8 +51,8 @@ def test_leftovers_are_found_with_their_present_line(repository: Repository, run
     repository.commit("no token, one line more", {"config.py": "KEY = ''\n", "app.py": "y = 2\nx = 1\nprint(x)\n"})
     repository.commit("clash", {"a.txt": "<<<<<<< HEAD\n+++ b\n>>>>>>> x\n", "big.bin": "0" * 10_000_001})
     ran = run_flow("review_unpushed", upstream=base)
-    found = {(fact["path"], fact["line"], fact["kind"], fact["gone"]) for fact in ran.result.facts["findings"]}
-    assert found == {
+    findings = {(fact["path"], fact["line"], fact["kind"], fact["gone"]) for fact in ran.result.facts["findings"]}
+    assert findings == {
         ("config.py", 1, "likely secret: GitHub token", True),
         ("app.py", 3, "debug print", False),
         ("web.js", 1, ".only", False),
@@ -104,8 +104,8 @@ def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: R
     repository.commit("second", {"a.txt": "three\n"})
     repository.git("checkout", "-q", "main")
     repository.commit("feature (#1)", {"a.txt": "three\n"})
-    [one] = run_flow("report_branches").result.facts["branches"]
-    assert (one["name"], one["state"], one["ahead"]) == ("feature", "applied", 2)
+    [fact] = run_flow("report_branches").result.facts["branches"]
+    assert (fact["name"], fact["state"], fact["ahead"]) == ("feature", "applied", 2)
 
 
 @pytest.mark.parametrize(("days", "stale"), [(29, False), (30, True)])

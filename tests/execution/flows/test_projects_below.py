@@ -81,8 +81,8 @@ def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> 
     repository.write("a.py", "# moved down\nimport os\nimport sys\n\nX: int = 'old'\nY: int = 'new'\n")
     repository.write("poetry.lock", "x =\n")
     ran = run_flow("lint", paths=["a.py", "poetry.lock", "snap.ambr", ".gitignore"])
-    found = [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]]
-    assert found == [("a.py", 3, "F401"), ("a.py", 6, "assignment")]
+    findings = [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]]
+    assert findings == [("a.py", 3, "F401"), ("a.py", 6, "assignment")]
     assert ran.result.facts["known"] == 2
     assert ran.result.summary == "ruff and mypy: 2 findings in 1 file are new (F401 1, assignment 1)"
     assert not ran.result.sound

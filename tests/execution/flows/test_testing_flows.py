@@ -57,8 +57,8 @@ def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) 
     assert ran.result.check.failing == ("tests/test_tax.py::TestTax::test_a",)
     assert ran.result.summary.startswith("1 of 2 tests failed in ")
     assert dict(ran.result.check.durations).keys() == {"tests/test_cart.py::test_total", ran.result.check.failing[0]}
-    again = run_flow("hunt_flakes", tests=list(ran.result.check.failing), times=2)
-    assert again.result.facts["tests"][0]["verdict"] == "broken"
+    rerun = run_flow("hunt_flakes", tests=list(ran.result.check.failing), times=2)
+    assert rerun.result.facts["tests"][0]["verdict"] == "broken"
 
 
 UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'

@@ -95,9 +95,9 @@ def test_every_flow_is_described() -> None:
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_words_of_a_flow(name: str) -> None:
     flow, (parameters, words) = FLOWS[name], EXAMPLES[name]
-    asked = flow(**parameters)
-    assert asked.describe() == words
-    assert flow(**asked.model_dump(mode="json")) == asked
+    request = flow(**parameters)
+    assert request.describe() == words
+    assert flow(**request.model_dump(mode="json")) == request
     assert all(field.description for field in flow.model_fields.values())
 
 
@@ -314,7 +314,7 @@ def test_what_was_there_stays_and_everything_new_is_mentioned(before: str, entri
     ],
 )
 def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str]) -> None:
-    assert [one.kind for one in scan_line(path, line)] == kinds
+    assert [hit.kind for hit in scan_line(path, line)] == kinds
 
 
 @pytest.mark.parametrize(

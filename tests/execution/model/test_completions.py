@@ -133,9 +133,9 @@ class TestSummaries:
         server.script(Reply(text="The parser stays as it is, for its users know it."))
         engine.knowledge.catch_up()
         assert summary(engine, session) == "The parser stays as it is, for its users know it."
-        told = server.requests[-1].users[0]
-        assert "Task: Look at the parser" in told
-        assert "It said: Decision: we keep the old parser" in told
+        prompt = server.requests[-1].users[0]
+        assert "Task: Look at the parser" in prompt
+        assert "It said: Decision: we keep the old parser" in prompt
         assert [call.run_kind for call in engine.calls.for_session(session)] == ["task", "summary"]
         engine.knowledge.catch_up()
         assert len(server.requests) == 2
@@ -202,8 +202,8 @@ class TestNight:
         server.script(self.fact(source))
         report = day.knowledge.nightly.run(MONDAY)
         assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
-        kept = day.memory.para.facts()[0]
-        assert (kept.fact, kept.workspace) == ("The service listens on port 8000", str(world.repository.path))
+        fact = day.memory.para.facts()[0]
+        assert (fact.fact, fact.workspace) == ("The service listens on port 8000", str(world.repository.path))
         assert report.cost == only_call(day, NIGHT).cost > 0
         assert booked(day) == [("nightly", "settled", report.cost)]
 

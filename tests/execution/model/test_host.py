@@ -62,7 +62,7 @@ def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) ->
     with alone.opened():
         session = alone.start()
         alone.server.wait(2)
-        (host,) = [one for one in hosts() if one not in before]
+        (host,) = [process for process in hosts() if process not in before]
         host.kill()
         view = alone.finish(session)
         assert (view.state, view.summary) == (SessionState.SUCCEEDED, "Done.")
@@ -79,7 +79,7 @@ def test_a_host_that_does_not_obey_is_killed_and_others_go_on(alone: ModelWorld)
     with alone.opened() as engine:
         first, second = alone.start("One"), alone.start("Two")
         alone.server.wait(2)
-        (host,) = [one for one in hosts() if one not in before]
+        (host,) = [process for process in hosts() if process not in before]
         host.suspend()
         engine.sessions.stop(first.id, "enough")
         view = engine.sessions.wait(first.id, 10)
@@ -123,10 +123,10 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
         "from engine.execution.runners.model.host_client import ModelHost\n"
         "host = ModelHost()\nhost.warm()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    told = subprocess.run(
+    done = subprocess.run(
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
-    pid = int(told.stdout)
+    pid = int(done.stdout)
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
 
 
@@ -160,9 +160,9 @@ def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeyp
         view = world.run()
         assert view.state is SessionState.FAILED
         assert "of 12,000 tokens" in view.error
-        asked = [request.max_tokens or 0 for request in world.server.requests]
-        assert 2 <= len(asked) <= 4
-        assert all(2_510 * number + most <= 12_000 for number, most in enumerate(asked))
+        limits = [request.max_tokens or 0 for request in world.server.requests]
+        assert 2 <= len(limits) <= 4
+        assert all(2_510 * number + most <= 12_000 for number, most in enumerate(limits))
         world.close_well(view)
 
 
@@ -192,9 +192,9 @@ def test_the_key_is_nowhere_to_be_seen(alone: ModelWorld, tmp_path: Path, caplog
     with alone.opened() as engine:
         session = alone.start()
         until(lambda: (alone.pass_pause(session), len(alone.server.requests) >= 3)[1])
-        for process in [psutil.Process(), *(one for one in hosts() if one not in before)]:
+        for process in [psutil.Process(), *(process for process in hosts() if process not in before)]:
             assert KEY not in " ".join(process.cmdline())
-        (host,) = [one for one in hosts() if one not in before]
+        (host,) = [process for process in hosts() if process not in before]
         assert KEY not in json.dumps(host.environ())
         hold.set()
         view = alone.finish(session)

@@ -45,8 +45,8 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert view.tokens == 240
         (used,) = engine.ledger.latest(kinds=("ToolsUsed",))
         assert (used.subject, used.payload["calls"]) == (view.id, ["write"])
-        told = engine.calls.prompt(second.id)
-        assert [part.role for part in told][-2:] == ["assistant", "tool"]
+        parts = engine.calls.prompt(second.id)
+        assert [part.role for part in parts][-2:] == ["assistant", "tool"]
         request = world.server.requests[1]
         assert "hello.txt" in request.tool_results[0]
         assert "Write a greeting" in world.server.requests[0].users[0]
@@ -58,9 +58,9 @@ def test_one_host_serves_all_sessions_and_ends_with_the_engine(alone: ModelWorld
     before = hosts()
     with alone.opened():
         alone.run("First thing")
-        (host,) = [one for one in hosts() if one not in before]
+        (host,) = [process for process in hosts() if process not in before]
         alone.run("Second thing")
-        assert [one for one in hosts() if one not in before] == [host]
+        assert [process for process in hosts() if process not in before] == [host]
         assert host.status() != "zombie"
         assert "CLAWPY_OPENAI_API_KEY" not in host.environ()
     assert not host.is_running()
@@ -96,9 +96,9 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         assert request.tool_results
         (call,) = world.calls(second)
         assert call.follows == world.calls(first)[-1].id
-        told = [part.role for part in engine.calls.prompt(call.id)]
-        assert told[-1] == "user"
-        assert told.count("assistant") == 2
+        roles = [part.role for part in engine.calls.prompt(call.id)]
+        assert roles[-1] == "user"
+        assert roles.count("assistant") == 2
         world.close_well(second)
 
 

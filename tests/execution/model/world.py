@@ -122,9 +122,9 @@ class ModelWorld:
 
     def pass_pause(self, view: SessionView) -> None:
         """Let the time of a pause that the transcript tells of go by."""
-        told = [text for text in self.texts(view) if "; again in " in text]
-        if len(told) > getattr(self, f"_passed_{view.id}", 0):
-            setattr(self, f"_passed_{view.id}", len(told))
+        pauses = [text for text in self.texts(view) if "; again in " in text]
+        if len(pauses) > getattr(self, f"_passed_{view.id}", 0):
+            setattr(self, f"_passed_{view.id}", len(pauses))
             self.clock.advance(timedelta(seconds=121))
 
     def run(self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 60.0, **how: Any) -> SessionView:
@@ -136,14 +136,14 @@ class ModelWorld:
 
     def calls(self, view: SessionView) -> list[ModelCall]:
         """In the order of the conversation: the clock stands still. A call that was tried again follows none."""
-        left = self.engine.calls.for_session(view.id)
-        found: list[ModelCall] = []
-        while left:
-            waiting = {call.id for call in left}
-            ready = [call for call in left if call.follows not in waiting]
-            found += sorted(ready, key=lambda call: call.state == "done")
-            left = [call for call in left if call not in ready]
-        return found
+        remaining = self.engine.calls.for_session(view.id)
+        ordered: list[ModelCall] = []
+        while remaining:
+            waiting = {call.id for call in remaining}
+            ready = [call for call in remaining if call.follows not in waiting]
+            ordered += sorted(ready, key=lambda call: call.state == "done")
+            remaining = [call for call in remaining if call not in ready]
+        return ordered
 
     def card_of(self, view: SessionView) -> Card:
         return self.engine.cards.get(view.prediction_id)
@@ -180,14 +180,14 @@ def _is_host(process: psutil.Process) -> bool:
 
 def left_of(session_id: str) -> list[psutil.Process]:
     """Processes that carry a session's mark."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and session_id in process.environ().get("CLAWPY_SESSION", ""):
-                found.append(process)
+                processes.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return processes
 
 
 def until(condition: Callable[[], object], seconds: float = 15.0) -> None:

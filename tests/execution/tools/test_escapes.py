@@ -34,7 +34,7 @@ def try_all(world: BeltWorld, path: str, said: str = "not in the project") -> No
     ):
         assert said in words, words
     if said == "not in the project":
-        assert [one.rule for one in world.refused] == ["outside"] * 3
+        assert [refusal.rule for refusal in world.refused] == ["outside"] * 3
 
 
 # Paths
@@ -86,7 +86,7 @@ def test_git_folder_in_any_spelling(world: BeltWorld, path: str) -> None:
     words = world.no("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
     assert ".git is not for the file tools" in words
     assert ".git is not for the file tools" in world.no("read", path=path)
-    assert {one.rule for one in world.refused} == {"git_folder"}
+    assert {refusal.rule for refusal in world.refused} == {"git_folder"}
 
 
 def test_git_folder_through_a_link_of_another_name(world: BeltWorld) -> None:

@@ -16,8 +16,8 @@ from tests.execution.tools.belt_world import BeltWorld
 
 def test_read_gives_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
     world.file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
-    told = world.ok("read", path="a.txt", first_line=40, lines=2)
-    assert told == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
+    answer = world.ok("read", path="a.txt", first_line=40, lines=2)
+    assert answer == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
     assert world.ok("read", path="a.txt", first_line=100).endswith("[lines 100-100 of 100]")
     assert "nothing from line 101" in world.ok("read", path="a.txt", first_line=101)
 
@@ -27,9 +27,9 @@ def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld)
     world.file("long.txt", whole)
     got, first = "", 1
     while True:
-        told = world.ok("read", path="long.txt", first_line=first)
-        assert len(told) <= text_edits.MAX_RESULT + 200
-        body, _, note = told.rpartition("[lines ")
+        answer = world.ok("read", path="long.txt", first_line=first)
+        assert len(answer) <= text_edits.MAX_RESULT + 200
+        body, _, note = answer.rpartition("[lines ")
         got += body
         if "go on with" not in note:
             break
@@ -75,8 +75,8 @@ def test_write_makes_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> N
 
 def test_edit_replaces_what_is_there_once(world: BeltWorld) -> None:
     file = world.file("a.py", "def f():\n    return 1\n\ndef g():\n    return 2\n")
-    told = world.ok("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
-    assert told == "edited a.py at line 5"
+    answer = world.ok("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
+    assert answer == "edited a.py at line 5"
     assert file.read_text().endswith("return 3\n")
     assert "is in the file 2 times" in world.no("edit", path="a.py", old_text="return", new_text="yield")
     assert "(line 2 has the same words" in world.no("edit", path="a.py", old_text="return 1\n  x", new_text="y")

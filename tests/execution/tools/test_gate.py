@@ -87,21 +87,21 @@ def test_exec_gives_output_and_exit_code(world: BeltWorld) -> None:
 
 @pytest.mark.long
 def test_exec_ends_after_its_time_and_with_what_it_left_behind(world: BeltWorld) -> None:
-    told = world.no("exec", command="sleep 300 & setsid sleep 300 & sleep 300", timeout_seconds=1)
-    assert "it was ended after 1 s" in told
+    answer = world.no("exec", command="sleep 300 & setsid sleep 300 & sleep 300", timeout_seconds=1)
+    assert "it was ended after 1 s" in answer
     world.ok("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
     world.live.processes.end(grace=0)
     until(lambda: not marked_processes(world.live.id))
 
 
 def test_exec_ends_with_its_session(world: BeltWorld) -> None:
-    said: list[object] = []
+    results: list[object] = []
 
     def work() -> None:
         try:
-            said.append(world.belt.call("exec", {"command": "sleep 300"}))
+            results.append(world.belt.call("exec", {"command": "sleep 300"}))
         except Stopped as stopped:
-            said.append(str(stopped))
+            results.append(str(stopped))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -109,7 +109,7 @@ def test_exec_ends_with_its_session(world: BeltWorld) -> None:
     world.stop("enough")
     world.live.processes.end()
     thread.join(5)
-    assert said == ["enough"]
+    assert results == ["enough"]
     with pytest.raises(Stopped):
         world.belt.call("read", {"path": "."})
 
@@ -156,8 +156,8 @@ def test_by_itself_what_the_filter_asks_about_is_not_done(make: MakeWorld) -> No
         pytest.skip("no sandbox")
     world = make(mode=AUTONOMOUS, sandbox=best_sandbox())
     world.file("a", "x")
-    told = world.no("exec", command="shred -u a")
-    assert "nobody is available" in told
+    answer = world.no("exec", command="shred -u a")
+    assert "nobody is available" in answer
     assert world.permissions.latest()[0].by == "nobody"
     assert world.ok("exec", command="ls").startswith("a\n")
 
@@ -247,7 +247,7 @@ def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
     assert not may("delete", "x", "", {"paths": [".git/config"]})
     assert not may("read", "x", "", {"paths": [".git/config"]})
     assert world.permissions.latest() == []
-    assert [one.rule for one in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
+    assert [entry.rule for entry in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_what_cannot_be_told_is_a_persons_to_allow(
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answering(answer)
         assert world.belt.may(kind, "do something", "with this", arguments) is answer.allows
-    assert all(reason in one.reason for one in world.permissions.latest())
+    assert all(reason in entry.reason for entry in world.permissions.latest())
     assert len(world.permissions.latest()) == 2
     alone = make(sandbox=best_sandbox(), mode=AUTONOMOUS)
     assert not alone.belt.may(kind, "do something", "with this", arguments)
@@ -301,4 +301,4 @@ def test_the_sequence_of_tools_is_kept(world: BeltWorld) -> None:
     *erred, used = world.live.journal.facts(world.view)
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")
-    assert [one.tool for one in erred if isinstance(one, AgentErred)] == ["edit", "tool", "exec"]
+    assert [entry.tool for entry in erred if isinstance(entry, AgentErred)] == ["edit", "tool", "exec"]

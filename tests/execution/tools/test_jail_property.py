@@ -121,14 +121,14 @@ def writes(entries: Entries, paths: list[str]) -> None:
         before = outside(root)  # what stands there now: entries, too, may be written through a link that leads out
         git, names = (
             snapshot(root / "in"),
-            sorted(one.name for one in root.iterdir()),
+            sorted(found_path.name for found_path in root.iterdir()),
         )  # a link of `entries` may lead here
         jail = Jail(root / "in")
         for path in paths:
             with contextlib.suppress(Refusal):
                 jail.write(path, b"written")
         assert outside(root) == before
-        assert sorted(one.name for one in root.iterdir()) == names
+        assert sorted(found_path.name for found_path in root.iterdir()) == names
         assert snapshot(root / "in") == git
     finally:
         shutil.rmtree(root)
@@ -143,8 +143,8 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     """Everything under a name that is git's."""
     found = {}
     for at, folders, files in os.walk(folder):
-        for one in (*folders, *files):
-            path = Path(at) / one
+        for found_path in (*folders, *files):
+            path = Path(at) / found_path
             if any(is_git_name(part) for part in path.relative_to(folder).parts):
                 plain = path.is_file() and not path.is_symlink()
                 found[str(path)] = path.read_bytes() if plain else None
@@ -162,7 +162,7 @@ def test_any_text_as_a_path_is_a_refusal_or_within(path: str) -> None:
             jail.write(path, b"x")
         with contextlib.suppress(Refusal):
             jail.read(path)
-        assert [one.name for one in root.iterdir()] == ["in"]
+        assert [found_path.name for found_path in root.iterdir()] == ["in"]
     finally:
         shutil.rmtree(root)
 
