@@ -27,8 +27,8 @@ from engine.storage.ledger import append
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LISTED = (5, 10, 20, 50)
-BY_HAND = {"recent", "who"}
-"""Features whose weights are not fitted; see `engine.memory.ranking.WEIGHTS`."""
+BY_HAND = {"recent"}
+"""Features whose weights are not fitted, since no set says anything about them."""
 
 
 @dataclass(frozen=True)
