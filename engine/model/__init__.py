@@ -28,7 +28,7 @@ from engine.model.cards import (
     Tier,
     is_due,
 )
-from engine.model.memory import Layer, LayerState
+from engine.model.layers import Layer, LayerState
 from engine.model.rails import (
     ALWAYS_ASKED,
     NO_SANDBOX,

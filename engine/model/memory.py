@@ -8,31 +8,8 @@ from enum import StrEnum
 
 from engine.frozen import frozen
 from engine.model.agents import PromptPart
+from engine.model.layers import Layer
 from engine.model.trust import Trust
-
-
-class Layer(StrEnum):
-    """The seven layers (SPEC 4.1-4.7)."""
-
-    MARKDOWN = "A"
-    LEDGER = "B"
-    VECTORS = "C"
-    CAPTURE = "D"
-    CONTEXT = "E"
-    GRAPH = "F"
-    PARA = "G"
-
-
-@frozen
-class LayerState:
-    """How a layer stands. `state` is ready, building, degraded or off; `progress` in [0, 1]; `fresh_at` its newest."""
-
-    layer: Layer
-    count: int
-    fresh_at: datetime | None
-    state: str
-    words: str = ""
-    progress: float = 1.0
 
 
 class Retention(StrEnum):
