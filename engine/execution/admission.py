@@ -1,4 +1,5 @@
-"""What may begin, by which runner and in which sandbox, and why not now (SPEC 3.7, 3.8, 7)."""
+"""Decides whether a session may start now, with which runner and in which sandbox, and says why not (SPEC 3.7, 3.8,
+7)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on th
 
 
 class Admission:
-    """Asked when a session is to be made, and once more when its turn has come."""
+    """Is asked when a session is created, and again before it starts."""
 
     def __init__(self, clock: Clock, rails: SessionRails, runners: Sequence[Runner]) -> None:
         self._clock = clock
@@ -46,8 +47,8 @@ class Admission:
             raise Refusal("no_sandbox", NOTHING_BY_ITSELF, "install bubblewrap")
         if not (without_sandbox or self.sandbox.confines):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
-        if mode == AUTONOMOUS and (reason_not := self._rails.unattended(assignment.workspace)):
-            raise Refusal("unattended", reason_not, "approve it yourself, or wait")
+        if mode == AUTONOMOUS and (reason := self._rails.unattended(assignment.workspace)):
+            raise Refusal("unattended", reason, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
         if (reason := stopped(self._rails.stop_signal)) is not None:

@@ -195,7 +195,7 @@ class NotRestored(Exception):
 
 
 @dataclass(slots=True)
-class TakenBack:
+class Rollback:
     """What a roll-back did. `foreign`: paths that somebody else changed meanwhile; they were left as they are."""
 
     restored: list[str] = field(default_factory=list)
@@ -263,13 +263,13 @@ def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
     return {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
 
 
-def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> TakenBack:
+def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
     """Bring back what was there before `plan` was begun, however far it came. Safe to repeat.
 
     A path that is neither as before nor as after was changed by somebody else meanwhile and is left as it is.
     """
     sweep(root, plan)
-    result = TakenBack()
+    result = Rollback()
     to_restore: list[Entry] = []
     for entry in plan.entries:
         image = plan.observe(root, entry.path)

@@ -35,7 +35,7 @@ TIMED_OUT = 124
 
 @frozen
 class SessionRails:
-    """What holds sessions, as they ask it.
+    """The safety rails, as sessions ask them.
 
     `consume` uses a permit up for what has a digest, or raises `Refusal` (SPEC 3.1). `stop_signal`: the kill switch.
     `check` is the content filter's word on a shell command in a folder (SPEC 3.5). `reserve` has the cost ledger (SPEC
@@ -58,7 +58,7 @@ class SessionRails:
 
 @frozen
 class Stop:
-    """That a session is to end, as what, and why."""
+    """A request to end a session: in which state, and why."""
 
     state: SessionState
     reason: str

@@ -1,9 +1,8 @@
 """The processes of one session: started in groups of their own, and ended with it, all of them (SPEC 3.7, 3.8).
 
-Every command has a keeper: bubblewrap, with whose process namespace the kernel ends all that is in it, or the
-supervisor, of whom everything that the command starts remains a descendant. So the descendants of what was started are
-all there is; the keepers go last. Where there is neither (macOS), or a hostile command killed its keeper, the session's
-mark in the environment finds who is left."""
+Every command runs under bubblewrap, whose process namespace ends with it, or under the supervisor, of which everything
+that the command starts remains a descendant. So the descendants of what was started are all there is. Where there is
+neither (macOS), or a hostile command killed its supervisor, the session's mark in the environment finds the rest."""
 
 from __future__ import annotations
 

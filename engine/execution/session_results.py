@@ -20,7 +20,7 @@ MAX_SUMMARY = 4_000
 def session_result(
     outcome: Stop | RunnerResult, live: LiveSession | None, *, secrets: Iterable[str], abandoned: bool
 ) -> SessionResult:
-    """What came of a session: what its runner found, or why it was stopped. `live` is None when it never ran.
+    """The result of a session: what its runner returned, or why it was stopped. `live` is None when it never ran.
 
     `abandoned`: its thread did not come back to say what its last call cost, so that counts as all that was
     reserved for it (SPEC 3.4). What is secret is cut out (SPEC 11.1)."""

@@ -39,14 +39,14 @@ LEGAL: dict[SessionState, frozenset[SessionState]] = {
         }
     ),
 }
-"""Where a session may go from each state; from any other, nowhere."""
+"""The legal transitions: the states that may follow each state. From every other state there is none."""
 
 HISTORY = 20
-"""So many of the latest sessions of a runner and channel make its estimate."""
+"""How many of the latest sessions of a runner and channel its cost estimate is the mean of."""
 
 
 def may_become(before: SessionState, after: SessionState) -> bool:
-    """Whether a session may go from one state to another."""
+    """Whether this transition is legal."""
     return after in LEGAL.get(before, frozenset())
 
 
@@ -159,8 +159,8 @@ def continued(assignment: Assignment) -> str:
 
 
 class SessionObserver(Protocol):
-    """Who keeps something in step with sessions. Called inside the session's own transactions, on the writer thread:
-    quick, never calling `Sessions`, and not raising, for then the session's own change does not happen either."""
+    """Is called inside the transactions in which a session starts and ends, on the writer thread. It must be quick and
+    must not call `Sessions`; if it raises, the session's own change is rolled back too."""
 
     def session_started(self, tx: Transaction, view: SessionView, /) -> None: ...
 

@@ -40,16 +40,16 @@ class Blobs:
     def __init__(self, git: Git, order: Sequence[str]) -> None:
         self._git = git
         self._order = [oid for oid in dict.fromkeys(order) if oid]
-        self._held: dict[str, bytes] = {}
+        self._cache: dict[str, bytes] = {}
 
     def __call__(self, oid: str) -> bytes:
         """The bytes of `oid`. Raises `GitError` when the repository no longer has it."""
-        if oid not in self._held:
+        if oid not in self._cache:
             start = self._order.index(oid) if oid in self._order else 0
-            self._held = self._read(self._order[start : start + _BATCH] if oid in self._order else [oid])
-        if oid not in self._held:
+            self._cache = self._read(self._order[start : start + _BATCH] if oid in self._order else [oid])
+        if oid not in self._cache:
             self._git.output("cat-file", "-e", oid)  # says what is wrong
-        return self._held[oid]
+        return self._cache[oid]
 
     def _read(self, oids: Sequence[str]) -> dict[str, bytes]:
         answer = self._git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode())

@@ -40,12 +40,12 @@ class LineSplitter:
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
-        self._rest = b""
+        self._pending = b""
         self._cut = 0
 
     def feed(self, chunk: bytes) -> list[str]:
         """The lines that `chunk` completes. A line without an end is cut at `LINE_CAP`, and says so."""
-        data = self._rest + chunk
+        data = self._pending + chunk
         complete, newline, rest = data.rpartition(b"\n")
         lines = self._clean(complete) if newline else []
         if newline and self._cut:
@@ -57,17 +57,17 @@ class LineSplitter:
             if len(rest) > LINE_CAP:
                 self._cut += len(rest) - LINE_CAP
                 rest = rest[:LINE_CAP]
-        self._rest = rest
+        self._pending = rest
         return lines
 
     def end(self) -> list[str]:
         """What is left when the output is over."""
-        if not self._rest:
+        if not self._pending:
             return []
-        lines = self._clean(self._rest)
+        lines = self._clean(self._pending)
         if self._cut:
             lines[-1] = self._marked(lines[-1])
-        self._rest = b""
+        self._pending = b""
         return lines
 
     def _marked(self, line: str) -> str:
@@ -255,21 +255,21 @@ class _Index:
     def _start(self) -> None:
         self._offsets = [0]
         self._lines = 0
-        self._seen = 0
+        self._indexed_size = 0
         self._file = 0
 
     def nearest(self, file: int, after: int) -> tuple[int, int]:
         """The last known line at or before `after`, and the offset behind it."""
         status = os.fstat(file)
-        if status.st_ino != self._file or status.st_size < self._seen:
+        if status.st_ino != self._file or status.st_size < self._indexed_size:
             self._start()  # not the file it was
             self._file = status.st_ino
-        while self._lines < after and (chunk := os.pread(file, 1 << 20, self._seen)):
+        while self._lines < after and (chunk := os.pread(file, 1 << 20, self._indexed_size)):
             position = -1
             while (position := chunk.find(b"\n", position + 1)) >= 0:
                 self._lines += 1
                 if self._lines % _PAGE_MARK == 0:
-                    self._offsets.append(self._seen + position + 1)
-            self._seen += len(chunk)
+                    self._offsets.append(self._indexed_size + position + 1)
+            self._indexed_size += len(chunk)
         mark = min(after // _PAGE_MARK, len(self._offsets) - 1)
         return mark * _PAGE_MARK, self._offsets[mark]

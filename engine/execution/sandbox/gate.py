@@ -48,7 +48,7 @@ PAUSE = 0.2
 
 HEAD_BYTES = 65_536
 _CHUNK = 65_536
-_TOLD = 50  # different refusals put into the transcript
+_MAX_REPORTED = 50  # different refusals put into the transcript
 
 Resolve = Callable[[str, int], list[str]]
 
@@ -60,7 +60,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class _Refused(Exception):
-    """Not let through; the text says what and why."""
+    """The request is refused; the text says what and why."""
 
 
 @frozen
@@ -75,17 +75,17 @@ class _Request:
 class HostGate:
     """The proxy of one session. Use it as a context manager, or `close` it; that cuts every connection.
 
-    `public`: every public host besides. `say` is told in one line each host that was refused, once each, from any
-    thread. Raises `Refusal` `bad_host`.
+    `public`: every public host besides. `report` is called with one line for each host that was refused, once each,
+    from any thread. Raises `Refusal` `bad_host`.
     """
 
     def __init__(
         self, hosts: Iterable[str], report: Callable[[str], None], resolve: Resolve = resolve, *, public: bool = False
     ) -> None:
         self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
-        self._say = report
+        self._report = report
         self._resolve = resolve
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._open: set[socket.socket] = set()
         self._running = 0
         self._closed = False
@@ -124,7 +124,7 @@ class HostGate:
                 if self._closed:
                     return
                 # No file is left for it, for instance: a gate that nobody opens any more would cut the session off.
-                self._tell(f"a connection could not be taken: {error.strerror}")
+                self._report_once(f"a connection could not be taken: {error.strerror}")
                 time.sleep(PAUSE)
                 continue
             with self._lock:
@@ -136,47 +136,47 @@ class HostGate:
             try:
                 threading.Thread(target=self._serve, args=(client,), name="clawpy-gate", daemon=True).start()
             except RuntimeError as error:  # the machine has no thread left
-                self._tell(f"a connection could not be taken: {error}")
+                self._report_once(f"a connection could not be taken: {error}")
                 client.close()
-                self._one_less()
+                self._release_slot()
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ending:
-            ending.callback(self._one_less)
-            self._hold(client, ending)
+            ending.callback(self._release_slot)
+            self._track(client, ending)
             client.settimeout(OPENING_SECONDS)
             is_connected = False
             try:
                 request, unread = self._request(client)
                 rule = self._rule(request)
                 server = self._connect(rule, request)
-                self._hold(server, ending)
+                self._track(server, ending)
                 is_connected = True  # from here on what the client gets is the host's
                 if request.tunnel:
                     client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                    unread = self._opening(client, request, unread)
+                    unread = self._read_client_hello(client, request, unread)
                 server.sendall(request.forwarded + unread)
                 self._relay(client, server)
             except _Refused as refused:
-                self._tell(str(refused))
+                self._report_once(str(refused))
                 _answer(client, "403 Forbidden", str(refused), unless=is_connected)
             except (OSError, ValueError) as error:
                 _answer(client, "502 Bad Gateway", str(error), unless=is_connected)
 
-    def _hold(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
+    def _track(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
         """Keep a connection until its end, or until `close`."""
         ending.callback(connection.close)
         with self._lock:
             if self._closed:
                 raise OSError("the session is over")
             self._open.add(connection)
-        ending.callback(self._let_go, connection)
+        ending.callback(self._untrack, connection)
 
-    def _let_go(self, connection: socket.socket) -> None:
+    def _untrack(self, connection: socket.socket) -> None:
         with self._lock:
             self._open.discard(connection)
 
-    def _one_less(self) -> None:
+    def _release_slot(self) -> None:
         with self._lock:
             self._running -= 1
 
@@ -227,7 +227,7 @@ class HostGate:
         try:
             addresses = self._resolve(request.host, request.port)
         except OSError as failed:
-            self._tell(f"{where} cannot be reached: {failed.strerror or failed}")
+            self._report_once(f"{where} cannot be reached: {failed.strerror or failed}")
             raise
         for resolved in addresses:
             if (address := address_of(resolved)) is None:
@@ -241,10 +241,10 @@ class HostGate:
                 return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
             except OSError as failed:
                 error = failed
-        self._tell(f"{where} cannot be reached: {error.strerror or error}")
+        self._report_once(f"{where} cannot be reached: {error.strerror or error}")
         raise error
 
-    def _opening(self, client: socket.socket, request: _Request, received: bytes) -> bytes:
+    def _read_client_hello(self, client: socket.socket, request: _Request, received: bytes) -> bytes:
         """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""
         if request.port != HTTPS or address_of(request.host) is not None:
             return received
@@ -287,12 +287,12 @@ class HostGate:
                     selector.unregister(source)
                     other[source].shutdown(socket.SHUT_WR)
 
-    def _tell(self, refusal: str) -> None:
+    def _report_once(self, refusal: str) -> None:
         with self._lock:
-            if self._closed or refusal in self._told or len(self._told) >= _TOLD:
+            if self._closed or refusal in self._reported or len(self._reported) >= _MAX_REPORTED:
                 return
-            self._told.add(refusal)
-        self._say(f"network: {sanitise(refusal)}")
+            self._reported.add(refusal)
+        self._report(f"network: {sanitise(refusal)}")
 
 
 def _answer(client: socket.socket, status: str, text: str, *, unless: bool) -> None:
