@@ -14,7 +14,7 @@ from engine.events import (
     SessionEnded,
 )
 from engine.git.history import deleted_files
-from engine.hierarchy.guided import FRESH, LASTING, MIN_SESSIONS, Tally, outlived, paths, tallies
+from engine.hierarchy.guided import FRESH, LASTING, MIN_SESSIONS, Tally, outlived, paths
 from engine.model import LeaderDecision, Pattern
 from engine.model.work import judged
 from engine.storage.database import Database
@@ -79,17 +79,6 @@ def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]],
 def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
     assert tally.noisy is noisy
     assert -1 <= tally.harm <= 1
-
-
-def test_what_an_agent_was_told_is_counted_against_its_own_other_work() -> None:
-    found = tallies(
-        [
-            ({"lead#patterns/x": "w1", "lead#principles/1": "w"}, True),
-            ({"lead#patterns/x": "w2", "lead#principles/1": "w"}, False),
-        ]
-    )
-    assert found["lead#patterns/x", "w1"] == Tally(1, 1, 1, 0)  # another wording is another thing
-    assert found["lead#principles/1", "w"] == Tally(2, 1, 0, 0)
 
 
 @pytest.mark.parametrize(("kind", "most"), [("pattern", LASTING), ("decision", FRESH)])

@@ -248,13 +248,6 @@ def test_noisy_and_stale_guidance_is_told_with_its_figures() -> None:
         said(stale, Told())
 
 
-def test_what_is_served_again_and_again_is_kept_before_the_agent() -> None:
-    hit = record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1", origin="h1")
-    assert said(hit, Told(said={"mem_1": "The queue\nis Redis."})) == ("The queue is Redis.",)
-    with pytest.raises(NothingToDraft, match="forgotten"):
-        said(hit, Told())
-
-
 # -- flows
 
 CALLS = ["exec:git status", "exec:pytest", "exec:git diff"]

@@ -13,11 +13,6 @@ from hypothesis import strategies as st
 from engine.learning.candidates.trials import lift, withheld
 from engine.model.confidence_sequence import Arms, evidence
 
-COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda one: (max(one), min(one)))
-"""Runs, and how many of them were good."""
-
-SHARES = st.sampled_from([0.05, 0.2, 0.5])
-
 
 @pytest.mark.parametrize(
     ("arms", "verdict"),

@@ -31,16 +31,6 @@ def test_what_was_promoted_waits_again_and_acts_no_longer(world: World, candidat
     assert world.adaptation.approve(candidate.id).status is CandidateStatus.PROMOTED
 
 
-def test_what_was_rolled_back_acts_again_and_its_promotion_can_still_be_rolled_back(
-    world: World, candidate: Candidate
-) -> None:
-    world.adaptation.approve(candidate.id)
-    world.adaptation.roll_back(candidate.id, "it did not help")
-    assert world.adaptation.undo(candidate.id).status is CandidateStatus.PROMOTED
-    assert world.shelf.in_force == [candidate.id]
-    assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
-
-
 def test_only_the_last_step_and_only_the_operators_own(world: World, candidate: Candidate) -> None:
     def refused() -> bool:
         with pytest.raises(Refusal) as told:

@@ -107,23 +107,6 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles(
         assert len(list(session.exec(select(DpoPair).where(DpoPair.exported_at == None)))) == 3  # noqa: E711
 
 
-def test_what_another_program_appended_meanwhile_stays(
-    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(database, 50)
-
-    def gone(file: Path, offset: int, data: bytes) -> None:
-        raise _Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(exporting, "_append_once", gone)
-        with pytest.raises(_Crash):
-            exporter.batch()
-    exporter.file.write_text('{"prompt": "mine"}\n')
-    exporter.recover()
-    assert sorted(situations(exporter.file)) == sorted(["mine", *(f"situation one {n}" for n in range(50))])
-
-
 @pytest.mark.parametrize("shape", list(Shape))
 def test_other_shapes_hold_the_same_pairs(database: Database, exporter: Exporter, shape: Shape) -> None:
     with pytest.raises(Refusal, match="0 new pairs"):

@@ -14,9 +14,9 @@ from engine.clock import FakeClock
 from engine.events import SessionEnded, SessionStarted
 from engine.learning.learnings import chain as chain_module
 from engine.learning.learnings import promotion
-from engine.learning.learnings.rules import SessionRecord, Statement
+from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import added
-from engine.model import LearningKind, LearningScope, LearningStatus, RetractReport
+from engine.model import LearningScope, LearningStatus, RetractReport
 from engine.storage import intents
 from engine.storage.consumers import MAX_TRIES
 from engine.storage.database import Database
@@ -97,17 +97,6 @@ def test_what_the_operator_worded_better_is_still_the_same(world: World) -> None
     (better,) = world.learnings.entries("project")
     assert better.text == "Everything is installed by uv, never by pip"
     assert better.reinforced_by == ("s3",)
-
-
-def test_what_is_about_the_human_never_goes_up(world: World) -> None:
-    for number in range(4):
-        world.session(f"s{number}", said=(Statement("fact", "I prefer tabs to spaces", "operator", preference=True),))
-    assert project(world) == []
-    assert {one.kind for one in world.learnings.entries()} == {LearningKind.PROXY}
-    by_hand = world.data / "learnings/projects/x/sessions/s9/proxy-tasks/p.md"
-    by_hand.parent.mkdir(parents=True)
-    by_hand.write_text("---\ntype: directive\n---\nI prefer tabs to spaces\n")
-    assert world.learnings.chain().nothing
 
 
 def test_meaning_makes_what_is_worded_otherwise_the_same(tmp_path: Path, database: Database, clock: FakeClock) -> None:

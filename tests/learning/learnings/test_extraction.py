@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
+from engine.events import ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import LearningTexts
 from engine.model import Answer, LearningScope, Question, TranscriptLine
@@ -70,17 +70,6 @@ def test_what_is_assumed_is_written_at_a_milestone_while_it_works(world: World) 
     assert (assumed.phase, assumed.title, assumed.confidence) == ("in-flight", "assumed before the first change", 0.4)
     world.session("s1")
     assert len([entry for entry in world.learnings.entries(session="s1") if entry.phase == "in-flight"]) == 1
-
-
-def test_what_becomes_of_the_changes_later_is_written_too_and_recurs(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}")
-        world.record(ChangeSetDiscarded(subject=f"change_{number}", workspace=SHOP, session_id=f"s{number}"))
-    world.learnings.catch_up()
-    (known,) = world.learnings.entries("project")
-    assert known.text == "What was made of “round cart totals” was thrown away: agree on the result first."
-    assert (known.kind.value, known.type.value, known.phase) == ("task", "corrective", "intent-alignment")
-    assert known.path.endswith(f"/tasks/{known.id}.md")
 
 
 def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirmed_why(world: World) -> None:

@@ -72,16 +72,6 @@ def test_any_bytes_are_kept_and_an_entry_put_after_them_is_found(data: bytes) ->
     assert found.text == "new"
 
 
-def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
-    page = Page()
-    text = "above\n---\nid: lrn_false\n---\nbelow\n\\---"
-    page.append("lrn_a", {"type": "declarative"}, text)
-    page.append("lrn_b", {"type": "declarative"}, "other")
-    found = Page(page.data).entries
-    assert [part.id for part in found] == ["lrn_a", "lrn_b"]
-    assert found[0].text == text
-
-
 BY_HAND = b"""\xef\xbb\xbf# Our ways\r
 \r
 ---\r
