@@ -155,8 +155,8 @@ class LiveSession:
         self._record(kind, sanitise(text).split("\n"))
 
     def waiting(self) -> AbstractContextManager[None]:
-        """While a person is asked the clocks of this session stand still, and its seat is another's: his time is not
-        its own, and one question must not hold up everything else."""
+        """While a person is asked: the clock of this session is paused, because the person's time is not its own, and
+        another session may run in its place, because one question must not hold up everything else."""
         return self._clock.paused(self.on_waiting)
 
     @property

@@ -1,8 +1,8 @@
 """Which model does it (SPEC 3.8, 5.4): a hint, the agent's `tools.json`, the channel, else the first provider there is.
 
-What the operator named is never replaced by something else: he may have named it for its price, or because the code
-must not leave his machine. So a hint never takes work from a model on his machine to one elsewhere; and a hint that
-cannot be followed is passed over.
+What the operator named is never replaced by something else: it may have been chosen for its price, or because the
+code must not leave the machine. So a hint never takes work from a model on this machine to one elsewhere; and a hint
+that cannot be followed is passed over.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class ModelRouter:
         return self._keys.get(provider)
 
     def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
-        """The model `PROVIDER:MODEL`, which somebody named for a `reason`; `keyed`: whoever asks brings a key of his
+        """The model `PROVIDER:MODEL`, which somebody named for a `reason`; `keyed`: the caller brings a key of its
         own. Raises `Refusal` `no_model`."""
         if fault := model_fault(model_id):
             raise Refusal("no_model", f"{reason}: {fault}", "fix it there")

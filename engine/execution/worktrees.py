@@ -138,7 +138,7 @@ class Worktrees:
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree; its trees stay in the repository. Harmless when there is none.
 
-        What resists (files of another user, say) is left to the next start: nobody's decision waits for tidying up.
+        What cannot be removed (files of another user, say) is left to the next start: no decision waits for tidying up.
         """
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject == session_id:

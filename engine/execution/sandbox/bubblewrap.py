@@ -111,7 +111,7 @@ class Bubblewrap(Sandbox):
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
         options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         if os.geteuid() != 0:
-            # Where the overlays took a namespace of their own, a user is root in it, and is herself again here.
+            # Where the overlays took a namespace of their own, the user is root in it, and has its own id again here.
             options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
             *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
