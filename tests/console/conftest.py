@@ -41,7 +41,7 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _style_sheets_are_parsed_once() -> Iterator[None]:
     """The same text with the same variables gives the same rules; Textual forgets them with each app."""
     parse, known = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
@@ -108,7 +108,7 @@ def _is_due(screen: Screen[Any]) -> bool:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
     """Textual's pilot takes 20 ms with little work for the end of the work: slow where nothing is to do, and wrong
     where other programs work too."""
@@ -121,7 +121,7 @@ def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _no_frame_is_drawn_for_nobody() -> Iterator[None]:
     """Without a terminal Textual throws each frame away, and drawing them took a quarter of the time. A test that looks
     at the screen has it drawn then; the last screen of each test is drawn whole, so that what fails there is seen."""
@@ -159,7 +159,7 @@ class _Nothing:
         pass
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _a_line_keeps_nothing() -> Iterator[None]:
     """Each line that is drawn makes seven caches for the next frame, which tests seldom see."""
     nothing = _Nothing()

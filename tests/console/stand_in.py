@@ -317,10 +317,10 @@ class Gateway(Port):
     def state(self) -> GatewayState:
         return GatewayState(self.url, "this machine only", "keyring") if self.url else GatewayState()
 
-    def reveal(self) -> str:
+    def take_new_token(self) -> str:
         return ""
 
-    def switch(self, on: bool) -> str:
+    def set_enabled(self, on: bool) -> str:
         self.note("gateway", on)
         self.url = "http://127.0.0.1:8477" if on else ""
         return "clawpy_secret" if on else ""

@@ -20,7 +20,7 @@ def consoles(home: Home, engine: StandIn) -> Iterator[Consoles]:
     consoles = Consoles(lambda: engine, home, own=True)  # type: ignore[arg-type, return-value]
     yield consoles
     consoles.close()
-    consoles.farewell()
+    consoles.release_clients()
 
 
 @pytest.mark.long
@@ -53,4 +53,4 @@ async def test_nothing_is_asked_while_the_engine_stays_anyway(home: Home, engine
         await pilot.press("ctrl+q")
         await until(pilot, lambda: not app.is_running or app._exit)
     consoles.close()
-    consoles.farewell()
+    consoles.release_clients()
