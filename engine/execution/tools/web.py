@@ -64,8 +64,9 @@ def parse_url(url: str) -> Target:
     try:
         parts = urlsplit(text)
         port = parts.port
-        host = (parts.hostname or "").rstrip(".")
+        host = parts.hostname or ""
         host = host if ":" in host else host.encode("idna").decode().lower()
+        host = host.rstrip(".")  # last: IDNA turns other full stops into dots
     except (ValueError, UnicodeError):
         raise _bad_url(url, "is not a URL") from None
     if parts.scheme not in DEFAULT_PORTS:

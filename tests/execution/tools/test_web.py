@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import Stopped
@@ -280,6 +280,20 @@ def test_redirects_within_a_host_are_followed_but_not_for_ever(web: BeltWorld, s
 def test_what_is_no_address_of_a_page(bad: str) -> None:
     with pytest.raises(Refusal, match="full URL"):
         parse_url(bad)
+
+
+@given(st.sampled_from(["", "http://", "http://a.test/", "http://a.test:8080"]), st.text(max_size=60))
+@example("http://", "a.test\u2024")  # IDNA makes a dot of it
+@example("http://", "\u2024")
+def test_any_url_is_refused_or_parsed_the_same_again(beginning: str, rest: str) -> None:
+    try:
+        target = parse_url(beginning + rest)
+    except Refusal:
+        return
+    assert target.path.isascii()
+    assert not any(character.isspace() for character in target.url)
+    again = parse_url(target.url)
+    assert (again.host, again.port) == (target.host, target.port)
 
 
 # Who is asked
