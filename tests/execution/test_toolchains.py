@@ -408,11 +408,11 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
     assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
     assert (project.lock, project.lacks) == (lock, "node_modules")
-    assert project.packages[0].keeper == manager
+    assert project.packages[0].manager == manager
 
 
 @pytest.mark.parametrize(
-    ("files", "keeper", "install"),
+    ("files", "manager", "install"),
     [
         ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest"]\n', "uv.lock": ""}, "uv", "uv sync --group test"),
         ({"pyproject.toml": "[tool.poetry]\n"}, "poetry", "poetry install"),
@@ -435,11 +435,11 @@ def test_the_package_manager_is_that_of_the_lock_file(
         ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
     ],
 )
-def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], keeper: str, install: str) -> None:
+def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], manager: str, install: str) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     packages = project_at(tmp_path).packages[0]
-    assert (packages.keeper, packages.install) == (keeper, install)
+    assert (packages.manager, packages.install) == (manager, install)
     assert packages.hosts
 
 

@@ -35,7 +35,7 @@ class Packages:
     (`folder` "" is the top; `lock` "" where there is none); `commands` are run in `folder`, one after the other.
     `installed` is False when it can be seen that they are not there. `hosts` are what it needs of the network."""
 
-    keeper: str
+    manager: str
     kind: str
     folder: str
     manifest: str
@@ -219,7 +219,7 @@ def _script_arguments(script: str, runner: str) -> list[str] | None:
 def _node_manager(folder: ProjectFolder) -> str:
     """Which of npm, pnpm, yarn and bun a package is kept with: by its lock file, or by that of a folder above it."""
     packages = detect_packages(folder)
-    return next((package.keeper for package in packages if package.kind == "node"), "npm")
+    return next((package.manager for package in packages if package.kind == "node"), "npm")
 
 
 def _manager_placeholders(name: str) -> Placeholders:

@@ -125,7 +125,7 @@ def _installation(packages: Packages, packages_by_path: Mapping[str, Sequence[Pa
         folders += [path for path in members if (top / path / "package.json").is_file()]
     folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
     missing = [place for place in folders_of_packages if not os.path.lexists(top / place)]
-    if packages.keeper not in _PER_PACKAGE_FOLDERS:
+    if packages.manager not in _PER_PACKAGE_FOLDERS:
         missing = [
             place for place in missing if place == folders_of_packages[0]
         ]  # the tool keeps all packages at the top
@@ -142,7 +142,7 @@ def _installation(packages: Packages, packages_by_path: Mapping[str, Sequence[Pa
 
 
 def _cache_folder(packages: Packages) -> str:
-    return CACHED_PACKAGES[packages.keeper][0] if packages.keeper in CACHED_PACKAGES else ""
+    return CACHED_PACKAGES[packages.manager][0] if packages.manager in CACHED_PACKAGES else ""
 
 
 def lock_updates(
@@ -151,9 +151,9 @@ def lock_updates(
     """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
     updates = []
     for packages in packages_by_path.get(path, ()):
-        update = PACKAGE_MANAGERS[packages.keeper].update_lock_command
+        update = PACKAGE_MANAGERS[packages.manager].update_lock_command
         if packages.lock and update:
-            is_yarn_2 = packages.keeper == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
+            is_yarn_2 = packages.manager == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
             command = tuple(shlex.split(_YARN_2_LOCK if is_yarn_2 else update))
             updates.append(
                 Installation(

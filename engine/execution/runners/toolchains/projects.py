@@ -234,7 +234,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     kinds = {tool.row.kind for tool in tools}
     lacking = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
     lacking += [
-        PACKAGE_FOLDERS[package.keeper]
+        PACKAGE_FOLDERS[package.manager]
         for package in packages
         if package.kind in kinds - {"python"} and not package.installed
     ]
@@ -252,7 +252,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
 
 
 PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
-"""The folder of packages that each keeper makes."""
+"""The folder of packages that each manager makes."""
 
 
 def _project_name(folder: ProjectFolder) -> str:

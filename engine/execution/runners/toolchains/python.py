@@ -27,10 +27,10 @@ from engine.git import Git, GitError
 
 def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     """The tool and the interpreter of each environment that is kept for the project at `workspace`."""
-    for keeper, candidates in (("poetry", _poetry), ("pipenv", _pipenv), ("hatch", _hatch)):
+    for manager, candidates in (("poetry", _poetry), ("pipenv", _pipenv), ("hatch", _hatch)):
         for home in candidates(workspace):
             if (home / "bin" / "python").exists():
-                yield keeper, home / "bin" / "python"
+                yield manager, home / "bin" / "python"
                 break
 
 
@@ -298,11 +298,11 @@ ADD_COMMANDS = {
 
 def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
-    project, keeper = read_text(workspace / "pyproject.toml"), package_manager_of(workspace)
-    if keeper and _REQUIRED.search(read_text(workspace / "Pipfile") if keeper == "pipenv" else project):
+    project, manager = read_text(workspace / "pyproject.toml"), package_manager_of(workspace)
+    if manager and _REQUIRED.search(read_text(workspace / "Pipfile") if manager == "pipenv" else project):
         sync = f"uv sync{pytest_group_option(workspace)}"
-        return {"uv": sync, "poetry": "poetry install", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}[keeper]
-    if keeper:
+        return {"uv": sync, "poetry": "poetry install", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}[manager]
+    if manager:
         return add_package_command(workspace, "pytest")
     return " ".join([add_package_command(workspace, "pytest"), *pip_needs(workspace)])
 
@@ -319,8 +319,8 @@ def pip_needs(workspace: Path) -> list[str]:
 
 def add_package_command(workspace: Path, tool: str) -> str:
     """The command that adds `tool` to a project's environment, by the tool that the project is kept with."""
-    if keeper := package_manager_of(workspace):
-        return f"{ADD_COMMANDS[keeper]} {tool}"
+    if manager := package_manager_of(workspace):
+        return f"{ADD_COMMANDS[manager]} {tool}"
     own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
     make = "" if own else "python3 -m venv .venv && "
     return f"{make}{own or '.venv'}/bin/pip install {tool}"
@@ -428,7 +428,7 @@ def _environments(folder: Path, top: Path) -> Iterator[tuple[str, Path]]:
             if (place := folder / name / program).exists():
                 yield str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place
                 break
-    yield from ((f"{keeper}'s environment", place) for keeper, place in managed_environments(folder))
+    yield from ((f"{manager}'s environment", place) for manager, place in managed_environments(folder))
 
 
 def _pyproject(folder: Path) -> dict[str, Any]:
