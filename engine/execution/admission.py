@@ -51,8 +51,8 @@ class Admission:
             raise Refusal("unattended", reason, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
-        if (reason := stopped(self._rails.stop_signal)) is not None:
-            raise Refusal("stopped", reason, "clawpy resume")
+        if (stop_reason := stopped(self._rails.stop_signal)) is not None:
+            raise Refusal("stopped", stop_reason, "clawpy resume")
 
     def withdrawn(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
         """Why what was admitted may not begin after all, "" when it may: it waited its turn, or for a restart, and
