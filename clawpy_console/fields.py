@@ -1,7 +1,7 @@
 """A noun as fields, line by line: the same on a screen and from a verb.
 
 A renderer of a noun takes its document, as verbs print it in JSON, and gives fields. `widgets.drawn.drawn` lays them
-out for a screen, `cli.printing.style.printed` for a terminal or a pipe. Nothing here needs Textual.
+out for a screen, `cli.printing.style.field_lines` for a terminal or a pipe. Nothing here needs Textual.
 """
 
 from __future__ import annotations
