@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,11 @@ from engine.autonomy.acting import ActingConditions, reason_not_to_act
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
+from engine.execution.sandbox import NoSandbox
 from engine.execution.session_store import SessionRow
 from engine.model import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from engine.storage.database import Transaction
-from tests.autonomy.world import CHANNEL, World
+from tests.autonomy.world import CHANNEL, Confines, World
 from tests.cli.conftest import collide
 
 EARNED = ActingConditions(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
@@ -85,6 +86,79 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     assert len(world.engine.safety.log(100)) == tried
     world.engine.settings.set("crossPollCostCapPerDay", "20")
     assert world.cycle().acted
+
+
+def set_sandbox(world: World, sandbox: NoSandbox) -> None:
+    world.engine.sessions.admission._sandbox = sandbox
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("forbid", "permit", "reason"),
+    [
+        (
+            lambda world: world.engine.autonomy.dnd(timedelta(hours=2)),
+            lambda world: world.engine.autonomy.dnd(None),
+            "quiet hours",
+        ),
+        (
+            lambda world: set_sandbox(world, NoSandbox()),
+            lambda world: set_sandbox(world, Confines()),
+            "without a sandbox",
+        ),
+    ],
+    ids=["do not disturb", "no sandbox"],
+)
+def test_what_keeps_it_from_acting_is_said_and_it_acts_once_that_is_over(
+    world: World, forbid: Callable[[World], object], permit: Callable[[World], object], reason: str
+) -> None:
+    forbid(world)
+    world.away()
+    done = world.cycle()
+    assert done.acted == ""
+    assert done.kept
+    assert any(reason in line for line in done.kept)
+    assert world.engine.autonomy.state().state is State.PRIMING
+    assert len(world.engine.sessions.list()) == 1, "the one that earned it"
+    permit(world)
+    assert world.cycle().acted
+
+
+@pytest.mark.long
+def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
+    world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
+    done = world.cycle()
+    assert done.acted == ""
+    assert done.kept
+    assert all("quiet hours" in line for line in done.kept)
+    world.clock.advance(datetime(2026, 1, 6, 7, 59, 59, tzinfo=UTC) - world.clock.now())
+    assert world.cycle().acted == ""
+    world.clock.advance(timedelta(seconds=1))
+    assert world.cycle().acted
+
+
+@pytest.mark.long
+def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: World) -> None:
+    world.engine.predictions.run_cycle()
+    for _ in range(3):
+        card = world.engine.cards.propose("tidy up", workspace=world.workspace)
+        world.engine.cards.dismiss(card.id)
+    assert world.engine.autonomy.state().state is State.PAUSED
+    world.away(timedelta(hours=2) - timedelta(seconds=1))
+    assert not world.engine.autonomy.schedule.run(ACT)
+    world.away(timedelta(seconds=1))
+    assert world.causes()[-2:] == ["2 h passed", "you are inactive"]
+    assert world.cycle().acted
+
+
+@pytest.mark.long
+def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
+    world.away()
+    world.cycle()
+    world.clock.advance(timedelta(hours=5))
+    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now()
+    world.cycle()
+    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
 
 
 def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prediction.lifecycle import add_active, is_quiet
+from engine.prediction.lifecycle import add_active, is_quiet, next_hour
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 CHANGES = [
@@ -38,6 +38,23 @@ def test_quiet_hours_within_a_day_and_none_at_all() -> None:
 def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> None:
     start = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=BERLIN).astimezone(UTC)
     assert add_active(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
+
+
+def test_a_card_of_the_evening_lives_past_the_night() -> None:
+    evening = datetime(2026, 1, 5, 22, tzinfo=BERLIN)
+    # One hour before 23:00, fifteen on the next day, and eight more on the day after.
+    expires = datetime(2026, 1, 7, 16, tzinfo=BERLIN)
+    assert add_active(evening, timedelta(hours=24), BERLIN, 23, 8) == expires
+
+
+@given(st.sampled_from([BERLIN, NEW_YORK]), st.integers(0, 2 * 365 * 1440), st.integers(0, 23))
+def test_the_next_hour_comes_within_a_day_and_an_hour(zone: ZoneInfo, minutes: int, hour: int) -> None:
+    now = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+    then = next_hour(now, hour, zone)
+    assert timedelta(0) < then - now <= timedelta(hours=25)
+    local = then.astimezone(zone)
+    assert local.minute == 0
+    assert local.hour in (hour, hour + 1), "an hour that a change of the clocks leaves out comes one later"
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import Assignment, PartOfDay, Proposal, Randomness, part_of_day, sanitise
+from engine.model.base import dollars, microusd
 from engine.model.secrets import redact
 
 
@@ -28,6 +29,11 @@ from engine.model.secrets import redact
 )
 def test_parts_of_the_day(hour: int, part: PartOfDay) -> None:
     assert part_of_day(datetime(2026, 1, 5, hour, 59, tzinfo=UTC)) is part
+
+
+@given(st.integers(min_value=0, max_value=10**9))
+def test_money_survives_the_way_to_dollars_and_back(amount: int) -> None:
+    assert microusd(dollars(amount)) == amount
 
 
 def test_ids_repeat_with_a_seed_and_never_without() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import Executable
 
 from engine.clock import FakeClock
@@ -92,6 +94,12 @@ def test_similarity_at_its_boundary() -> None:
     assert known_as("", (("a", ""),)) == ""
 
 
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_similarity_is_symmetric_and_between_0_and_1(text: str, other: str) -> None:
+    assert similarity(text, other) == similarity(other, text)
+    assert 0 <= similarity(text, other) <= 1
+
+
 def test_confidence_comes_from_how_it_was_established() -> None:
     expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
     assert {basis: confidence(basis).value for basis in Basis} == expected
@@ -106,6 +114,13 @@ def test_importance_comes_from_what_was_touched() -> None:
     some = importance(Touched(failure_avoided=True, seconds=600, cost=100_000, reach=2))
     assert some.value == 0.6
     assert len(some.reasons) == 4
+
+
+@given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
+def test_more_touched_never_weighs_less(failure: bool, seconds: float, cost: int, reach: int) -> None:
+    weight = importance(Touched(failure, seconds, cost, reach)).value
+    assert 0 <= weight <= 1
+    assert importance(Touched(True, seconds + 60, cost + 1000, reach + 1)).value >= weight
 
 
 # -- the queue

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, written
-from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
+from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, slug, written
+from engine.hierarchy.profiles import WisdomEntry, newest, wording
+from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
 from tests.hierarchy.wisdom_world import SOUL, World, make_world
 
@@ -42,6 +44,13 @@ def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
     assert seed_profile("x", soul).principles == ("one", "two", "three")
 
 
+@given(st.text())
+def test_any_soul_seeds_something(soul: str) -> None:
+    profile = seed_profile("x", "## Principles\n" + soul)
+    assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
+    assert slug(soul)
+
+
 def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -> None:
     wisdom = world.wisdom
     wisdom.edit_profile("cto", "guardrails", value=["Never on a Monday."])
@@ -65,6 +74,28 @@ def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_in
     told = world.wisdom.history("cto", "p")
     assert [(one.text, one.current) for one in told] == [("", True), ("three", False), ("two", False), ("one", False)]
     assert "p" not in {pattern.key for pattern in world.wisdom.profile("cto").patterns}
+
+
+ENTRIES = st.builds(
+    wording,
+    leader=st.just("cto"),
+    section=st.just("patterns"),
+    key=st.sampled_from(["a", "b"]),
+    body=st.sampled_from([{"text": "x"}, {"text": "y"}, {}]),
+    at=st.integers(0, 3).map(lambda seconds: BEGIN + timedelta(seconds=seconds)),
+    origin=st.sampled_from(["home_1", "home_2"]),
+    sources=st.sampled_from([(), (PatternSource("l1", "w"),), (PatternSource("l2", "v"),)]),
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(ENTRIES, max_size=12), st.randoms(use_true_random=False))
+def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry], random: Random) -> None:
+    shuffled = [*entries, *entries[:3]]
+    random.shuffle(shuffled)
+    assert newest(entries) == newest(shuffled)
+    for (_, key), winner in newest(entries).items():
+        assert winner.at == max(entry.at for entry in entries if entry.key == key)
 
 
 def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out(
@@ -100,6 +131,12 @@ PROFILES = st.builds(
         lambda found: tuple(LeaderDecision(key, text) for key, text in found.items())
     ),
 )
+
+
+@settings(max_examples=40)
+@given(PROFILES)
+def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
+    assert edits(profile, written(profile)) == ()
 
 
 @pytest.mark.long

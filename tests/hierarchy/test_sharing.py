@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from engine.clock import FakeClock
+from engine.events import EventBus
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
+from engine.model import BubbleState
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
-from tests.hierarchy.wisdom_world import learning, make_world, texts
+from engine.storage.ledger import Ledger, append
+from tests.conftest import MONDAY_MORNING
+from tests.hierarchy.wisdom_world import World, learning, make_world, texts
 
 
 @dataclass
@@ -76,3 +83,52 @@ def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: Fake
     world.agents.assign_tier("worker", 3)  # who comes to lead is shared from then on
     world.wisdom.flush()
     assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead", "worker"]
+
+
+CUTS = st.sampled_from(["before push", "after push", "before fetch", "after fetch"])
+ACTIONS = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6))
+"""Of which home, what, and on which finding or pattern."""
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ACTIONS, min_size=5, max_size=25), st.lists(CUTS, max_size=8))
+def test_two_homes_converge_whatever_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[int, str, int]], cuts: list[str]
+) -> None:
+    shared, clock = Shared(cuts=list(cuts)), FakeClock(MONDAY_MORNING)
+    worlds: list[World] = []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("home")
+        database = Database(folder / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        worlds.append(make_world(folder, database, clock, store=shared, seed=seed))
+    queued: set[str] = set()
+    try:
+        for home, action, number in actions:
+            world = worlds[home]
+            if action == "offer":
+                bubble = world.wisdom.offer(learning(number))
+                if bubble.state is BubbleState.QUEUED:
+                    queued.add(bubble.learning.text)
+            elif action == "edit":
+                world.wisdom.edit_profile("lead", "patterns", key=f"p{number}", value=f"edited {home} {number}")
+            elif action == "use":
+                world.call("worker", f"ses_{number}")
+            else:
+                world.wisdom.flush()
+        shared.cuts.clear()
+        for _ in range(12):
+            for world in worlds:
+                world.wisdom.flush()
+        first, second = (
+            {
+                (pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
+                for pattern in world.wisdom.profile("lead").patterns
+            }
+            for world in worlds
+        )
+        assert first == second
+        assert queued <= {text for _, text, _, _ in first}
+        assert not any(world.wisdom.bubbles(state=BubbleState.QUEUED) for world in worlds)
+    finally:
+        for world in worlds:
+            world.database.close()

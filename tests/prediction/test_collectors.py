@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -22,8 +22,10 @@ from engine.prediction.signals import (
     outside_openness,
     outside_relevance,
     related_task,
+    signal,
     silence_of,
     silence_relevance,
+    silence_signal,
     tasks_relevance,
     tasks_signal,
     thread_relevance,
@@ -40,7 +42,9 @@ def test_weights_are_those_of_the_spec() -> None:
     assert sum(WEIGHTS.values()) == pytest.approx(1.0)
 
 
-# -- time -----------------------------------------------------------------------------------------------------------
+@given(st.floats(allow_nan=False))
+def test_a_signal_is_clamped(relevance: float) -> None:
+    assert 0.0 <= signal("git", relevance).relevance <= 1.0
 
 
 # -- silence --------------------------------------------------------------------------------------------------------
@@ -79,6 +83,18 @@ def test_what_a_check_of_ours_left_lying_about_is_no_sign_of_life() -> None:
     assert last_sign_of_life(NOW, None, [Touch("cart.py", at)], ours) == at
     before = NOW - HALF_HOUR - timedelta(microseconds=1)
     assert last_sign_of_life(NOW, None, [Touch("coverage.xml", before, untracked=True)], ours) == before
+
+
+INSTANTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda span: NOW + span)
+
+
+@given(st.none() | INSTANTS, st.lists(INSTANTS), st.timedeltas(timedelta(seconds=1), timedelta(days=9)))
+def test_silence_is_never_negative_and_relevance_stays_within_bounds(
+    last_input: datetime | None, touched: list[datetime], threshold: timedelta
+) -> None:
+    silence = silence_of(NOW, last_input, [Touch("f", at) for at in touched])
+    assert silence is None or silence >= timedelta(0)
+    assert 0.0 <= silence_signal(silence, threshold).relevance <= 1.0
 
 
 def test_a_file_from_the_future_says_nothing() -> None:

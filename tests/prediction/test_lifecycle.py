@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -45,6 +45,19 @@ def test_everything_else_is_refused_in_words(status: Status, move: Move) -> None
     with pytest.raises(Refusal, match="pred_x") as refused:
         next_status("pred_x", status, move)
     assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
+
+
+@given(st.data())
+def test_any_path_through_the_table_decides_once_between_undos(data: st.DataObject) -> None:
+    status, decisions = Status.PENDING, 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        moves = [move for (before, move) in TRANSITIONS if before is status]
+        if not moves:
+            break
+        move = data.draw(st.sampled_from(moves))
+        decisions += (move in (Move.APPROVE, Move.DISMISS)) - (move is Move.REOPEN)
+        status = next_status("pred_x", status, move)
+        assert decisions == (status in (Status.CONFIRMED, Status.REJECTED, Status.EXECUTED))
 
 
 class Operator(RuleBasedStateMachine):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Settings
@@ -178,6 +178,30 @@ def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(se
     woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
     assert all(sum(upkeep_of(other) == upkeep_of(item) for other in shown) == 1 for item in woken)
     assert fits(awake) or not fits(never_slept)
+
+
+@given(SEATS, SEATS)
+@settings(max_examples=30)
+def test_beside_whatever_is_awake_no_second_upkeep_card_comes(taken: list[Card], coming: list[Card]) -> None:
+    awake = [card for card in taken if not card.snoozed(NOW)]
+    room = Room(CAPS, awake)
+    for card in coming:
+        if takes_place(card, NOW) and (displaced := room.take(card, NOW)) is not None:
+            assert card.tier is not Tier.UPKEEP or upkeep_of(card) not in map(upkeep_of, awake)
+            awake = [*(other for other in awake if other.id not in displaced), card]
+
+
+@given(SEATS, st.data())
+@settings(max_examples=50)
+def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Card], data: st.DataObject) -> None:
+    asleep = waiting_for_a_place(seats, NOW, CAPS)
+    shown = [card for card in seats if not card.snoozed(NOW) and card.id not in asleep]
+    upkeep = [card for card in shown if card.tier is Tier.UPKEEP]
+    if upkeep:
+        returning = data.draw(st.sampled_from(upkeep))
+        displaced = displaced_by(seats, returning.id, NOW, CAPS)
+        rest = [card for card in shown if card.id not in displaced]
+        assert [card for card in rest if upkeep_of(card) == upkeep_of(returning)] == [returning]
 
 
 @given(SEATS, st.data())

@@ -74,6 +74,16 @@ def view(
     )  # fmt: skip
 
 
+@given(st.integers(0, 2 * 365 * 1440), st.sampled_from(["Europe/Berlin", "America/Havana"]))
+def test_windows_contain_their_moment(minutes: int, zone: str) -> None:
+    """Havana's clocks change at midnight."""
+    now = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+    begins = windows(now.astimezone(ZoneInfo(zone)))
+    assert begins.month <= begins.day <= now
+    assert now - begins.day < timedelta(hours=25)
+    assert now - begins.hour == timedelta(hours=1)
+
+
 def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
     rails.rule(approval(estimate=50_000))
     assert rails.safety.costs.state().hour == 50_000

@@ -7,11 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlmodel import select
 
 from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 from engine.safety import pipeline as pipeline_module
-from engine.safety.permits import LIFETIME
-from engine.safety.pipeline import ORDER
+from engine.safety.permits import LIFETIME, PermitRow
+from engine.safety.pipeline import ORDER, CrosspollLog
 
 from .helpers import WORKSPACE, Rails, approval, unattended
 
@@ -57,6 +60,16 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     assert ruling.blocked_by.rule == "fault"
 
 
+def test_a_cost_ledger_that_cannot_be_read_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(rails.safety.costs, "spent", broken)
+    ruling = rails.rule(unattended())
+    assert ruling.permit is None
+    assert {verdict.rail for verdict in ruling.verdicts if verdict.rule == "fault"} == {"cost", "gate"}
+
+
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
     verdicts = rails.safety.pipeline.preview(approval())
     assert verdicts[4].verdict is Verdict.ASK
@@ -91,6 +104,13 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     before = rails.safety.costs.state().day
     rails.rule(approval(prediction_id="c", estimate=0))
     assert rails.safety.costs.state().day == before - 50_000
+
+
+def test_a_revoked_permit_is_void(rails: Rails) -> None:
+    permit = rails.rule(approval()).permit
+    assert permit
+    rails.database.write(lambda tx: rails.safety.permits.revoke(tx, "pred_1"))
+    assert refusal(rails, permit, permit.digest) == "permit_used"
 
 
 def test_of_many_threads_one_uses_the_permit(rails: Rails) -> None:
@@ -142,3 +162,48 @@ def test_a_block_is_lifted_once_for_one_digest(rails: Rails) -> None:
     assert rails.rule(replace(trigger, type=TriggerType.AUTONOMOUS, decided_by=DecidedBy.AUTONOMY)).permit is None
     assert rails.rule(trigger).permit
     assert rails.rule(trigger).permit is None
+
+
+TRIGGERS = st.builds(
+    Trigger,
+    prediction_id=st.sampled_from(["a", "b", "c"]),
+    type=st.sampled_from(TriggerType),
+    assignment=st.builds(
+        Assignment,
+        st.sampled_from(["run the tests", "rm -rf /", "send an email to the customer", "push to main"]),
+        st.sampled_from(["koji-core", "garden", "nowhere"]),
+        st.sampled_from([WORKSPACE, "/other"]),
+        st.just("flow"),
+    ),
+    agent=st.just("a"),
+    confidence=st.floats(0, 1),
+    estimate=st.integers(0, 2_500_000),
+    decided_by=st.sampled_from(DecidedBy),
+    from_channel=st.sampled_from(["owner", "koji-core", "garden", "research"]),
+    phase=st.integers(0, 2),
+    approval_bound=st.floats(0, 1),
+    force=st.booleans(),
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trigger=TRIGGERS, enabled=st.booleans(), quiet=st.booleans(), minutes=st.integers(0, 20))
+def test_no_permit_without_a_row_in_which_every_rail_allows(
+    rails: Rails, trigger: Trigger, enabled: bool, quiet: bool, minutes: int
+) -> None:
+    rails.clock.advance(timedelta(minutes=minutes))
+    rails.settings.change(cross_poll_enabled=enabled)
+    rails.quiet = quiet
+    ruling = rails.rule(trigger)
+    assert (ruling.permit is None) == (ruling.blocked_by is not None)
+    with rails.database.read() as session:
+        permits = {row.id for row in session.exec(select(PermitRow))}
+        rows = {row.permit_id: row for row in session.exec(select(CrosspollLog)) if row.permit_id}
+    assert permits == set(rows)
+    if ruling.permit:
+        row = rows[ruling.permit.id]
+        assert all(verdict["verdict"] == "allow" for verdict in row.verdicts)
+        assert row.digest == trigger.assignment.digest == ruling.permit.digest
+        assert enabled
+        by_operator = trigger.type is TriggerType.MANUAL and trigger.decided_by is not DecidedBy.AUTONOMY
+        assert by_operator or (trigger.confidence >= 0.8 and trigger.phase > 0 and not quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -37,6 +38,27 @@ def test_an_approval_is_not_limited_and_force_skips_the_rate() -> None:
     # Neither mark alone makes an approval.
     assert decide_rate(approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, TEN).verdict == "block"
     assert decide_rate(unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, TEN).verdict == "block"
+
+
+@given(st.lists(st.integers(0, 3600), max_size=60))
+def test_no_two_triggers_within_the_interval(offsets: list[int]) -> None:
+    allowed: list[datetime] = []
+    for offset in sorted(offsets):
+        at = NOW + timedelta(seconds=offset)
+        last = allowed[-1] if allowed else None
+        if decide_rate(unattended(), last, at, TEN).verdict is Verdict.ALLOW:
+            allowed.append(at)
+    assert all(later - earlier >= TEN for earlier, later in pairwise(allowed))
+
+
+def test_only_unattended_triggers_that_ran_count(rails: Rails) -> None:
+    assert rails.rule(approval()).permit
+    assert rails.rule(unattended()).permit
+    verdict = rails.rule(unattended(prediction_id="pred_2")).blocked_by
+    assert verdict is not None
+    assert verdict.rail == "rate"
+    rails.clock.advance(TEN)
+    assert rails.rule(unattended(prediction_id="pred_3")).permit
 
 
 def link(
@@ -89,6 +111,25 @@ def test_a_program_counts_as_a_link_whether_or_not_it_names_a_channel(origin: st
     assert decide_loop(link(origin, "a"), [link(origin, "a"), link(origin, "a")]).rule == "pair"
 
 
+def test_links_from_the_owner_are_never_blocked() -> None:
+    links = [link("owner", "a"), link("a", "owner"), link("owner", "a")]
+    assert decide_loop(link("owner", "a"), links).verdict == "allow"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 400)), max_size=40))
+def test_no_chain_ever_grows_past_three(steps: list[tuple[str, str, int]]) -> None:
+    links: list[Link] = []
+    now = NOW
+    for from_channel, to_channel, seconds in steps:
+        now += timedelta(seconds=seconds)
+        new = Link(from_channel, to_channel, "p", "/w", now)
+        if decide_loop(new, links).verdict is Verdict.ALLOW:
+            links.append(new)
+            assert depth(links, to_channel) <= MAX_DEPTH == 3
+            pairs = [(link.from_channel, link.to_channel) for link in links if now - link.at < TEN]
+            assert pairs.count((from_channel, to_channel)) <= 2
+
+
 def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
     assert rails.rule(unattended()).permit
@@ -116,6 +157,21 @@ def test_a_program_that_asks_again_and_again_is_a_loop_before_the_rate_says_so(r
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
     assert rails.rule(requested("gateway", prediction_id="pred_5")).permit
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_agents_that_trigger_each_other_are_stopped_at_the_answer_by_force_or_not(rails: Rails, force: bool) -> None:
+    rails.know_pairs(("research", "koji-core"), ("koji-core", "research"))
+    assert rails.rule(requested("research", "koji-core")).permit
+    answer = requested("koji-core", "research", prediction_id="pred_2", force=force)
+    rails.clock.advance(timedelta(minutes=4, seconds=59))
+    verdict = rails.rule(answer).blocked_by
+    assert verdict is not None
+    assert (verdict.rail, verdict.rule) == ("loop", "reverse")
+    rails.clock.advance(timedelta(seconds=1))
+    verdict = rails.rule(answer).blocked_by
+    assert verdict is None or verdict.rail == "rate", "five minutes later it is no loop"
+    assert force is (verdict is None)
 
 
 @given(
