@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.model_calls import ModelCallRow, ModelCalls
+from engine.execution.model_calls import ModelCallRow, ModelCalls, pack, unpack
 from engine.model import (
     Prompt,
     PromptLine,
@@ -202,3 +204,18 @@ def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
     assert [call.id for call in world.calls.that_recalled("mem_a")] == [second, first]
     assert [call.id for call in world.calls.that_recalled("fact_1")] == [first]
     assert world.calls.that_recalled("mem%") == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=5), st.lists(st.tuples(st.text(), st.sampled_from(SourceKind)), max_size=5)),
+        max_size=4,
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_packing_loses_nothing(named_lines: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
+    parts = tuple(
+        PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)
+        for name, lines in named_lines
+    )
+    assert unpack(pack(parts)) == parts

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.git.lock_files import LockFileReader, LockMismatch, find_mismatches
@@ -494,3 +494,19 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
         (folder / manifest_name).write_bytes(manifest)
         (folder / lock_name).write_bytes(lock)
     find_mismatches(folder)
+
+
+NAMES = st.sampled_from(["left-pad", "@x/y", "ms", "once"])
+SPECS = st.sampled_from(["^1.0.0", "1", "", "*", ">=2 <3", "file:./x", "npm:ms@1", "latest"])
+
+
+@given(dependencies=st.dictionaries(NAMES, SPECS), development=st.dictionaries(NAMES, SPECS))
+@settings(max_examples=30, deadline=None)
+def test_what_npm_copies_into_its_lock_file_always_fits(
+    dependencies: dict[str, str], development: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("copied")
+    manifest = {"dependencies": dependencies, "devDependencies": development}
+    lock = {"lockfileVersion": 3, "packages": {"": manifest}}
+    write(folder, {"package.json": json.dumps(manifest), "package-lock.json": json.dumps(lock)})
+    assert differences(folder) == ()

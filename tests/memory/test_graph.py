@@ -143,6 +143,12 @@ class TestScore:
         assert recency(NOW - timedelta(days=28), NOW) == pytest.approx(math.exp(-2))
         assert recency(NOW + timedelta(days=3), NOW) == 1.0
 
+    @settings(max_examples=40, deadline=None)
+    @given(st.floats(-10, 10), st.floats(-1000, 100_000))
+    def test_they_are_always_between_0_and_1(self, distance: float, days: float) -> None:
+        assert 0 <= semantic(distance) <= 1
+        assert 0 <= recency(NOW - timedelta(days=days), NOW) <= 1
+
     def test_similar_begins_at_a_cosine_of_exactly_0_8(self) -> None:
         found = similar([("just", 0.4), ("not", 0.4001), ("close", 0.1), ("itself", 0.0)], "itself")
         assert [name for name, _ in found] == ["close", "just"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import candidate_reader
-from engine.memory.checking import LONGEST, quoted
+from engine.memory.checking import LONGEST, memory_id, quoted
 from engine.memory.memory import MemoryService
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database
@@ -107,3 +108,12 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
         everywhere = reader.by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))
         assert reader.by_words(['"', "nowhere"], 300) == {}
+
+
+@given(st.text(min_size=1), st.text(), st.text())
+@settings(max_examples=30, deadline=None)
+def test_an_id_follows_from_what_it_is(text: str, speaker: str, session: str) -> None:
+    memory = NewMemory(text, speaker=speaker, session=session)
+    assert memory_id(memory) == memory_id(replace(memory, at=datetime(2026, 1, 5, tzinfo=UTC)))
+    for other in ({"text": f"{text}!"}, {"speaker": f"{speaker}!"}, {"session": f"{session}!"}):
+        assert memory_id(memory) != memory_id(replace(memory, **other))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acp import schema
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
@@ -32,6 +33,30 @@ from engine.model.secrets import redact
 )
 def test_what_is_no_message(line: bytes) -> None:
     assert parse_message(line) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+MESSAGES = st.dictionaries(st.sampled_from(["id", "method", "result", "error", "params"]), JSON)
+
+
+@given(st.binary(max_size=200) | (JSON | MESSAGES).map(lambda value: json.dumps(value).encode()))
+@settings(max_examples=60, deadline=None)
+def test_any_line_is_a_message_or_none(line: bytes) -> None:
+    """And what is a message has what the library expects of it."""
+    message = parse_message(line)
+    if message is None:
+        return
+    if "method" in message:
+        assert isinstance(message["method"], str)
+        return
+    assert isinstance(message["id"], int)
+    if "result" not in message:
+        assert isinstance(message["error"]["code"], int)
+        assert isinstance(message["error"]["message"], str)
 
 
 REPORT = st.tuples(

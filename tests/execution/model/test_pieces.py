@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.runners.model import failures
+from engine.execution.runners.model import failures, host_protocol
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.failures import MAX_DELAY, MAX_RETRY_AFTER, MAX_TRIES
 from engine.execution.runners.model.host_protocol import Failure, Kind, Model
@@ -108,3 +108,26 @@ def test_what_was_said_has_its_source() -> None:
     assert result_part("read", "one\x1b[31m\ntwo", "c").text == "one\ntwo"
     assert operator_part("more", "reply").lines[0].source.kind is SourceKind.OPERATOR
     assert operator_part("tests are red", "heal").lines[0].source.label == "the validation loop"
+
+
+TEXT = st.text(st.characters(codec="utf-8"))
+
+
+@given(st.dictionaries(TEXT, TEXT | st.integers() | st.none()))
+@settings(max_examples=40, deadline=None)
+def test_messages_survive_the_pipe(message: dict[str, object]) -> None:
+    line = host_protocol.encode(message)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert host_protocol.decode(line) == message
+
+
+@given(st.text(st.characters(categories=["Cs"]), min_size=1, max_size=4))
+@settings(max_examples=10, deadline=None)
+def test_half_characters_stop_no_message(half: str) -> None:
+    assert host_protocol.decode(host_protocol.encode({"text": half})).keys() == {"text"}
+
+
+def test_a_message_is_an_object() -> None:
+    with pytest.raises(ValueError, match="no object"):
+        host_protocol.decode(b"[1]\n")

@@ -26,6 +26,13 @@ def test_deny_wins_over_ask_over_allow() -> None:
     assert decide(Policy(allow=entries), "git push") is ALLOW
 
 
+def test_no_list_allows_what_is_no_tool_and_a_broken_file_allows_nothing() -> None:
+    assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
+    broken = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
+    assert not any(broken.offers(name) for name in TOOL_NAMES)
+    assert {broken.decide(name, ("x",)).verdict for name in TOOL_NAMES} == {BLOCK}
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -92,6 +99,14 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
 def test_production_in_commands(command: str, found: str) -> None:
     targets = policy.production_targets(command, PRODUCTION)
     assert found in targets if found else targets == ()
+
+
+def test_production_in_paths_and_hosts() -> None:
+    assert policy.production_paths("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert policy.production_paths("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert policy.production_paths("products.py", "/srv/shop", PRODUCTION) == ()
+    assert policy.production_hosts("api.prod.example.org", PRODUCTION)
+    assert not policy.production_hosts("docs.python.org", PRODUCTION)
 
 
 @given(st.text(max_size=200))

@@ -4,14 +4,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.trials import lift, withheld
+from engine.learning.candidates.trials import DOUBT, lift, withheld
 from engine.model.confidence_sequence import Arms, evidence
+
+SHARES = st.sampled_from([0.05, 0.2, 0.5])
+
+COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda pair: (max(pair), min(pair)))
+"""Runs, and how many of them were good."""
+
+
+@given(SHARES, COUNTS, COUNTS)
+@settings(max_examples=10, deadline=None)
+def test_what_always_holds(share: float, told: tuple[int, int], untold: tuple[int, int]) -> None:
+    arms = Arms(share, *told, *untold)
+    found = lift("over_1", [arms])
+    assert -1 <= found.low <= found.difference <= found.high <= 1
+    mirrored = lift("over_1", [Arms(1 - share, *untold, *told)])
+    assert mirrored.difference == pytest.approx(-found.difference)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low), abs=1e-6)
+    assert (found.verdict == "harms") is (evidence([arms], 0.0) >= math.log(1 / DOUBT))
+
+
+@given(SHARES, COUNTS, COUNTS, st.lists(st.floats(-0.999, 0.999), min_size=2, max_size=2).map(sorted))
+@settings(max_examples=25, deadline=None)
+def test_what_is_given_up_takes_all_above_with_it(
+    share: float, told: tuple[int, int], untold: tuple[int, int], bounds: list[float]
+) -> None:
+    """So that an interval says all there is: nothing above its upper end would be kept."""
+    arms, given_up = [Arms(share, *told, *untold)], math.log(1 / DOUBT)
+    if evidence(arms, bounds[0]) >= given_up:
+        assert evidence(arms, bounds[1]) >= given_up
+
+
+@given(SHARES, COUNTS, COUNTS)
+@settings(max_examples=25, deadline=None)
+def test_one_more_good_run_with_it_never_speaks_for_harm(
+    share: float, told: tuple[int, int], untold: tuple[int, int]
+) -> None:
+    runs, good = told
+    if good < runs:
+        arms = Arms(share, runs, good, *untold)
+        assert evidence([replace(arms, with_good=good + 1)], 0.0) <= max(0.0, evidence([arms], 0.0)) + 1e-9
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 0, 0), (0, 0, 1, -1)])
+def test_counts_that_cannot_be_are_refused(counts: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="cannot be"):
+        Arms(0.2, *counts)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.sequences import EXEC, MIN_RUNS, FoundSequence
+from engine.learning.candidates.sequences import EXEC, MIN_RUNS, FoundSequence, tail
 from engine.learning.candidates.sequences import detect as detect_commands
 
 
@@ -104,3 +105,19 @@ def test_commands_are_taken_out_of_what_stands_around_them() -> None:
     assert [one.calls for one in detect([steps] * 8)] == [("exec:git status", "exec:git diff", "exec:pytest")]
     assert detect_commands([["read", "edit", "write", "grep"]] * 8) == [], "no flow could take it"
     assert detect([]) == []
+
+
+@given(st.permutations(range(6)))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_sessions_does_not_matter(order: list[int]) -> None:
+    runs = [["s", "a", "b", "c", f"n{number}", f"m{number}"] for number in range(6)]
+    (found,) = detect([runs[number] for number in order])
+    assert found.calls == ("s", "a", "b", "c")
+    assert len(found.runs) == 6
+
+
+@given(st.integers(1, 30), st.floats(0.01, 20))
+@settings(max_examples=40, deadline=None)
+def test_the_tail_is_that_of_poisson(count: int, mean: float) -> None:
+    below = sum(math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(count))
+    assert count <= mean or tail(count, mean) == pytest.approx(1 - below, abs=1e-9)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.learning.candidates import weighing
-from engine.learning.candidates.weighing import FULL_COST, OPPORTUNITY, Weight
+from engine.learning.candidates.weighing import FULL_COST, OPPORTUNITY, Weight, share, weight
 from engine.model import Trust
 
 
@@ -50,6 +52,34 @@ def test_every_formula_at_its_boundaries(
     found = formula(*arguments)
     assert found.score == score
     assert found.reason
+
+
+COUNTS = st.integers(0, 2_000_000)
+
+
+@given(COUNTS, COUNTS, COUNTS)
+@settings(max_examples=40, deadline=None)
+def test_more_of_it_never_weighs_less(attempts: int, cost: int, failing: int) -> None:
+    for formula in (weighing.failed_tdd, weighing.successful_heal):
+        score = formula(attempts, cost, failing).score
+        assert score <= formula(attempts, cost + 1_000, failing).score
+        assert score <= formula(attempts, cost, failing + 1).score
+    assert weighing.failed_tdd(attempts, cost, failing).score <= weighing.failed_tdd(attempts + 1, cost, failing).score
+    assert weighing.repeated_retry(attempts, cost).score <= weighing.repeated_retry(attempts + 1, cost).score
+    # A heal at a later try is the weaker repair.
+    assert weighing.successful_heal(attempts + 1, cost, 1).score <= weighing.successful_heal(attempts, cost, 1).score
+
+
+@given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
+@settings(max_examples=40, deadline=None)
+def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
+    assert 0 <= weight(*parts).score <= 100
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e9))
+@settings(max_examples=40, deadline=None)
+def test_a_share_is_from_0_to_1(amount: float, full: float) -> None:
+    assert 0 <= share(amount, full) <= 1
 
 
 def test_what_went_its_way_is_no_opportunity() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.decisions.learner import CHANNEL_FROM, WORD_BUCKETS, Habits
+from engine.learning.decisions.learner import CHANNEL_FROM, WORD_BUCKETS, Habits, shrunk
 from engine.learning.decisions.query import Query
 from engine.model import PartOfDay, PastDecision
 
@@ -87,3 +87,10 @@ def test_a_channel_is_named_after_enough_approvals_there(there: int, against: in
     habits = of([garden] * there + [replace(garden, chosen=False)] * against)
     assert habits.channel("run_tests", ["koji-core", "garden"]) == named
     assert habits.channel("run_tests", ["koji-core"]) is None
+
+
+@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1))
+@settings(max_examples=40, deadline=None)
+def test_a_shrunk_share_lies_between_share_and_prior(share: float, decided: float, prior: float) -> None:
+    low, high = (min(share, prior), max(share, prior)) if decided else (prior, prior)
+    assert low - 1e-9 <= shrunk(share * decided, decided, prior) <= high + 1e-9

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.learnings.entries import Place, as_fields, read_entry
-from engine.learning.learnings.page import Page, clean_text
+from engine.learning.learnings.page import Page, Value, clean_text, read, written
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.learning.learnings.made import entry
 
@@ -179,3 +179,11 @@ def test_every_field_of_an_entry_comes_back() -> None:
     page.append(one.id, as_fields(one), one.text)
     read = read_entry(Page(page.data).entries[0], replace(PLACE, session="other"))
     assert read == replace(one, path=PLACE.path)
+
+
+@given(st.text() | st.integers() | st.floats(0, 1) | st.lists(st.text(), max_size=3) | st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_values_are_read_as_they_were_written(value: Value) -> None:
+    line = written(value)
+    assert "\n" not in line
+    assert read([line]) == value

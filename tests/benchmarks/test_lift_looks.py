@@ -1,0 +1,192 @@
+"""Lift looked at after every session: who is called harmful, and when (SPEC 5.7). What is acted on, beside other rules.
+
+pytest tests/benchmarks/test_lift_looks.py -m benchmark -s
+
+200 sessions, a fifth of them without the effect, a look after each; `WORLDS` of each kind. "Ever" is the share of
+worlds in which it was called harmful at some look, "at" the session by which half of them had been.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy
+import pytest
+from numpy.typing import NDArray
+
+from engine.learning.candidates.trials import DOUBT
+from engine.model.confidence_sequence import Arms, _bet, evidence
+
+pytestmark = pytest.mark.benchmark
+
+WORLDS, SESSIONS, DRAWN = 200, 200, 0.2
+
+Numbers = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """For every world and look: runs that went well and badly, with the effect and without."""
+
+    with_good: Numbers
+    with_bad: Numbers
+    without_good: Numbers
+    without_bad: Numbers
+
+    @property
+    def without(self) -> Numbers:
+        return self.without_good + self.without_bad
+
+    @property
+    def told(self) -> Numbers:
+        return self.with_good + self.with_bad
+
+    def arms(self, world: int, look: int) -> Arms:
+        at = (world, look)
+        return Arms(
+            DRAWN,
+            int(self.told[at]),
+            int(self.with_good[at]),
+            int(self.without[at]),
+            int(self.without_good[at]),
+        )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of world. `spells`: work is easy for 20 sessions and hard for the next, each as the dice fall. `counted`:
+    the share of runs with the effect whose end counts; of the others all count."""
+
+    name: str
+    told: float
+    untold: float
+    spells: bool = False
+    counted: float = 1.0
+
+    def worlds(self) -> Seen:
+        chance = numpy.random.default_rng(20)
+        shape = (WORLDS, SESSIONS)
+        without, counts = chance.random(shape) < DRAWN, chance.random(shape) < self.counted
+        easier = numpy.repeat(chance.choice([-0.3, 0.25], (WORLDS, SESSIONS // 20)), 20, axis=1) if self.spells else 0.0
+        good = chance.random(shape) < numpy.where(without, self.untold, self.told) + easier
+        counts |= without
+        groups = (good & ~without & counts, ~good & ~without & counts, good & without, ~good & without)
+        return Seen(*(numpy.cumsum(group, axis=1) for group in groups))
+
+
+NOTHING = (
+    Kind("0 of .5", 0.5, 0.5),
+    Kind("0 of .7", 0.7, 0.7),
+    Kind("0 of .9", 0.9, 0.9),
+    Kind("0 in spells", 0.65, 0.65, spells=True),
+    Kind("0 lost runs", 0.7, 0.7, counted=0.5),
+)
+GOOD = (Kind("+.05", 0.75, 0.7), Kind("+.15", 0.75, 0.6), Kind("+.3", 0.8, 0.5))
+HARM = (Kind("-.2", 0.5, 0.7), Kind("-.3", 0.45, 0.75), Kind("-.5", 0.25, 0.75))
+
+
+def test_what_many_looks_do(capsys: pytest.CaptureFixture[str]) -> None:
+    rules: Mapping[str, Callable[[Seen], Numbers]] = {
+        "as it was: one look, 90 %, 10 an arm": lambda seen: enough(seen) & (one_look(seen) > 0.9),
+        "interval as it was: one look, 95 %": lambda seen: enough(seen) & (one_look(seen) > 0.975),
+        "looks at 25, 50, 100, 200": lambda seen: stated_looks(seen) & (one_look(seen) > 1 - DOUBT / 4),
+        "both shares bet on, least of all pairs": lambda seen: both_shares(seen) > math.log(1 / DOUBT),
+        "bet, arms as drawn": lambda seen: each(seen, as_drawn),
+        "bet, as drawn and as seen (acted on)": lambda seen: each(seen, acted_on),
+    }
+    kinds = (*NOTHING, *GOOD, *HARM)
+    with capsys.disabled():
+        print(f"\n{WORLDS} worlds of each kind; ever called harmful, in % (and by which session half of them were)\n")
+        print(f"{'rule':40}" + "".join(f"{kind.name:>13}" for kind in kinds))
+    worlds = {kind: kind.worlds() for kind in kinds}
+    found: dict[str, dict[Kind, float]] = {}
+    for name, rule in rules.items():
+        cells = []
+        for kind, seen in worlds.items():
+            called = rule(seen)
+            ever = called.any(axis=1)
+            found.setdefault(name, {})[kind] = float(ever.mean())
+            middle = numpy.median(numpy.where(ever, called.argmax(axis=1) + 1, numpy.inf))
+            at = f" ({middle:3.0f})" if kind in HARM and middle < math.inf else ""
+            cells.append(f"{100 * ever.mean():5.1f}{at}")
+        with capsys.disabled():
+            print(f"{name:40}" + "".join(f"{cell:>13}" for cell in cells))
+    acted = found["bet, as drawn and as seen (acted on)"]
+    assert all(acted[kind] <= DOUBT for kind in NOTHING), "what does nothing is left alone over its whole life"
+    assert all(acted[kind] <= 0.02 for kind in GOOD[1:])
+    assert acted[HARM[2]] >= 0.99
+    assert acted[HARM[1]] >= 0.75
+
+
+def enough(seen: Seen) -> Numbers:
+    found: Numbers = (seen.told >= 10) & (seen.without >= 10)
+    return found
+
+
+def stated_looks(seen: Seen) -> Numbers:
+    looks = numpy.zeros(seen.told.shape, bool)
+    looks[:, [24, 49, 99, 199]] = True
+    return looks
+
+
+def one_look(seen: Seen) -> Numbers:
+    """How probable it is that the true share with is below the one without, from the even prior, as if this were the
+    only look."""
+    cells = (numpy.arange(200) + 0.5) / 200
+    up, down = numpy.log(cells), numpy.log(1 - cells)
+
+    def shares(good: Numbers, bad: Numbers) -> Numbers:
+        logs = good[:, None] * up + bad[:, None] * down
+        masses = numpy.exp(logs - logs.max(axis=1, keepdims=True))
+        found: Numbers = masses / masses.sum(axis=1, keepdims=True)
+        return found
+
+    rows = []
+    for world in range(WORLDS):
+        told = shares(seen.with_good[world], seen.with_bad[world])
+        untold = shares(seen.without_good[world], seen.without_bad[world])
+        rows.append(((told.cumsum(axis=1) - told / 2) * untold).sum(axis=1))
+    return numpy.array(rows)
+
+
+def both_shares(seen: Seen) -> Numbers:
+    """The plain mixture: likelihood under all pairs of shares, against the best pair that is no harm."""
+    logs = numpy.array([0.0, *numpy.cumsum(numpy.log(numpy.arange(1, SESSIONS + 2)))])  # of factorials
+
+    def mixed(good: Numbers, bad: Numbers) -> Numbers:
+        found: Numbers = logs[good] + logs[bad] - logs[good + bad + 1]
+        return found
+
+    good, bad = seen.with_good + seen.without_good, seen.with_bad + seen.without_bad
+    share = numpy.clip(good / numpy.maximum(good + bad, 1), 1e-9, 1 - 1e-9)
+    best = good * numpy.log(share) + bad * numpy.log(1 - share)
+    worse = seen.with_good * seen.without_bad < seen.without_good * seen.with_bad
+    ahead = mixed(seen.with_good, seen.with_bad) + mixed(seen.without_good, seen.without_bad) - best
+    return numpy.where(worse, ahead, -math.inf)
+
+
+def each(seen: Seen, rule: Callable[[Arms], bool]) -> Numbers:
+    """Up to the first look at which it is called harmful: what comes after changes nothing."""
+    called = numpy.zeros(seen.told.shape, bool)
+    for world in range(WORLDS):
+        for look in range(SESSIONS):
+            if rule(seen.arms(world, look)):
+                called[world, look] = True
+                break
+    return called
+
+
+@cache
+def acted_on(arms: Arms) -> bool:
+    return evidence([arms], 0.0) >= math.log(1 / DOUBT)
+
+
+@cache
+def as_drawn(arms: Arms) -> bool:
+    """Half of what is acted on: exact however the shares drift, and wrong when runs of one arm are lost."""
+    both = arms.with_runs and arms.without_runs
+    return bool(both) and _bet([arms], [arms.propensity], 0.0) >= math.log(1 / DOUBT)
