@@ -52,6 +52,41 @@ def test_ignored_things_in_the_way_are_never_lost(world: World, made: str, way: 
     assert way in refusal.message
 
 
+def test_a_link_to_elsewhere_is_not_written_through(world: World) -> None:
+    change_set = world.changed(writing("sub/new.txt", "theirs\n"))
+    elsewhere = world.folder / "elsewhere"
+    elsewhere.mkdir()
+    (world.root / ".git/info/exclude").write_text("/sub\n")
+    (world.root / "sub").symlink_to(elsewhere)
+
+    refused_whole(world, change_set)
+
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_an_empty_folder_gives_way_and_comes_back(world: World) -> None:
+    change_set = world.changed(writing("place", "theirs\n"))
+    (world.root / "place/inner").mkdir(parents=True)
+    (world.root / "place/inner").chmod(0o711)
+    before = picture(world.root)
+
+    world.changes.land(change_set.id)
+    assert (world.root / "place").read_text() == "theirs\n"
+    world.changes.undo(change_set.id)
+
+    assert picture(world.root) == before
+
+
+def test_a_rename_meets_an_edit(world: World) -> None:
+    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "moved.txt") and None)
+    world.repository.write("a.txt", TEXT + "mine\n")
+
+    world.changes.land(change_set.id)
+
+    assert not (world.root / "a.txt").exists()
+    assert (world.root / "moved.txt").read_text() == TEXT + "mine\n"
+
+
 def test_modes_links_deletions_and_folders_come_and_go(world: World) -> None:
     world.repository.write("private.txt", "p\n").chmod(0o600)
     world.repository.write("fixed.txt", "f\n").chmod(0o444)

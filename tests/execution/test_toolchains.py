@@ -115,6 +115,18 @@ def test_junit_gives_node_ids(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
+def test_a_run_without_its_report_is_not_green(exit_code: int, errors: int) -> None:
+    check = printed("junit", ended(report="<testsuite", exit_code=exit_code))
+    assert (check.passed, check.errors, check.green) == (0, errors, False)
+
+
+def test_cargo_that_does_not_compile() -> None:
+    check = printed("cargo", ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
+    assert (check.passed, check.failed, check.errors) == (0, 0, 1)
+    assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
+
+
 # -- cargo ----------------------------------------------------------------------------------------------------------
 
 CARGO = """   Compiling shop v0.1.0 (/shop)

@@ -88,3 +88,15 @@ def test_a_seeded_session_of_many_requests_stays_within_its_means() -> None:
             assert left.cost >= 0
             assert left.tokens >= 0
             size = PromptSize(counted=size.expected + limit)
+
+
+def test_what_the_provider_reports_counts_and_what_was_cut_short_is_estimated() -> None:
+    reported = budget.count_usage(
+        input_tokens=100, output_tokens=20, cost=65, prompt=PromptSize(estimated=150), limit=1_000, received=80,
+        price=Price(250_000, 2_000_000),
+    )  # fmt: skip
+    assert reported == budget.Usage(100, 20, 65)
+    assert [budget.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
+    price = Price(1_000_000, 1_000_000)
+    cut_short = budget.count_cancelled(prompt=PromptSize(40, 60), limit=50, received=1_000_000, price=price)
+    assert cut_short == budget.Usage(100, 50, 150, is_reported=False)

@@ -57,6 +57,25 @@ def test_paths_to_outside(world: BeltWorld, path: str) -> None:
     try_all(world, path.format(secret=world.secret, folder=world.folder))
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("a\n../outside/secret.txt", "control characters"),
+        ("a\x1b[2Kb", "control characters"),
+        ("\u202etxt.a", "control characters"),
+        ("\ud800", "UTF-8"),
+        ("\u2025/outside/secret.txt", "there is no"),
+        ("\uff0e\uff0e/outside/secret.txt", "there is no"),
+        ("%2e%2e/outside/secret.txt", "there is no"),
+        ("..\\outside\\secret.txt", "there is no"),
+        ("file:///etc/passwd", "there is no"),
+        ("$HOME/.ssh", "there is no"),
+    ],
+)
+def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words: str) -> None:
+    assert words in world.no("read", path=path)
+
+
 def test_nul(world: BeltWorld) -> None:
     world.file("a.txt", "x")
     try_all(world, f"a.txt\0{world.secret}", "control characters")
@@ -297,3 +316,13 @@ def test_nothing_of_the_engine_can_be_read(world: BeltWorld) -> None:
     for path in (world.database.path, world.root / "transcript.jsonl", world.live.confinement.caches):
         try_all(world, str(path))
         world.refused.clear()
+
+
+def test_a_chain_of_links_and_a_link_that_the_model_makes_itself(world: BeltWorld) -> None:
+    for number in range(10):
+        (world.folder / f"l{number}").symlink_to(f"l{number + 1}")
+    (world.folder / "l10").symlink_to(world.secret)
+    world.ok("exec", command=f"ln -s '{world.outside}' way-out")
+    for path in ("l0", "way-out/secret.txt"):
+        world.no("read", path=path)
+        world.no("write", path=path, content="pwned")

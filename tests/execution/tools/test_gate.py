@@ -41,6 +41,13 @@ def test_what_tools_json_does_not_allow_is_not_there(make: MakeWorld) -> None:
     assert "does not allow edit (there is read, write, exec)" in world.no("edit", path="a", old_text="a", new_text="b")
 
 
+def test_the_six_tools_and_no_other(make: MakeWorld) -> None:
+    world = make(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
+    assert names(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+    for name in ("message", "tts", "browser", "Read", ""):
+        assert not world(name, path="a").ok
+
+
 def test_by_itself_nothing_is_executed_without_a_sandbox(make: MakeWorld) -> None:
     world = make(mode=AUTONOMOUS)
     assert "exec" not in names(world)
