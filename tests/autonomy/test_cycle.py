@@ -151,16 +151,6 @@ def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: Wo
     assert world.cycle().acted
 
 
-@pytest.mark.long
-def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
-    world.away()
-    world.cycle()
-    world.clock.advance(timedelta(hours=5))
-    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now()
-    world.cycle()
-    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
-
-
 def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.somebody_writes()

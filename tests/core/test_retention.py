@@ -176,6 +176,26 @@ def test_what_a_follower_has_not_read_stays_and_days_count_back_from_it(database
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
 
 
+def test_without_a_follower_that_is_known_no_fact_goes(database: Database, clock: FakeClock) -> None:
+    happen(database, "a")
+    clock.advance(400 * DAY)
+    happen_newest(database)
+    assert keeping(database, clock, EVENTS).round() == {}
+
+
+def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) -> None:
+    begin = clock.now()
+    happen(database, "a", "b")
+    clock.advance(DAY)
+    happen(database, "c", workspace=BLOG)
+    clock.advance(200 * DAY)
+    happen_newest(database)
+    all_read(database)
+    before = Ledger(database).per_day("ChangeSetLanded", begin, clock.now())
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
+    assert Ledger(database).per_day("ChangeSetLanded", begin, clock.now()) == before
+
+
 def test_the_newest_facts_stay_however_old(database: Database, clock: FakeClock) -> None:
     happen(database, "a", *["new"] * (MAX_KEPT - 1))
     all_read(database)

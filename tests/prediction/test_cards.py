@@ -9,11 +9,13 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
+from engine.config import Settings
 from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
 from engine.model import (
     Card,
     DecidedBy,
     Outcome,
+    SessionState,
     SessionView,
     Source,
     Status,
@@ -192,6 +194,24 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Da
     assert world.cards.correction(same.id) is None, "nothing was changed"
 
 
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        (SessionState.SUCCEEDED, Outcome.SUCCEEDED),
+        (SessionState.FAILED, Outcome.FAILED),
+        (SessionState.CANCELLED, Outcome.CANCELLED),
+        (SessionState.CANNOT_RUN, Outcome.CANNOT_RUN),
+        (SessionState.BLOCKED, Outcome.BLOCKED),
+        (SessionState.INTERRUPTED, Outcome.FAILED),
+    ],
+)
+def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState, outcome: Outcome) -> None:
+    card = world.cards.approve(world.card().id)
+    world.bench.end(card.id, state)
+    ended = world.cards.get(card.id)
+    assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
+
+
 def ran_by_itself(world: World, name: str = "a") -> Card:
     world.cards.approve(world.card(name).id, by=DecidedBy.AUTONOMY)
     card = world.cards.recent()[0]
@@ -228,6 +248,16 @@ def test_a_check_that_ran_by_itself_can_be_complained_of_once(
     assert refusal(world.cards.dismiss, card.id) == "already_decided"
 
 
+def test_what_nobody_looked_at_counts_nothing(world: World, clock: FakeClock) -> None:
+    card = ran_by_itself(world)
+    world.cards.mark_shown([card.id])
+    clock.advance(timedelta(hours=25))
+    assert world.cards.store.credit_kept() == 0
+    assert world.signals() == []
+    world.cards.look_at(card.id)  # later than a day is no hindrance
+    assert world.cards.store.credit_kept() == 1
+
+
 # -- time
 
 
@@ -242,6 +272,18 @@ def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
     assert world.cards.get(card.id).status is Status.EXPIRED
     assert world.signals() == [], "it was never shown"
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
+
+
+def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
+    card = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).card()
+    assert card.expires_at - card.created_at == timedelta(hours=24 + 9)
+
+
+def test_one_that_was_shown_says_a_little_when_it_expires(world: World, clock: FakeClock) -> None:
+    world.cards.mark_shown([world.card().id, "pred_none"])
+    clock.advance(timedelta(hours=24))
+    world.cards.expire_due()
+    assert world.signals() == ["expired"]
 
 
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:

@@ -111,6 +111,19 @@ def test_a_session_has_a_task_of_its_own(
     assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
 
 
+@pytest.mark.parametrize("state", [SessionState.FAILED, SessionState.CANCELLED, SessionState.INTERRUPTED])
+def test_a_session_that_did_not_succeed_leaves_a_failed_task(
+    board: TaskBoard, database: Database, session: SessionView, state: SessionState
+) -> None:
+    ended = replace(session, state=state, error="no pytest")
+    database.write(lambda tx: board.session_ended(tx, ended))
+    assert board.list() == [], "one that ends before it starts has no task"
+    database.write(lambda tx: board.session_started(tx, session))
+    database.write(lambda tx: board.session_ended(tx, ended))
+    [task] = board.list()
+    assert (task.state, task.note) == ("failed", f"{state.value}: no pytest")
+
+
 def test_a_card_made_from_a_task_works_on_that_task(
     board: TaskBoard, database: Database, cards: Cards, session: SessionView
 ) -> None:

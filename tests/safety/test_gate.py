@@ -54,6 +54,18 @@ def test_boundary(row: str, passes: dict[str, object], asks: dict[str, object]) 
     assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
 
 
+def test_what_the_content_filter_blocks_is_blocked_here_too() -> None:
+    assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
+
+
+def test_until_ten_decisions_were_made_nothing_runs_by_itself(rails: Rails) -> None:
+    rails.decisions.decisions = 9
+    assert rails.rule(unattended()).permit is None
+    assert rails.rule(approval()).permit
+    rails.decisions.decisions = 10
+    assert rails.rule(unattended(prediction_id="b")).permit
+
+
 def test_an_order_of_the_operator_skips_what_speaks_of_guesses_and_nothing_else() -> None:
     guess = {"confidence": 0.1, "novel_pair": True, "phase": 0, "approval_bound": 0.0}
     assert rules(**guess, ordered=True) == set()
