@@ -11,8 +11,9 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowUnable
+from engine.execution.session_workspace import bounded
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
-from engine.model import SessionState
+from engine.model import CheckResult, SessionState
 from engine.model.secrets import CUT, LONGEST, Redactor
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -95,3 +96,17 @@ def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int,
     (line,) = splitter.feed(b"\n")
     assert "more bytes cut" in line
     assert not any(OURS[:length] in line for length in range(3, len(OURS) + 1))
+
+
+@pytest.mark.parametrize("secret", [OURS, THEIRS])
+def test_a_test_that_is_named_by_a_key_is_kept_without_it(world: World, secret: str) -> None:
+    named, shown = f"test_api.py::test_login[{secret}]", f"test_api.py::test_login[{CUT}]"
+    results = []
+
+    def work(live: LiveSession) -> str:
+        check = CheckResult("pytest", 1, 1, failing=(named,), durations=((named, 1.0),))
+        results.append(bounded(check, live.without_secrets))
+        return "done"
+
+    world.run(work)
+    assert [(result.failing, result.durations) for result in results] == [((shown,), ((shown, 1.0),))]

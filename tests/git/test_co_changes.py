@@ -83,3 +83,12 @@ def test_a_project_without_habits_has_a_higher_bar() -> None:
     loose = CoChanges(history(*("a.py,b.py,x.py", "c.py,d.py", "a.py,b.py,x.py", "a.py,x.py", "e.py") * 60))
     assert regular.bar() == co_changes.LOWEST_BAR
     assert loose.bar() > co_changes.LOWEST_BAR
+
+
+def test_merges_do_not_count() -> None:
+    merges = [Change("m", 0, 2, "merge") for _ in range(50)]
+    assert missing(CoChanges([*history(*PAIR), *merges]), "price.py") == "rules.toml"
+
+
+def test_what_changed_alone_as_often_is_no_partner() -> None:
+    assert missing(CoChanges(history(*("price.py,rules.toml", "price.py") * 12)), "price.py") is None

@@ -55,6 +55,25 @@ def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) 
     assert places(look(repository, now + timedelta(days=6))) == []
 
 
+def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path: Path) -> None:
+    repository.commit("begin", {"a.py": "x = 1\n"})
+    with_remote(repository, tmp_path)
+    repository.git("switch", "-q", "--detach")
+    repository.commit("key", {"Schlüssel für alle.txt": f"{TOKEN}\n"})
+    assert places(look(repository)) == [("Schlüssel für alle.txt", 1)]
+
+
+def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
+    repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
+    repository.write("a.py", f"x = 1\nKEY = '{TOKEN}'\n")
+    repository.git("add", "a.py")
+    repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
+    repository.write("b [1].py", f"y = '{TOKEN}'\n")
+    repository.write(".env", f"KEY={TOKEN}\n")
+    uncommitted = look(repository).uncommitted
+    assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
+
+
 def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repository: Repository) -> None:
     base = repository.commit("begin", {"config.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
     repository.git("mv", "config.py", "settings.py")

@@ -30,7 +30,7 @@ from engine.memory.para import NewFact, Para
 from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clipped, summarise_by_rules
 from engine.memory.store import MemoryStore
 from engine.memory.validation_runs import ValidationRuns
-from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Trust
+from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.memory.fake_work import NOW, FakeWork, ended, view
@@ -147,6 +147,32 @@ class TestWithoutAModel:
                 world.nightly.run(TODAY)
         assert world.nightly.run(TODAY).drafted == 3
         assert world.page.count("## 2026-01-05") == 1
+
+    def test_a_second_time_changes_no_byte(self, world: World) -> None:
+        world.nightly.run(TODAY)
+        page, waiting = world.page, world.drafts.waiting()
+        facts = Ledger(world.database).latest(1_000)
+        report = world.nightly.run(TODAY)
+        assert (report.promoted, report.drafted) == (0, 0)
+        assert (world.page, world.drafts.waiting()) == (page, waiting)
+        assert Ledger(world.database).latest(1_000) == facts
+
+    def test_after_days_away_each_day_is_worked_through_once(self, world: World, clock: FakeClock) -> None:
+        world.nightly.run_due()
+        clock.advance(timedelta(days=3))
+        assert [report.day for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
+        assert world.nightly.run_due() == []
+
+    def test_the_operator_decides_once(self, world: World) -> None:
+        world.nightly.run(TODAY)
+        first, second, _ = world.drafts.waiting()
+        fact = world.drafts.promote(first.id, edit="We keep the old parser")
+        assert world.drafts.promote(first.id).id == fact.id
+        assert world.drafts.reject(second.id).state == "rejected"
+        for decide, draft_id in ((world.drafts.promote, second.id), (world.drafts.reject, first.id)):
+            with pytest.raises(Refusal):
+                decide(draft_id)
+        assert [kept.fact for kept in world.para.facts()] == ["We keep the old parser"]
 
 
 class TestWithAModel:

@@ -43,6 +43,12 @@ class TestFiles:
         }
         assert (item["access_count"], item["last_accessed"], item["superseded_by"]) == (0, None, None)
 
+    def test_adding_the_same_again_changes_no_byte(self, para: Para, tmp_path: Path) -> None:
+        first = para.add([PORT, NewFact("Always run the linter")])
+        before = {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")}
+        assert para.add([PORT, NewFact("Always run the linter!")]) == first
+        assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
+
     def test_bad_items_are_named_and_none_is_lost(self, para: Para, tmp_path: Path) -> None:
         para.add([PORT])
         file = tmp_path / "para/projects/shop/items.json"

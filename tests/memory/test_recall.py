@@ -219,6 +219,14 @@ def test_scope(memory: MemoryService) -> None:
     assert refs(RecallQuery("beans", layers=frozenset({Layer.CONTEXT}))) == {"task"}
 
 
+def test_nothing_of_the_session_that_asks_is_found(memory: MemoryService) -> None:
+    memory.remember(turns("The cart rounds half up", session="sess_1"))
+    assert memory.settle(30)
+    for asking, found in (("sess_1", 0), ("sess_2", 1), (None, 1)):
+        query = RecallQuery("how does the cart round", session=asking)
+        assert len(memory.recall(query, deadline=30).items) == found
+
+
 @pytest.mark.parametrize(
     "text", ['"', "* OR NEAR(", "\x00", "a" * 5_000, "what?", "😀", "‮beans", "-- ; DROP TABLE memories"]
 )

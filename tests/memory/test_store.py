@@ -14,7 +14,7 @@ from engine.memory import candidate_reader
 from engine.memory.checking import LONGEST, memory_id, quoted
 from engine.memory.memory import MemoryService
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from tests.memory.conftest import Making, WordVectors, turns
 
 
@@ -25,6 +25,16 @@ def texts(memory: MemoryService, words: str = "") -> list[str]:
 def test_what_looks_like_a_secret_is_cut_out_before_it_is_kept(memory: MemoryService) -> None:
     [_] = memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
     assert texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
+
+
+def test_a_memory_in_a_transaction_that_fails_was_never_there(memory: MemoryService, database: Database) -> None:
+    def work(tx: Transaction) -> None:
+        memory.store.add(tx, turns("never"))
+        raise RuntimeError("the rest failed")
+
+    with pytest.raises(RuntimeError):
+        database.write(work)
+    assert texts(memory) == texts(memory, "never") == []
 
 
 def test_the_same_thing_twice_is_one_memory(memory: MemoryService) -> None:

@@ -9,9 +9,9 @@ from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.sources import HealedTests
 from engine.model import Refusal
-from engine.model.adaptation import CandidateStatus, FixTemplate
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate
 from engine.storage.erasing import SearchTerms
-from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed
+from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
 
 
 def kinds(world: World, like: str = "Candidate") -> list[str]:
@@ -84,6 +84,37 @@ def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> No
     world.heal("sess_5")
     world.adaptation.digest()
     assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 0
+
+
+def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world: World) -> None:
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.adaptation.digest()
+    (rejected,) = world.adaptation.candidates(CandidateStatus.REVIEW)
+    world.adaptation.reject(rejected.id, "not now")
+    statuses = []
+    for number in range(3, 6):
+        world.heal(f"sess_{number}")
+        world.adaptation.digest()
+        statuses.append(world.adaptation.candidates()[0].status)
+    assert statuses == [CandidateStatus.REJECTED, CandidateStatus.REJECTED, CandidateStatus.REVIEW]
+
+
+def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None:
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.happened(retried("sess_3"))
+    world.adaptation.digest()
+    damaged = world.adaptation.candidates(type=CandidateType.FIX_TEMPLATE)[0]
+    statement = text("UPDATE candidates SET effect = '{}' WHERE id = :id")
+    world.database.write(lambda tx: tx.session.connection().execute(statement, {"id": damaged.id}))
+    world.happened(retried("sess_4"))
+    world.adaptation.digest()
+    assert [candidate.type for candidate in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
+    with pytest.raises(Refusal) as refused:
+        world.adaptation.approve(damaged.id)
+    assert refused.value.code == "bad_effect"
+    assert world.adaptation.reject(damaged.id).status is CandidateStatus.REJECTED
 
 
 def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
+from engine.events import Event, WorkOverlapped
 from engine.learning.candidates import candidates as table
+from engine.learning.candidates.sources import ModelsUsed, Priced
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.learning.candidates.world import World, retried
+from tests.learning.candidates.world import AGENT, SHOP, World, retried
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED
 
@@ -43,6 +45,13 @@ def measured(world: World) -> Candidate:
 def harms(world: World, candidate: str, verdict: str = "harms") -> None:
     overlay = next(one for one in world.shelf.active() if one.candidate_id == candidate)
     world.trials.seen[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
+
+
+def overlapped(session: str, conflicting: tuple[str, ...]) -> Event:
+    return WorkOverlapped(
+        subject=f"chg_{session}", workspace=SHOP, session_id=session, agent=AGENT, other="chg_0",
+        other_session_id="sess_0", files=("a.py",), conflicting=conflicting,
+    )  # fmt: skip
 
 
 def test_in_autonomous_mode_words_of_others_wait_for_the_operator(autonomous: World) -> None:
@@ -112,6 +121,18 @@ def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -
     autonomous.adaptation.digest()
     (one,) = [each for each in autonomous.adaptation.candidates() if each.source_label == "repeated_retry"]
     assert one.status is PROMOTED
+
+
+def test_evidence_that_turns_against_it_takes_it_out_of_review(world: World) -> None:
+    world.told.used = ModelsUsed(Priced("openai:big", 9), "koji-core", (Priced("openai:small", 1),))
+    world.happened(overlapped("sess_1", ("a.py",)), overlapped("sess_2", ("a.py",)))
+    world.adaptation.digest()
+    assert world.adaptation.candidates()[0].status is REVIEW
+    world.happened(*(overlapped(f"sess_{number}", ()) for number in range(3, 9)))  # the others could all land
+    world.adaptation.digest()
+    (candidate,) = world.adaptation.candidates()
+    assert (candidate.status, candidate.score < 60) == (CandidateStatus.DRAFTED, True)
+    assert world.adaptation.waiting() == []
 
 
 def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:

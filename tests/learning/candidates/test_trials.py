@@ -6,6 +6,7 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
+from engine.config import Settings
 from engine.learning.candidates.trials import OverlayRun
 from engine.model.adaptation import FixTemplate
 from engine.storage.database import Database
@@ -26,6 +27,45 @@ def rows(world: World) -> dict[str, OverlayRun]:
 
 def without(world: World, session: str) -> bool:
     return bool(world.part(session).provenance["overlays"][0]["withheld"])
+
+
+def test_a_fifth_of_the_runs_goes_without() -> None:
+    assert Settings().adaptation.withheld == 0.2
+
+
+@pytest.mark.long
+def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
+    harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
+    for number in range(80):
+        session = f"ses_{number}"
+        withheld = {overlay["id"]: overlay["withheld"] for overlay in world.part(session).provenance["overlays"]}
+        world.run(session, good=withheld[harmful.id])
+    assert world.trials.harmful() == []
+    world.trials.catch_up()
+    ((overlay, lift),) = world.trials.harmful()
+    assert (overlay, lift.verdict) == (harmful, "harms")
+    assert world.trials.lifts()[good.id].verdict != "harms"
+    world.run("ses_more", good=False)
+    world.trials.catch_up()
+    assert world.kinds().count("OverlayFoundHarmful") == 1
+    world.withdraw(harmful.candidate_id)
+    assert world.trials.harmful() == []
+    assert harmful.id in world.trials.lifts(), "what was measured is still to be seen"
+
+
+@pytest.mark.long
+def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world: World) -> None:
+    """All that was hard came while few went without: what the settings did is not laid to the effect."""
+    overlay = world.guide()
+    for share, good in ((0.1, False), (0.5, True)):
+        world.adapt(withheld=share)
+        for number in range(80):
+            world.run(f"ses_{good}_{number}", good=good)
+    world.trials.catch_up()
+    lift = world.trials.lifts()[overlay.id]
+    assert lift.with_good / lift.with_runs < lift.without_good / lift.without_runs - 0.3
+    assert lift.verdict == "not enough evidence"
+    assert world.trials.harmful() == []
 
 
 def test_what_was_handled_comes_again_after_a_crash_and_changes_nothing(world: World) -> None:

@@ -57,6 +57,17 @@ def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
     return calibration
 
 
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
+def test_sixty_approvals_and_sixty_dismissals_are_told_apart_whatever_the_scores(
+    scores: list[tuple[float, float]], score: float
+) -> None:
+    calibration = by_kind([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
+    assert calibration.apply("lint", score) > 0.9
+    assert calibration.apply("docs", score) < 0.1
+    assert calibration.base_rate == pytest.approx(0.5)
+
+
 @settings(max_examples=60)
 @given(CASES, st.sampled_from(["tests", "lint", "docs", "never seen"]), SCORE, SCORE)
 def test_within_a_kind_a_higher_score_never_comes_out_lower(
