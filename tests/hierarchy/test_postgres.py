@@ -295,7 +295,7 @@ def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
             assert [was.text for was in each.engine.wisdom.history("cto", "p2")] == ["test first"]
         with psycopg.connect(url) as connection:
             kept = connection.execute("SELECT body::text || key FROM clawpy_wisdom_entries").fetchall()
-            kept += connection.execute("SELECT text FROM clawpy_summaries").fetchall()
+            kept += connection.execute("SELECT summary::text FROM clawpy_summaries").fetchall()
         assert not any("basket 1" in text or "slow" in text for (text,) in kept), "nor in a name"
         assert one.told() == two.told()
 
