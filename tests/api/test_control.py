@@ -98,6 +98,11 @@ def test_a_fault_is_told_and_the_next_request_served(serve: Serve, caplog: pytes
     assert "a verb failed" in caplog.text
 
 
+def test_a_request_that_is_too_large_is_refused(serve: Serve) -> None:
+    server = serve(echo)
+    assert raw(server.address, b"x" * (control.MAX_REQUEST_BYTES + 1))["error"]["code"] == "too_large"
+
+
 def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
     release, arrived = threading.Event(), threading.Event()
 

@@ -99,6 +99,14 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     assert again.state().state is State.DISABLED
 
 
+def test_presence_survives_a_restart(make: Callable[..., Autonomy], clock: FakeClock) -> None:
+    autonomy = make()
+    clock.advance(timedelta(minutes=5))
+    autonomy.heard("verb")
+    clock.advance(timedelta(minutes=7))
+    assert make().silence() == timedelta(minutes=7)
+
+
 def test_do_not_disturb_is_quiet_until_its_time(make: Callable[..., Autonomy], clock: FakeClock) -> None:
     autonomy = make()
     assert not autonomy.quiet()
@@ -203,6 +211,20 @@ def test_a_job_that_is_wanted_while_it_runs_runs_once_more(tmp_path: Any) -> Non
         schedule.close()
     assert len(runs) == 2
     database.close()
+
+
+@pytest.mark.parametrize("word", ["pause", "month"])
+@pytest.mark.parametrize(("by_hand", "cause"), [(True, "resumed by you"), (False, "2 h passed")])
+def test_how_a_hold_was_lifted_is_the_cause_however_long_it_took(
+    make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds, word: str, by_hand: bool, cause: str
+) -> None:
+    autonomy = make()
+    holds.now = [Hold(word, "test", clock.now(), clock.now() + timedelta(hours=2) if word == "pause" else None)]
+    assert autonomy.state().state is State.PAUSED
+    clock.advance(timedelta(hours=3))
+    autonomy.heard("key")
+    holds.now, holds.by_hand = [], by_hand
+    assert autonomy.state().cause == cause
 
 
 def test_the_next_change_is_told_only_where_time_alone_brings_it(

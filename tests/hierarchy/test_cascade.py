@@ -85,6 +85,18 @@ def test_what_is_kept_is_the_same_object_until_its_time_is_over(world: World, cl
     assert world.wisdom.guidance("worker") is not world.wisdom.guidance("worker")
 
 
+def test_most_used_patterns_come_first_then_the_newest(world: World, clock: FakeClock) -> None:
+    def keys() -> list[str]:
+        return [pattern.key for pattern in world.wisdom.profile("lead").patterns]
+
+    for key in ("old", "mid", "new"):
+        world.wisdom.edit_profile("lead", "patterns", key=key, value=f"do it the {key} way")
+        clock.advance(timedelta(days=1))
+    assert keys() == ["new", "mid", "old", "lead_first"]
+    world.database.write(lambda tx: world.wisdom._profiles.used(tx, [("lead", "old")]))
+    assert keys() == ["old", "new", "mid", "lead_first"]
+
+
 def test_every_change_counts_at_once(world: World) -> None:
     wisdom = world.wisdom
     assert wisdom.guidance("worker").tokens

@@ -59,6 +59,13 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, other:
         assert write_section(write_section(once, other, INHERITED), body, INHERITED) == once
 
 
+def test_line_ends_are_those_of_the_file() -> None:
+    assert write_section(b"# A\r\ntext", "one\ntwo", INHERITED) == (
+        f"# A\r\ntext\r\n\r\n{OPEN}\r\none\r\ntwo\r\n{CLOSE}\r\n".encode()
+    )
+    assert write_section(b"", "one", INHERITED) == f"{OPEN}\none\n{CLOSE}\n".encode()
+
+
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead", "worker", "junior")}
     lessons = {one.agent: one.did for one in world.wisdom.teach()}

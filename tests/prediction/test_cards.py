@@ -194,6 +194,15 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Da
     assert world.cards.correction(same.id) is None, "nothing was changed"
 
 
+def test_a_card_that_comes_back_from_a_dismissal_still_says_why_it_could_not_run(world: World) -> None:
+    card = world.cards.propose("run_tests paths=forbidden", workspace=SHOP)
+    assert refusal(world.cards.approve, card.id) == "blocked"
+    note = world.cards.get(card.id).note
+    for _ in range(2):
+        assert world.cards.dismiss(card.id).note == note != ""
+        assert world.cards.undo(card.id).note == note
+
+
 @pytest.mark.parametrize(
     ("state", "outcome"),
     [

@@ -221,3 +221,17 @@ def test_the_text_is_harmless(world: World, repository: Repository) -> None:
     text = world.sense().text
     assert "\x1b" not in text
     assert "bad subject" in text
+
+
+def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:
+    dated_commit(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
+    head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
+    world.runs = [MadeRun(head, tree=tree, failing=("test_c.py::test_a",))]
+    assert "still_red" in [card.kind for card in propose(world.sense())]
+    (repository.path / "b.py").unlink()
+    cards = {card.kind: card for card in propose(world.sense())}
+    assert "still_red" not in cards
+    assert cards["rerun_failing"].parameters == {"tests": ["test_c.py::test_a"]}
+    (repository.path / "test_c.py").unlink()
+    cards = {card.kind: card for card in propose(world.sense())}
+    assert cards["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"

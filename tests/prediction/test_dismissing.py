@@ -65,6 +65,12 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
 
+def test_an_approval_between_begins_the_count_anew(world: World) -> None:
+    dismiss(world, "a", "b")
+    world.cards.approve(world.card("c", kind="lint").id)
+    assert dismiss(world, "d")[0].note == ""
+
+
 def test_undo_switches_the_kind_on_again(world: World) -> None:
     third = dismiss(world, "a", "b", "c")[-1]
     world.seen = [proposal("c", kind="lint")]

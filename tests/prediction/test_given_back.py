@@ -37,3 +37,10 @@ def test_a_card_for_the_same_that_is_pending_already_is_enough(database: Databas
     world.cards.give_back(card.id, "once more")
     done = could_not_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
+
+
+def test_what_you_took_back_meanwhile_stays_taken_back(database: Database, clock: FakeClock) -> None:
+    world = World(database, clock)
+    card = world.cards.approve(world.card().id)
+    world.cards.undo(card.id)
+    assert could_not_begin(world, card).status is not Status.CONFIRMED

@@ -12,7 +12,7 @@ from engine.model import Answer, NoAnswer, Question, Source
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.model_twin import MOST_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, Unusable, read_reply
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit
+from tests.prediction.sensing import NOW, World, dated_commit, task
 
 CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
@@ -89,6 +89,18 @@ def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert question.text.startswith(context.text)
     assert "channels: koji-core, chronicle-hub" in question.text
     assert model.told == [("ollama:twin", True, "")]
+
+
+def test_not_before_thirty_decisions(context: WorkspaceContext) -> None:
+    assert twin(Model(), phase=0).propose(context) == []
+
+
+def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None:
+    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
+    model_twin = twin(Model(json.dumps(GOOD)))
+    first = model_twin.propose(world.sense())
+    world.now += timedelta(minutes=10)
+    assert model_twin.propose(world.sense()) == first
 
 
 def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:

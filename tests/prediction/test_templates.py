@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,11 +14,13 @@ from engine.model import Proposal, SessionState
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
+from engine.prediction.templates.changes import lint
 from engine.prediction.templates.history import ROUTINE, day_begin
 from engine.prediction.templates.offers import is_usable
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session, task
+from tests.prediction.sensing import NOW, World, dated_commit, made_project, session, task, touch
 
+BERLIN = ZoneInfo("Europe/Berlin")
 DAY = timedelta(days=1)
 
 
@@ -157,3 +160,29 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
 @pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
 def test_names_that_no_parameter_may_hold(name: str) -> None:
     assert not is_usable(name)
+
+
+def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
+    begin = day_begin(datetime(2026, 10, 25, 19, tzinfo=BERLIN))
+    assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
+    assert day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
+
+
+def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
+    repository.write("cart.py", "3")
+    touch(repository.path / "cart.py", NOW - timedelta(hours=3))
+    [first] = lint(*world.top())
+    world.sessions = [session("lint")]
+    assert lint(*world.top()) == [], "that is what it looked at"
+    touch(repository.path / "cart.py", NOW)
+    [again] = lint(*world.top())
+    assert again.fingerprint != first.fingerprint
+    assert (again.parameters, again.subject) == (first.parameters, first.subject)
+
+
+def test_how_old_a_change_is_other_projects_do_not_tell(world: World, repository: Repository) -> None:
+    world.others = [made_project(path="api")]
+    for name, age in (("cart.py", 1), ("api/stock.py", 5)):
+        touch(repository.write(name, "3"), NOW - age * timedelta(hours=1))
+    [card] = lint(*world.top())
+    assert card.evidence_at == NOW - timedelta(hours=1)

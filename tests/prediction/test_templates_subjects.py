@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.housekeeping import CALM, URGENT, is_urgent
+from engine.execution.runners.toolchains.projects import projects
 from engine.model import Proposal
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.changes import leftovers, secret
+from engine.prediction.templates.environments import update_lock
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit
+from tests.prediction.sensing import NOW, World, dated_commit, touch
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
 TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
@@ -86,3 +88,18 @@ def test_what_is_urgent_stays_so_until_there_is_clearly_more(before: bool, sizes
         assert after is (free < URGENT or (before and free < CALM))
         assert after is before or free < URGENT or free >= CALM
         before = after
+
+
+def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, repository: Repository) -> None:
+    lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
+    for folder in ("", "web/"):
+        repository.write(f"{folder}package.json", '{"name": "web"}\n')
+        repository.write(f"{folder}package-lock.json", lock)
+    repository.commit("Two projects")
+    for folder, hours in (("", 1), ("web/", 20)):
+        manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
+        touch(manifest, NOW - timedelta(hours=hours))
+    world.project, *world.others = projects(repository.path)
+    context = world.sense()
+    ages = {part.project.path: [card.evidence_at for card in update_lock(context, part)] for part in context.parts}
+    assert ages == {"": [NOW - timedelta(hours=1)], "web": [NOW - timedelta(hours=20)]}

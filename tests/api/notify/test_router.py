@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -139,6 +140,15 @@ def test_a_card_that_was_decided_meanwhile_is_not_told(world: World, clock: Fake
 
 
 # -- quiet hours
+
+
+def test_a_card_that_was_snoozed_meanwhile_is_not_told(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    card = world.card()
+    world.happen(created())
+    world.cards["pred_a"] = replace(card, snoozed_until=clock.now() + timedelta(hours=2))
+    world.deliver()
+    assert not world.courier.sent
 
 
 def test_at_night_only_what_is_urgent_and_the_rest_in_the_morning(world: World, clock: FakeClock) -> None:

@@ -11,6 +11,7 @@ from engine.api.notify.outbox import NotificationRow
 from engine.api.notify.timing import (
     BACKOFF,
     MAX_AGE,
+    MAX_BATCH,
     MAX_TRIES,
     QUIET_POLL_S,
     Plan,
@@ -53,6 +54,11 @@ def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> Non
     waiting = [item(1, gathered=True, due=300), item(2, gathered=True, due=420)]
     assert plan(waiting, NOW + timedelta(seconds=299), quiet=False) == Plan(wait=1.0)
     assert plan(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
+
+
+def test_one_digest_has_a_bound() -> None:
+    waiting = [item(number, gathered=True) for number in range(MAX_BATCH + 3)]
+    assert plan(waiting, NOW, quiet=False).batch == tuple(waiting[:MAX_BATCH])
 
 
 def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
