@@ -1,7 +1,8 @@
 """A noun as fields, line by line: the same on a screen and from a verb.
 
-A renderer of a noun takes its document, as verbs print it in JSON, and gives fields. `widgets.drawn.drawn` lays them
-out for a screen, `cli.printing.style.field_lines` for a terminal or a pipe. Nothing here needs Textual.
+A renderer of a noun takes its document, as verbs print it in JSON, and gives fields.
+`widgets.reflowing_text.render_fields` lays them out for a screen, `cli.printing.style.field_lines` for a terminal or a
+pipe. Nothing here needs Textual.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def label_width(fields: Iterable[Field]) -> int:
     return max((cell_len(field.name) for field in fields), default=0) + 2
 
 
-def present(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
+def present_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
     """The facts, names and texts, that have a text."""
     return (Field(name, text, tone) for name, text in facts if text)
 
@@ -56,15 +57,15 @@ def when(instant: str | None, now: datetime) -> str:
     return words.moment(datetime.fromisoformat(instant), now) if instant else ""
 
 
-def text(body: str, most: int = 20_000) -> Iterator[Field]:
-    """A text line by line, headings of Markdown set off; at most so many characters of it."""
-    for line in body[:most].rstrip("\n").expandtabs(4).split("\n"):
+def text_fields(body: str, limit: int = 20_000) -> Iterator[Field]:
+    """A text line by line, headings of Markdown set off; at most `limit` characters of it."""
+    for line in body[:limit].rstrip("\n").expandtabs(4).split("\n"):
         yield Field("", line, "accent" if line.startswith("#") else "ink")
-    if len(body) > most:
-        yield Field("", f"… {words.count(len(body) - most, 'character')} more", "faint")
+    if len(body) > limit:
+        yield Field("", f"… {words.count(len(body) - limit, 'character')} more", "faint")
 
 
-def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
+def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
     """The lines that go (`-`) and come (`+`), with a few around them that stay."""
     import difflib  # not before the first frame
 
@@ -76,9 +77,9 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
         yield Field("", text, tones.get(line[0], "grey"))
 
 
-def spark(values: Sequence[float | None], most: float | None = None) -> str:
-    """Values as one cell each, the highest, or `most`, as `█`; `▁` for nothing, `·` for no value."""
-    top = most or max((value for value in values if value is not None), default=0)
+def spark(values: Sequence[float | None], top_value: float | None = None) -> str:
+    """Values as one cell each, the highest, or `top_value`, as `█`; `▁` for nothing, `·` for no value."""
+    top = top_value or max((value for value in values if value is not None), default=0)
     return "".join(
         "·" if value is None else "▁" if value <= 0 else "▂▃▄▅▆▇█"[min(6, int(value / top * 7))] for value in values
     )

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from clawpy_console import words
 from clawpy_console.dialogs.ask import Ask, confirm, tell
 from clawpy_console.keys import BY_ID, shown_key
-from clawpy_console.screens.safety.rail_status import QUESTIONS
+from clawpy_console.screens.safety.safety_fields import QUESTIONS
 from engine import kind_title
 from engine.model import Hold, Mute
 

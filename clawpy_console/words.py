@@ -15,6 +15,9 @@ from engine.model.text import failures
 
 T = TypeVar("T")
 
+VERDICT_SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
+"""Sign and tone of each verdict of a rail."""
+
 
 def span(length: timedelta) -> str:
     """An age in one unit: `now`, `4m`, `3h`, `2d`."""

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Bubble, BubbleState, FlushReport
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class Ask(Dialog[str | None]):
             if self._text:
                 with VerticalScroll(id="text", can_focus=False):
                     yield Static(self._text, markup=False)
-            yield Drawn(id="answers")
+            yield ReflowingText(id="answers")
 
     def on_mount(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
-        self.query_one("#answers", Drawn).show(self._lines)
+        self.query_one("#answers", ReflowingText).show(self._lines)
 
     def _lines(self, width: int) -> list[Content]:
         lines, wide = [], max(len(word) for _, word, _ in self._answers) + 2

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from clawpy_console.fields import Field
 from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.drawn import Drawn, drawn
+from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.status import Frame
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ T = TypeVar("T")
 
 
 class PreviewDialog(Dialog[Answer]):
-    """Its subclass composes a `Drawn` `#change` in a `VerticalScroll` `#pane`, a `Static` `#said` and a `KeyLine`."""
+    """Shows a preview. Subclasses compose a `ReflowingText` `#change` in a `VerticalScroll` `#pane`, a `Static` `#said`
+    and a `KeyLine`."""
 
     DEFAULT_CSS = """
     PreviewDialog #body { height: 1fr; }
@@ -117,7 +118,7 @@ class PreviewDialog(Dialog[Answer]):
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""
         listed = list(fields)
-        self.query_one("#change", Drawn).show(lambda width: drawn(listed, width))
+        self.query_one("#change", ReflowingText).show(lambda width: render_fields(listed, width))
 
     def action_page(self, by: int) -> None:
         pane = self.query_one("#pane", VerticalScroll)

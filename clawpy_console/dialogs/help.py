@@ -14,8 +14,8 @@ from textual.widgets import Input
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.reflowing_text import ReflowingText
 
 KEY, ID = 9, 24
 """Cells of the key and of the id, which is left out where there is no room for it."""
@@ -42,7 +42,7 @@ class Help(Dialog[None]):
             dialog.border_subtitle = self._below("close")
             yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
-                yield Drawn(id="keys")
+                yield ReflowingText(id="keys")
 
     def on_mount(self) -> None:
         self.query_one(Filter).open()
@@ -53,7 +53,7 @@ class Help(Dialog[None]):
 
     def _draw(self) -> None:
         terms = self.query_one(Filter).words
-        self.query_one("#keys", Drawn).show(lambda width: list(self._lines(width, terms)))
+        self.query_one("#keys", ReflowingText).show(lambda width: list(self._lines(width, terms)))
 
     def _lines(self, width: int, terms: list[str]) -> Iterable[Content]:
         here = [action for action in ACTIONS if action.id in self._here and action.group != "app"]

@@ -59,14 +59,15 @@ def spots(screen: Screen[object]) -> list[Spot]:
 
 def labels(count: int) -> list[str]:
     """`count` labels of one or two letters, none the beginning of another; at most 676."""
-    letters = len(LETTERS)
-    firsts = next(
-        first_letters
-        for first_letters in range(letters + 1)
-        if letters - first_letters + first_letters * letters >= min(count, letters**2)
+    letter_count = len(LETTERS)
+    prefix_count = next(
+        prefixes
+        for prefixes in range(letter_count + 1)
+        if letter_count - prefixes + prefixes * letter_count >= min(count, letter_count**2)
     )
-    pairs = [first + second for first in LETTERS[letters - firsts :] for second in LETTERS]
-    return [*LETTERS[: letters - firsts], *pairs][:count]
+    single_count = letter_count - prefix_count
+    pairs = [first + second for first in LETTERS[single_count:] for second in LETTERS]
+    return [*LETTERS[:single_count], *pairs][:count]
 
 
 class Jump(Dialog[Spot | None]):

@@ -16,8 +16,8 @@ from textual.widgets import Static, TextArea
 from clawpy_console import agent_setup, words
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Card, FlowForm, FoundAgent, Refusal
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class OwnPrompt(Dialog[Card | None]):
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
             yield Static(id="said", markup=False)
-            yield Drawn(id="options")
+            yield ReflowingText(id="options")
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -210,7 +210,7 @@ class OwnPrompt(Dialog[Card | None]):
                 lines.append(Content.styled(f"  {len(self._options) - first - MAX_COMPLETIONS} more", "$faint"))
             return [*lines, *self._model_hint.wrap(width)]
 
-        self.query_one("#options", Drawn).show(draw)
+        self.query_one("#options", ReflowingText).show(draw)
 
     def action_complete(self) -> None:
         """Put the next completion into the text; a single one goes on at once with what follows it."""

@@ -15,8 +15,8 @@ from textual.widgets import Input, Static
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.drawn import Drawn, drawn
 from clawpy_console.widgets.keyline import Columns, Filter, KeyLine
+from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.status import Frame
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ class ConsoleScreen(BaseScreen[None]):
             static.update(content, layout=static.styles.auto_dimensions)
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
-        """Show `fields` in the `Drawn` at `selector`."""
+        """Show `fields` in the `ReflowingText` at `selector`."""
         listed = list(fields)
-        self.query_one(selector, Drawn).show(lambda width: drawn(listed, width))
+        self.query_one(selector, ReflowingText).show(lambda width: render_fields(listed, width))
 
     def takes_results(self) -> bool:
         return self.ready or not self._complete

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from clawpy_console import words
 from clawpy_console.state import AppState
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import MICRO, Hold
 
 SCREENS = (
@@ -70,7 +70,7 @@ class Frame(Widget):
         self.query_one(Banner).tell(holds, how)
 
 
-class StatusBar(Drawn):
+class StatusBar(ReflowingText):
     """Two lines: the screens, and how the engine stands."""
 
     DEFAULT_CSS = "StatusBar { height: 2; padding: 0 1; background: $background; }"
@@ -196,7 +196,7 @@ def gravest(holds: Sequence[Hold]) -> Hold | None:
     return min(holds, key=lambda hold: order.index(hold.word), default=None)
 
 
-class Banner(Drawn):
+class Banner(ReflowingText):
     """Says in one line that the engine is stopped or paused, and how to resume. Hidden when nothing does."""
 
     DEFAULT_CSS = """

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from engine.api.checks import FAIL, OK, WARN, Check, rows
+from engine.api.checks import FAIL, OK, WARN, Check, query_rows
 from engine.api.keys import router
 from engine.api.model_checks import coding_agents, key_storage, memory_model, provider_checks, text_prompts
 from engine.api.outward import index_server, notifications, server_of, shared_database
@@ -33,8 +33,13 @@ from engine.storage.consumers import FIX as STUCK_FIX
 from engine.storage.consumers import REPORTED
 from engine.storage.files import recovery_hint
 
-FAULTS_SHOWN = 3
-"""Unreadable files of learnings that are named at most."""
+MAX_FAULTS = 3
+"""Maximum number of unreadable files of learnings that are named."""
+
+KNOWN_VARIABLES = re.compile(
+    r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)"
+)
+"""Environment variables that are read and are no settings."""
 
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
@@ -51,7 +56,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         *_variables(os.environ),
         _database(home.database),
         *_readers(home.database),
-        _index(home, here=not server_of(settings)),
+        _index(home, is_local=not server_of(settings)),
         *index_server(settings, online=online),
         *shared_database(online=online),
         _embedder(settings),
@@ -174,11 +179,10 @@ def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
 
 def _variables(environment: Any) -> list[Check]:
     """Environment variables that look like settings and are none, such as misspelt ones."""
-    other = re.compile(r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)")
     unknown = sorted(
         name
         for name in environment
-        if name.startswith("CLAWPY_") and name not in VARIABLES and not other.fullmatch(name)
+        if name.startswith("CLAWPY_") and name not in VARIABLES and not KNOWN_VARIABLES.fullmatch(name)
     )
     fix = "see `clawpy config get`; CLAWPY_CROSS_POLL_ENABLED sets crossPollEnabled"
     return [Check("environment", WARN, f"{name} is not a setting and does nothing", fix) for name in unknown]
@@ -190,7 +194,7 @@ def _database(path: Path) -> Check:
     if path.stat().st_size == 0:
         return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
     try:
-        [(result,)] = rows(path, "PRAGMA quick_check(1)")
+        [(result,)] = query_rows(path, "PRAGMA quick_check(1)")
         version, refusal = schema.stored_version(path), schema.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
@@ -207,14 +211,14 @@ def _readers(path: Path) -> list[Check]:
     if not path.exists():
         return []
     try:
-        records = rows(path, f"SELECT value FROM engine_state WHERE key = '{REPORTED}'")
+        records = query_rows(path, f"SELECT value FROM engine_state WHERE key = '{REPORTED}'")
     except sqlite3.Error:
         return []  # `database` says what is wrong
     stalled = json.loads(records[0][0]) if records else {}
     return [Check("ledger", WARN, reader["words"], STUCK_FIX) for reader in stalled.values()]
 
 
-def _index(home: Home, *, here: bool) -> Check:
+def _index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
     version = _version("chromadb")
     if version is None:
@@ -223,13 +227,13 @@ def _index(home: Home, *, here: bool) -> Check:
     if home.database.exists():
         try:
             query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
-            [(number, missing)] = rows(home.database, query)
+            [(number, missing)] = query_rows(home.database, query)
         except sqlite3.Error:
             return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
     message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
     if missing:
         message += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
-    if here and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
+    if is_local and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
         message += "; the index is built when needed"
     return Check("index", OK, message)
 
@@ -332,8 +336,8 @@ def _learnings(home: Home) -> Check:
     files = LearningFiles(home.data)
     faults = files.faults()
     if faults:
-        more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
-        words = "; ".join(faults[:FAULTS_SHOWN]) + more
+        more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
+        words = "; ".join(faults[:MAX_FAULTS]) + more
         return Check("learnings", WARN, words, f"fix the files under {home.data}; all others can be read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))
 

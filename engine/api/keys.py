@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
+from engine.api.connectivity import check_provider
 from engine.api.documents import Document
-from engine.api.reaching import reach
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.agents import AUTO, MODEL
@@ -64,7 +64,7 @@ def test(home: Home, name: str) -> Document:
         message, fix = f"{name}: {state.words if state else 'nothing to try it on'}", f"clawpy key set {name}"
         raise Refusal("no_key", message, "" if fix in message else fix)
     key = keys.get(name)
-    fault = reach(state.settings, None if key is None else key.value)
+    fault = check_provider(state.settings, None if key is None else key.value)
     words = f"{state.settings.host} answers and accepts the key" if key else f"{state.settings.host} answers"
     return {"name": name, "reached": not fault, "message": fault or words}
 

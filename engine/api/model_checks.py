@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 
 from engine.api.checks import OK, WARN, Check
+from engine.api.connectivity import check_provider
 from engine.api.keys import prospects
-from engine.api.reaching import reach
 from engine.config import FixedSettings, Settings
 from engine.config.agents import ACP
 from engine.execution.routing import ModelRouter, set_up
@@ -61,7 +61,7 @@ def provider_checks(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
         check = Check("provider", OK if state.settings.model else WARN, message, fix)
         if online:
             key = keys.get(state.name)
-            if fault := reach(state.settings, None if key is None else key.value):
+            if fault := check_provider(state.settings, None if key is None else key.value):
                 check = Check("provider", WARN, f"{state.name}: {fault}", f"clawpy key test {state.name}")
         checks.append(check)
     return checks

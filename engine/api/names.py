@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.api.checks import rows
+from engine.api.checks import query_rows
 from engine.home import Home
 
 MAX_IDS = 100
@@ -57,7 +57,7 @@ def names(home: Home, kind: str) -> Mapping[str, Any]:
 
 
 def _ids(home: Home, query: str) -> dict[str, str]:
-    records = rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_SECONDS)
+    records = query_rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_SECONDS)
     return {id: " ".join(title.split()) for id, title in records}
 
 

@@ -7,10 +7,10 @@ import os
 import sqlite3
 from urllib.parse import urlsplit
 
-from engine.api.checks import OK, WARN, Check, rows
+from engine.api.checks import OK, WARN, Check, query_rows
+from engine.api.connectivity import check_url
 from engine.api.notify.addresses import Addresses
 from engine.api.notify.matrix import allowed
-from engine.api.reaching import answers
 from engine.config import FixedSettings, Settings
 from engine.config.agents import url_fault
 from engine.config.notify import DESKTOP, SPEAK, Surface
@@ -39,7 +39,7 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
     host = urlsplit(url).netloc
     if not online:
         return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
-    if fault := answers(f"{url}/api/v2/heartbeat"):
+    if fault := check_url(f"{url}/api/v2/heartbeat"):
         return [
             Check(
                 "index server",
@@ -92,7 +92,7 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     if home.database.exists():
         query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
         try:
-            for surface_name, number, note in rows(home.database, query):
+            for surface_name, number, note in query_rows(home.database, query):
                 message = f"{number} not delivered to the {surface_name}: {note}"
                 fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
                 checks.append(Check("notify", WARN, message, fix))

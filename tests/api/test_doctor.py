@@ -114,11 +114,11 @@ def test_who_would_carry_prose_out(home: Home, monkeypatch: pytest.MonkeyPatch) 
 def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def reach(provider: Any, key: str | None) -> str:
+    def check_provider(provider: Any, key: str | None) -> str:
         asked.append(provider.host)
         return "api.openai.com does not accept the key (401)"
 
-    monkeypatch.setattr(model_checks, "reach", reach)
+    monkeypatch.setattr(model_checks, "check_provider", check_provider)
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
     look(home)
     assert asked == []

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import pytest
 
 from clawpy_console.cli.printing.style import field_lines, plain
-from clawpy_console.fields import Field, changes
+from clawpy_console.fields import Field, change_fields
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import linked
-from clawpy_console.widgets.drawn import drawn
+from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model.adaptation import LearningRecord
 from tests.console.stand_in import StandIn
@@ -42,13 +42,13 @@ def recorded(record: LearningRecord, port: Adaptation) -> candidate.Document:
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
 def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, width: int) -> None:
-    fields = [field for id in port.all for field in candidate.candidate(document(port.view(id)), NOW)]
-    fields += [field for id in learnings.all for field in entry.learning(document(learnings.view(id)), NOW)]
-    assert [line.plain for line in drawn(fields, width) if line.cell_length > width] == []
+    fields = [field for id in port.all for field in candidate.candidate_fields(document(port.view(id)), NOW)]
+    fields += [field for id in learnings.all for field in entry.learning_fields(document(learnings.view(id)), NOW)]
+    assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 
 
 def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adaptation) -> None:
-    told = text(candidate.candidate(document(port.view(ROUNDING.id)), NOW))
+    told = text(candidate.candidate_fields(document(port.view(ROUNDING.id)), NOW))
     says(
         told,
         "▲ needs your decision",
@@ -58,25 +58,25 @@ def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adapta
         "+ 3. Look at what changed since it was green.",
         "✓ corroborate",
     )
-    assert "✗ reject " in text(candidate.candidate(document(port.view(EMOJI.id)), NOW))
+    assert "✗ reject " in text(candidate.candidate_fields(document(port.view(EMOJI.id)), NOW))
 
 
 def test_only_what_is_near_to_a_change_is_shown() -> None:
     many = [f"line {number}" for number in range(60)]
     changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
-    told = [field.text for field in changes(many, changed)]
+    told = [field.text for field in change_fields(many, changed)]
     assert told[0] == "  ⋮"
     assert told.count("  ⋮") == 2
     says(told, "+ other", "- line 40")
     assert "  line 0" not in told
-    assert list(changes(many, many)) == []
-    assert [change.text for change in changes(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
+    assert list(change_fields(many, many)) == []
+    assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
 def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
     said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
     item = recorded(dataclasses.replace(RECORDS[0], details=said), port)
-    told = text(candidate.record(item, NOW))
+    told = text(candidate.record_fields(item, NOW))
     says(
         told,
         f"failed_tdd/{TEST}: 82 of 100",
@@ -88,7 +88,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptati
 def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(port.view(STOCK.id), lift=value)
-        return text(candidate.lift(document(view)["lift"]))
+        return text(candidate.lift_fields(document(view)["lift"]))
 
     assert "31 of 38 runs went well, 82%" in lift(LIFT)
     assert "+32 points, 80 % interval +2 to +58" in lift(LIFT)
@@ -100,7 +100,7 @@ def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
 
 
 def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
-    told = text(entry.learning(document(learnings.view(PROJECT.id)), NOW))
+    told = text(entry.learning_fields(document(learnings.view(PROJECT.id)), NOW))
     says(
         told,
         "● valid, project shop, directive",
@@ -109,9 +109,9 @@ def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
         "by 2 sessions",
         "12 prompts",
     )
-    old = text(entry.learning(document(learnings.view(OLD.id)), NOW))
+    old = text(entry.learning_fields(document(learnings.view(OLD.id)), NOW))
     says(old, "✗ retracted", "since 1.2 it is reserved at once")
-    assert "never promoted" in text(entry.learning(document(learnings.view(PROXY.id)), NOW))
+    assert "never promoted" in text(entry.learning_fields(document(learnings.view(PROXY.id)), NOW))
 
 
 def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
@@ -125,6 +125,6 @@ def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
 
 
 def test_retracting_says_what_will_wait_for_you(learnings: Learnings) -> None:
-    told = text(entry.retraction(document(learnings.view(PROJECT.id))))
+    told = text(entry.retraction_fields(document(learnings.view(PROJECT.id))))
     says(told, "1 learning promoted from it will wait for your decision", "▸ all projects: Money is whole cents")
-    assert "Nothing valid was promoted from it" in text(entry.retraction(document(learnings.view(GLOBAL.id))))
+    assert "Nothing valid was promoted from it" in text(entry.retraction_fields(document(learnings.view(GLOBAL.id))))

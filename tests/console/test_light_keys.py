@@ -18,7 +18,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.pauses import DUE, IDLE_S, OVERDUE, Pauses
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, until
 from tests.console.stand_in import StandIn
@@ -51,7 +51,7 @@ async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine
 class Lines(App[None]):
     """Three drawn lines, and which of them were asked for."""
 
-    CSS = "Drawn { width: 20; }"
+    CSS = "ReflowingText { width: 20; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Lines(App[None]):
     def compose(self) -> ComposeResult:
         app = self
 
-        class Noting(Drawn):
+        class Noting(ReflowingText):
             def render_line(self, y: int):  # type: ignore[no-untyped-def]
                 app.asked.append(y)
                 return super().render_line(y)
@@ -71,7 +71,7 @@ class Lines(App[None]):
 async def test_drawn_lines_can_be_selected() -> None:
     app = Lines()
     async with app.run_test(size=(40, 5)) as pilot:
-        drawn = app.query_one(Drawn)
+        drawn = app.query_one(ReflowingText)
         drawn.show(lambda width: [Content("one"), Content("two"), Content("three")])
         await pilot.pause()
         chosen = Selection(Offset(1, 1), Offset(2, 2))

@@ -85,7 +85,7 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
         await pilot.press("m", *"cents")
         assert calls(engine, "recall") == []
         await pilot.press("enter")
-        await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].thing, Recalled))
+        await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].value, Recalled))
         assert calls(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
         await sees(pilot, "without graph: no answer")
         assert "0.90" in screen_text(console)

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field
-from clawpy_console.screens.safety import rail_status
+from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.keyline import Columns
 from clawpy_console.widgets.rows import Rows
@@ -205,36 +205,41 @@ def text(fields: Iterable[Field]) -> str:
 
 @pytest.mark.parametrize("state", ["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"])
 def test_the_present_state_is_marked_among_all(state: str) -> None:
-    told = text(rail_status.state(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
+    told = text(safety_fields.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert f"[{state}]" in told
-    assert all(state in told for state in rail_status.STATES)
+    assert all(state in told for state in safety_fields.STATES)
 
 
 def test_gauges_appear_once_something_was_spent() -> None:
     nothing = [dataclasses.replace(burn, spent=0, reserved=0, buckets=(0, 0)) for burn in burns()]
-    assert "Nothing spent. Caps: $2 an hour, $20 a day, $200 a month" in text(rail_status.cost(tuple(nothing), NOW))
-    told = text(rail_status.cost(burns(), NOW))
+    assert "Nothing spent. Caps: $2 an hour, $20 a day, $200 a month" in text(
+        safety_fields.cost_fields(tuple(nothing), NOW)
+    )
+    told = text(safety_fields.cost_fields(burns(), NOW))
     says(told, "$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan")
 
 
 def test_a_full_gauge_says_so() -> None:
     full = dataclasses.replace(burns()[0], spent=2_000_000)
-    assert rail_status.pace(full, NOW) == "the cap has been reached"
-    [*_, hour, _] = rail_status.cost((full,), NOW)
+    assert safety_fields.pace_words(full, NOW) == "the cap has been reached"
+    [*_, hour, _] = safety_fields.cost_fields((full,), NOW)
     assert hour.tone == "wrong"
-    assert "100%" in text(rail_status.cost((dataclasses.replace(full, cap=0),), NOW))
+    assert "100%" in text(safety_fields.cost_fields((dataclasses.replace(full, cap=0),), NOW))
 
 
 def test_a_wait_that_is_over_is_not_counted_down() -> None:
     rate = StandIn().safety.rails()[0]
-    assert rail_status.rail_now(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
+    assert safety_fields.rail_standing(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
 
 
 def test_under_a_pause_what_you_approve_runs_and_only_a_stop_holds_everything() -> None:
     kill = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK)
     paused = dataclasses.replace(kill, brief="pause", until=NOW + timedelta(minutes=63))
-    assert rail_status.executes((paused,), True)[:2] == ("▲", "by you")
-    assert rail_status.executes((dataclasses.replace(kill, brief="stop", until=None),), True)[:2] == ("■", "held")
+    assert safety_fields.unapproved_work_standing((paused,), True)[:2] == ("▲", "by you")
+    assert safety_fields.unapproved_work_standing((dataclasses.replace(kill, brief="stop", until=None),), True)[:2] == (
+        "■",
+        "held",
+    )
 
 
 # How it looks

@@ -27,8 +27,8 @@ from clawpy_console.cli.printing.style import (
 from clawpy_console.fields import Field
 from clawpy_console.screens.insights import figures
 from clawpy_console.screens.insights.figures import STATES
-from clawpy_console.screens.mission.since import since
-from clawpy_console.screens.safety import rail_status
+from clawpy_console.screens.mission.since import since_fields
+from clawpy_console.screens.safety import safety_fields
 
 MAX_LISTED = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
@@ -86,14 +86,14 @@ def _hold(hold: Document) -> Field:
     """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     remaining = words.duration(until - now) if until and until > now else ""
-    return rail_status.hold(
+    return safety_fields.hold_field(
         hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", remaining
     )
 
 
 def _since(away: Document) -> Lines:
     """What happened since you were last away; nothing when nothing did."""
-    fields, ran, blocked = list(since(away)), away["ran"], away["blocked"]
+    fields, ran, blocked = list(since_fields(away)), away["ran"], away["blocked"]
     if not fields:
         return
     yield bold(f"since {time(away['at'])}")
@@ -120,7 +120,7 @@ def dnd(document: Document) -> Lines:
 def resume(document: Document) -> Lines:
     """What was resumed, and the status now."""
     for hold in document.get("lifted", ()):
-        ended_hold = f"{rail_status.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        ended_hold = f"{safety_fields.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
     yield from status(document)
 
@@ -284,12 +284,12 @@ def train(document: Document) -> Lines:
 def metrics(document: Document) -> Lines:
     """Rates, calibration and drift; sources, channels and kinds as tables."""
     fields = [
-        *figures.head(document),
-        *figures.calibration(document),
-        *figures.drift(document["drift"]),
+        *figures.head_fields(document),
+        *figures.calibration_fields(document),
+        *figures.drift_fields(document["drift"]),
         Field("training", document["nextTraining"]),
         Field("", ""),
-        *figures.tables(document, ("sources", "channels", "kinds")),
+        *figures.table_fields(document, ("sources", "channels", "kinds")),
     ]
     return field_lines(fields)
 
@@ -350,7 +350,7 @@ def _totals(document: Document) -> Iterator[Field]:
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
         )
     for hold in document["holds"]:
-        yield Field(rail_status.HOLDS[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
+        yield Field(safety_fields.HOLDS[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
 
 
 def _example(example: Document | None, key: str) -> str:

@@ -38,7 +38,7 @@ def remember(document: Document) -> Lines:
 def recall(document: Document) -> Lines:
     """The memories that were found, each with its layer, its source and the reason."""
     for result in document["results"]:
-        yield from field_lines(memory_entries.recalled(result))
+        yield from field_lines(memory_entries.recalled_fields(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
@@ -60,7 +60,7 @@ def drafts(document: Document) -> Lines:
 def forget(document: Document) -> Lines:
     """What would be deleted, or was, and what remains."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
-    yield from field_lines(memory_entries.forgetting(document))
+    yield from field_lines(memory_entries.forgetting_fields(document))
     if not document["forgotten"]:
         yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."
 
@@ -74,7 +74,7 @@ def learnings(document: Document) -> Lines:
     elif "learning" in document:
         learning = document["learning"]
         yield _head(learning)
-        yield from field_lines((*entry.learning(learning, datetime.now(UTC)), *_links(learning)))
+        yield from field_lines((*entry.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
     elif "scopes" in document:
         for learning in document["scopes"]:
             yield from _scope(learning)
@@ -198,11 +198,11 @@ def candidates(document: Document) -> Lines:
 def _records(records: list[Document]) -> Lines:
     now = datetime.now(UTC)
     for record in records:
-        yield from field_lines(candidate.record(record, now))
+        yield from field_lines(candidate.record_fields(record, now))
 
 
 def _whole(document: Document) -> Lines:
-    _, *fields = candidate.candidate(document, datetime.now(UTC))
+    _, *fields = candidate.candidate_fields(document, datetime.now(UTC))
     yield from field_lines(fields)
     for name, title in candidate.EVIDENCE.items():
         if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from clawpy_console.fields import Document, Field, bar, changes, present, text, when
+from clawpy_console.fields import Document, Field, bar, change_fields, present_fields, text_fields, when
 from engine.model.wisdom import telling
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FINDINGS = {
 REACHES_OWNER = "reaches the owner"
 
 
-def agent(document: Document) -> Iterator[Field]:
+def agent_fields(document: Document) -> Iterator[Field]:
     """Who an agent is: what its folder and the settings say. What is wrong comes first."""
     view, folder = document["agent"], document["folder"]
     yield Field("", f"{view['id']}  {words.one_line(view['title'])}", "title")
@@ -43,20 +43,20 @@ def agent(document: Document) -> Iterator[Field]:
     yield Field("tier", f"{view['tier']}  by {view['tierRule']}")
     details = {"archetype": document["archetype"], "domain": view["domain"]}
     details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
-    yield from present((name, words.one_line(value)) for name, value in details.items())
+    yield from present_fields((name, words.one_line(value)) for name, value in details.items())
     for channel in document.get("serves", ()):
         yield Field("serves", _serves(channel))
     if tools := document.get("tools"):
         yield Field("may", ", ".join(tools["allow"]) or "nothing")
         listed = {"asks for": tools["ask"], "never": tools["deny"]}
-        yield from present((name, ", ".join(texts)) for name, texts in listed.items())
+        yield from present_fields((name, ", ".join(texts)) for name, texts in listed.items())
         yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
         if tools["budget"]:
             yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
     yield Field("folder", folder, "faint")
     if "soul" in document:
         yield Field("", "soul", "heading")
-        yield from text(document["soul"])
+        yield from text_fields(document["soul"])
 
 
 def broken_file(broken: str) -> str:
@@ -81,7 +81,7 @@ def _serves(channel: Document) -> str:
     return ", ".join(parts)
 
 
-def organisation(engine: Engine) -> list[Field]:
+def organisation_fields(engine: Engine) -> list[Field]:
     """All agents together: how much they worked, the settings of guidance, what is wrong. Blocking."""
     agents, settings = engine.hierarchy.list(), engine.wisdom.config
     on = {True: "on", False: "off"}
@@ -98,10 +98,10 @@ def organisation(engine: Engine) -> list[Field]:
         "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
-    return [*present(details.items()), *problems(engine.hierarchy.problems())]
+    return [*present_fields(details.items()), *problem_fields(engine.hierarchy.problems())]
 
 
-def problems(messages: list[str]) -> Iterator[Field]:
+def problem_fields(messages: list[str]) -> Iterator[Field]:
     """What is wrong in the organisation."""
     if not messages:
         yield Field("", "✓ No problems.", "grey")
@@ -115,7 +115,7 @@ def problems(messages: list[str]) -> Iterator[Field]:
 # Guidance
 
 
-def guidance(document: Document) -> Iterator[Field]:
+def guidance_fields(document: Document) -> Iterator[Field]:
     """How much guidance an agent gets, from which leaders, and what was left out; of a leader what it gives."""
     yield Field("", budget(document), "title" if document["tokens"] else "wants")
     for hop in document["hops"]:
@@ -132,7 +132,7 @@ def guidance(document: Document) -> Iterator[Field]:
     if document["chainEnd"] not in ("", REACHES_OWNER):
         yield Field("", f"▲ The chain {document['chainEnd']}.", "wants")
     if "profile" in document:
-        yield from profile(document["profile"])
+        yield from profile_fields(document["profile"])
 
 
 def budget(document: Document) -> str:
@@ -143,7 +143,7 @@ def budget(document: Document) -> str:
     return f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt"
 
 
-def profile(guidance: Document) -> Iterator[Field]:
+def profile_fields(guidance: Document) -> Iterator[Field]:
     """What a leader gives the agents below it."""
     sections = ("principles", "guardrails", "patterns", "decisions")
     if not any(guidance[name] for name in sections):
@@ -163,7 +163,7 @@ def _item(item: Any) -> str:
     return "  · ".join(parts)
 
 
-def edited(document: Document) -> Iterator[Field]:
+def edited_fields(document: Document) -> Iterator[Field]:
     """Whose prompts the edits of a leader's guidance change, and how."""
     if not document["edits"]:
         yield Field("", "No changes yet.", "grey")
@@ -182,7 +182,7 @@ def edited(document: Document) -> Iterator[Field]:
         yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
 
 
-def moved(document: Document) -> Iterator[Field]:
+def moved_fields(document: Document) -> Iterator[Field]:
     """What another leader changes for an agent: tier, chain, guidance."""
     before, after = document, document["moved"]
     pairs = {
@@ -196,7 +196,7 @@ def moved(document: Document) -> Iterator[Field]:
         else:
             yield Field(name, f"- {old}", "wrong")
             yield Field(" ", f"+ {new}", "good")
-    diff = list(changes(before["guidance"].split("\n"), after["guidance"].split("\n")))
+    diff = list(change_fields(before["guidance"].split("\n"), after["guidance"].split("\n")))
     yield Field("", "its guidance", "heading") if diff else Field("", "Its guidance does not change.", "grey")
     yield from diff
 
@@ -205,7 +205,7 @@ def _tokens(document: Document) -> str:
     return words.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
-def teaching(guidance: Document, now: datetime) -> Iterator[Field]:
+def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
     """When guidance was and will be written into the agent's soul.md, and what that changes."""
     coming = when(guidance["next"], now) or "no round is due"
     if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
@@ -220,10 +220,10 @@ def teaching(guidance: Document, now: datetime) -> Iterator[Field]:
         yield Field("", "✓ No changes: soul.md has all guidance already.", "grey")
     else:
         yield Field("", "changes in the next round", "heading")
-        yield from diff(guidance["diff"])
+        yield from diff_fields(guidance["diff"])
 
 
-def diff(lines: str) -> Iterator[Field]:
+def diff_fields(lines: str) -> Iterator[Field]:
     """A unified diff."""
     for line in lines.split("\n"):
         tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
@@ -233,13 +233,13 @@ def diff(lines: str) -> Iterator[Field]:
 # Findings
 
 
-def finding(document: Document | None, now: datetime) -> Iterator[Field]:
+def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
     """A finding, its evidence, and what each gate said."""
     if document is None:
         yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
         return
     yield Field("", words.one_line(document["text"]), "title")
-    yield from finding_state(document, now)
+    yield from finding_state_fields(document, now)
     for name in ("confidence", "importance"):
         yield Field(name, f"{bar(document[name])} {document[name]:.2f}")
     details = {
@@ -247,12 +247,12 @@ def finding(document: Document | None, now: datetime) -> Iterator[Field]:
         "category": document["category"],
         "evidence": "; ".join(document["evidence"]),
     }
-    yield from present(((name, words.one_line(text)) for name, text in details.items()), "grey")
+    yield from present_fields(((name, words.one_line(text)) for name, text in details.items()), "grey")
     yield Field("", "gates", "heading")
-    yield from (gate(each) for each in document["gates"])
+    yield from (gate_field(each) for each in document["gates"])
 
 
-def finding_state(finding: Document, now: datetime) -> Iterator[Field]:
+def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """Where a finding is on its way up."""
     sign, tone, label = FINDINGS[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
@@ -264,7 +264,7 @@ def finding_state(finding: Document, now: datetime) -> Iterator[Field]:
         yield Field("", f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
 
 
-def gate(verdict: Document) -> Field:
+def gate_field(verdict: Document) -> Field:
     """A gate and what it said."""
     text = f"{verdict['number']} {verdict['name']}: {words.one_line(verdict['reason'])}"
     return Field("", f"✓ {text}", "grey") if verdict["passed"] else Field("", f"✗ {text}", "wrong")

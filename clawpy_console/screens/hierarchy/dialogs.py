@@ -15,10 +15,10 @@ from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.agent import edited, moved
+from clawpy_console.screens.hierarchy.agent import edited_fields, moved_fields
 from clawpy_console.screens.hierarchy.tree import OWNER, searched
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine import dispatch
 from engine.model import AgentView, LeaderProfile, ProfileEdit, Refusal
@@ -56,7 +56,7 @@ class EditProfile(PreviewDialog[bool]):
             with Horizontal(id="body"):
                 yield TextArea(self._original, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
                 with VerticalScroll(id="pane", can_focus=False):
-                    yield Drawn(id="change")
+                    yield ReflowingText(id="change")
             yield Static(id="said", markup=False)
             yield KeyLine()
 
@@ -78,7 +78,7 @@ class EditProfile(PreviewDialog[bool]):
     def _show(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
         self._edits, document = result
         self.say("")
-        self.show(edited(document))
+        self.show(edited_fields(document))
 
     def action_save(self) -> None:
         """Save what is shown beside the text, and nothing that was not shown."""
@@ -132,7 +132,7 @@ class MoveAgent(PreviewDialog[str | None]):
                     yield Input(placeholder="name, title, domain, tier 3", id="wanted")
                     yield Rows(id="leaders", empty="No match.", classes="-lit")
                 with VerticalScroll(id="pane", can_focus=False):
-                    yield Drawn(id="change")
+                    yield ReflowingText(id="change")
             yield Static(id="said", markup=False)
             yield KeyLine()
 
@@ -174,7 +174,7 @@ class MoveAgent(PreviewDialog[str | None]):
     def _show(self, document: Document) -> None:
         self._previewed = True
         self.say("")
-        self.show([Field("", f"{self._agent.id} under {self._leader}", "title"), *moved(document)])
+        self.show([Field("", f"{self._agent.id} under {self._leader}", "title"), *moved_fields(document)])
 
     def action_step(self, by: int) -> None:
         self._rows.action_step(by)

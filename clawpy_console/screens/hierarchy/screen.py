@@ -20,9 +20,9 @@ from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.hierarchy import agent as agent_fields
 from clawpy_console.screens.hierarchy.organising import Organising
 from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import session_row
@@ -45,9 +45,9 @@ def read(engine: Engine, id: str) -> dict[str, Any]:
     """What is shown of an agent or of the owner, by tab. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
-        return {"id": id, "who": agent_fields.organisation(engine), "findings": queued}
+        return {"id": id, "who": agent_fields.organisation_fields(engine), "findings": queued}
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    shown: dict[str, Any] = {"id": id, "who": [*agent_fields.agent(agent)]}
+    shown: dict[str, Any] = {"id": id, "who": [*agent_fields.agent_fields(agent)]}
     if agent.get("retired"):
         return shown
     if not agent["agent"]["broken"]:
@@ -86,7 +86,7 @@ class HierarchyScreen(Organising, Filtering):
                 yield TabLine()
                 yield Rows(id="items")
                 with Scrolled(id="story"):
-                    yield Drawn(id="detail")
+                    yield ReflowingText(id="detail")
                 yield PromptLines(id="block")
 
     def on_screen_resume(self) -> None:
@@ -192,12 +192,14 @@ class HierarchyScreen(Organising, Filtering):
             ]
         match self.tab:
             case "guidance":
-                return agent_fields.guidance(part)
+                return agent_fields.guidance_fields(part)
             case "teaching":
-                return agent_fields.teaching(part, now)
+                return agent_fields.teaching_fields(part, now)
             case "findings":
                 current = self.query_one("#items", Rows).current
-                return agent_fields.finding(next((finding for finding in part if finding["id"] == current), None), now)
+                return agent_fields.finding_fields(
+                    next((finding for finding in part if finding["id"] == current), None), now
+                )
             case "work":
                 return [Field("", "No sessions yet.", "grey")]
             case _:

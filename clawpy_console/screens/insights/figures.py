@@ -36,7 +36,7 @@ def decimal(share: float | None) -> str:
     return "–" if share is None else f"{share:.2f}"
 
 
-def head(document: Document) -> Iterator[Field]:
+def head_fields(document: Document) -> Iterator[Field]:
     """How many cards, what became of them, how good they were."""
     own = f" and {words.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
     counts = [f"{document[key]:,} {label}" for key, label in COUNTS.items() if document[key] or key in ALWAYS]
@@ -56,7 +56,7 @@ def head(document: Document) -> Iterator[Field]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
 
-def over_time(insights: Document, now: datetime) -> Iterator[Field]:
+def over_time_fields(insights: Document, now: datetime) -> Iterator[Field]:
     """The share approved and how many you decided, day by day; `·` where you decided nothing."""
     slices = insights["approvalOverTime"]
     counts = [each["approved"] + each["rejected"] for each in slices]
@@ -68,7 +68,7 @@ def over_time(insights: Document, now: datetime) -> Iterator[Field]:
     yield Field("decisions", f"{spark([count or None for count in counts])}  at most {max(counts)}", "grey")
 
 
-def calibration(insights: Document) -> Iterator[Field]:
+def calibration_fields(insights: Document) -> Iterator[Field]:
     """The share you approved of the cards of each range of confidence, what was stated, and what that justifies."""
     buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if buckets:
@@ -102,7 +102,7 @@ def verdict(bucket: Document) -> tuple[str, str]:
     return (f"▲ too low: {stated:.0%}", "wants") if stated < bucket["low"] else (f"▼ too high: {stated:.0%}", "wrong")
 
 
-def tables(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
+def table_fields(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
     """The groups `names` of the document as tables, the first `most` of each."""
     blank: list[Field] = []
     for name in names:
@@ -124,7 +124,7 @@ def tables(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[
             yield Field("", f"and {len(groups) - most} more", "faint")
 
 
-def hours(insights: Document) -> Iterator[Field]:
+def hours_fields(insights: Document) -> Iterator[Field]:
     """The share approved and how many you decided, by hour of the day."""
     by_hour = {int(group["name"]): group for group in insights["hours"]}
     groups = [by_hour.get(hour, {}) for hour in range(24)]
@@ -137,7 +137,7 @@ def hours(insights: Document) -> Iterator[Field]:
             yield Field(name, cells, "accent" if name == "approved" else "grey")
 
 
-def drift(report: Document) -> Iterator[Field]:
+def drift_fields(report: Document) -> Iterator[Field]:
     """Whether you decide otherwise than before."""
     yield Field("drift", words.one_line(report["words"]), "wants" if report["changed"] else "ink")
     for shift in report["kinds"]:
@@ -156,7 +156,7 @@ STATES = {
 """Sign, words and tone of each state of a run."""
 
 
-def training(read: TrainingView, now: datetime, train: str, swap: str) -> Iterator[Field]:
+def training_fields(read: TrainingView, now: datetime, train: str, swap: str) -> Iterator[Field]:
     """Pairs until the next training, the model in use, the newest runs; `train` and `swap` are keys."""
     yield Field("", "training", "heading")
     yield Field("pairs", f"{bar(read.pairs / max(1, read.needed))} {read.pairs:,} of {read.needed} new")

@@ -17,7 +17,7 @@ from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.insights import figures
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import Scrolled
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer
@@ -48,22 +48,22 @@ class InsightsScreen(ConsoleScreen):
     CSS_PATH = ["../columns.tcss", "insights.tcss"]
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
-    PANES = {"left": "left", "right": "right", "third": "third"}
-    COLUMNS = {"left": "left", "right": "right", "third": "third"}
+    PANES = {name: name for name in ("left", "right", "third")}
+    COLUMNS = PANES
 
     def __init__(self) -> None:
         super().__init__()
         self._days: int | None = 30
         self._workspace = ""
         self._read: Insights | None = None
-        self._settling: Timer | None = None
-        self._begun = False  # figures were asked for once
+        self._debounce_timer: Timer | None = None
+        self._requested = False  # figures were asked for once
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             for pane in self.PANES:
                 with Scrolled(id=pane, classes="pane"):
-                    yield Drawn(id=f"{pane}-told")
+                    yield ReflowingText(id=f"{pane}-told")
 
     # Reading
 
@@ -71,13 +71,13 @@ class InsightsScreen(ConsoleScreen):
         self.read_again()
 
     def engine_moved(self, topics: frozenset[str]) -> None:
-        if topics & MOVES and self._settling is None:
-            self._settling = self.set_timer(DEBOUNCE_S, self._settled, name="settling")
+        if topics & MOVES and self._debounce_timer is None:
+            self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce")
 
-    def _settled(self) -> None:
+    def _on_debounce(self) -> None:
         """Read now; after the reading that is under way, however often something is reported meanwhile."""
         under_way = any(worker.group == "insights" and worker.is_running for worker in self.workers)
-        self._settling = self.set_timer(DEBOUNCE_S, self._settled, name="settling") if under_way else None
+        self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce") if under_way else None
         if not under_way and self.is_current:
             self.read_again()
 
@@ -88,7 +88,7 @@ class InsightsScreen(ConsoleScreen):
 
     def read_again(self) -> None:
         """Read the figures of the time and place chosen."""
-        days, workspace, self._begun = self._days, self._workspace, self.app.engine is not None
+        days, workspace, self._requested = self._days, self._workspace, self.app.engine is not None
         self.read(lambda engine: engine.insights.read(days, workspace), self._take, group="insights")
 
     def _take(self, read: Insights) -> None:
@@ -103,7 +103,7 @@ class InsightsScreen(ConsoleScreen):
             self.draw(frozenset())
 
     def draw(self, changed: frozenset[str]) -> None:
-        if not self._begun and self.app.engine is not None and self.is_current:
+        if not self._requested and self.app.engine is not None and self.is_current:
             self.read_again()
         read, now = self._read, self.app.now()
         loading = "Loading…" if self.app.engine is not None else "Starting the engine…"
@@ -119,20 +119,27 @@ class InsightsScreen(ConsoleScreen):
         """What stands in each column; nothing in the tables while there is no card."""
         insights = document(read)
         place = words.name(read.workspace) if read.workspace else "all workspaces"
-        plots = [Field("", f"Cards of {place}", "title"), *figures.head(insights)]
+        plots = [Field("", f"Cards of {place}", "title"), *figures.head_fields(insights)]
         if not insights["approved"] + insights["rejected"]:
-            plots.append(Field("", nothing(read), "grey"))
-        plots += [*figures.over_time(insights, now), *figures.calibration(insights), *figures.drift(insights["drift"])]
+            plots.append(Field("", empty_message(read), "grey"))
+        plots += [
+            *figures.over_time_fields(insights, now),
+            *figures.calibration_fields(insights),
+            *figures.drift_fields(insights["drift"]),
+        ]
         aside = self.has_class("-normal")  # the last two columns share a place
         next_key = shown_key("panes.next", self.app.keymap)
-        tables = [*figures.tables(insights, ("sources", "channels", "kinds", "partsOfDay")), *figures.hours(insights)]
+        tables = [
+            *figures.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
+            *figures.hours_fields(insights),
+        ]
         keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
         back = f"   {next_key * 2} tables" if aside else ""
         third = [
             Field("", f"acting by itself{back}", "heading"),
             Field("", words.one_line(read.earning), "grey"),
         ]
-        third += figures.training(read.training, now, *keys)
+        third += figures.training_fields(read.training, now, *keys)
         more = f"   {next_key} training" if aside else ""
         return [plots, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
@@ -207,7 +214,7 @@ class InsightsScreen(ConsoleScreen):
         return "" if self._read is None else self._read.drift.words
 
 
-def nothing(read: Insights) -> str:
+def empty_message(read: Insights) -> str:
     """Why there is no figure, and how to get one."""
     if read.metrics.total:
         return "You have not decided any of them. On mission control (1), → approves and ← dismisses."

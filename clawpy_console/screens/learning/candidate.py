@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import words
-from clawpy_console.fields import Document, Field, bar, changes, when
+from clawpy_console.fields import Document, Field, bar, change_fields, when
 
 STATUS = {
     "review": ("▲", "wants", "needs your decision"),
@@ -30,7 +30,7 @@ EVIDENCE = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "ag
 
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
 VERDICTS = {"helps": "good", "harms": "wrong"}
-SIGNS = {"done": ("✓", "grey"), "now": ("◐", "accent"), "ahead": ("○", "faint"), "failed": ("✗", "wrong")}
+STEP_SIGNS = {"done": ("✓", "grey"), "now": ("◐", "accent"), "ahead": ("○", "faint"), "failed": ("✗", "wrong")}
 MONEY = frozenset({"cost", "spent", "budget"})
 """Details of a record that are micro-dollars."""
 
@@ -41,7 +41,7 @@ def points(share: float) -> str:
     return f"{value:+d}" if value else "±0"
 
 
-def candidate(document: Document, now: datetime) -> Iterator[Field]:
+def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     """All about one candidate but its records."""
     proposal = document["candidate"]
     sign, tone, label = STATUS[proposal["status"]]
@@ -55,15 +55,15 @@ def candidate(document: Document, now: datetime) -> Iterator[Field]:
         yield Field("reason", words.one_line(proposal["reason"]))
     if document["lift"] or proposal["status"] == "promoted":
         yield Field("", "lift", "heading")
-        yield from lift(document["lift"])
+        yield from lift_fields(document["lift"])
     for overlay in document["overlays"]:
         until = f" to {when(overlay['until'], now)}" if overlay["until"] else ""
         yield Field("active", f"{'from' if until else 'since'} {when(overlay['since'], now)}{until}")
     yield Field("", "effect: now (-) and with it (+)", "heading")
-    yield from effect(document["preview"])
+    yield from effect_fields(document["preview"])
     yield Field("", "history", "heading")
     for step in document["stations"]:
-        sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else SIGNS[step["state"]]
+        sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
         text = f"{when(step['at'], now):>9}  {words.one_line(step['words'])}".rstrip()
         yield Field(f"{sign} {step['name']}", text, tone)
 
@@ -81,7 +81,7 @@ def evidence(candidate: Document) -> str:
     return f"evidence for: {pro}, against: {len(candidate['against'])}"
 
 
-def lift(measured: Document | None) -> Iterator[Field]:
+def lift_fields(measured: Document | None) -> Iterator[Field]:
     """How much better runs went with it than without, and how far chance may carry that."""
     if measured is None:
         yield Field("", "Not measured yet: no run has tried it.", "grey")
@@ -96,14 +96,14 @@ def lift(measured: Document | None) -> Iterator[Field]:
         yield Field("difference", f"{points(measured['difference'])} points, {interval}")
 
 
-def effect(preview: Document, *, removed: bool = False) -> Iterator[Field]:
+def effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field]:
     """What it changes, or with `removed` what rolling it back changes."""
     before, after = preview["before"], preview["after"]
-    lines = list(changes(after, before) if removed else changes(before, after))
+    lines = list(change_fields(after, before) if removed else change_fields(before, after))
     yield from lines or [Field("", "It changes nothing right now.", "wants")]
 
 
-def decision(document: Document, how: str) -> Iterator[Field]:
+def decision_fields(document: Document, how: str) -> Iterator[Field]:
     """What a decision changes, before it is made; `how` is a value of `CandidateMove`."""
     if how == "reject":
         yield Field("", "Nothing changes in how agents act.")
@@ -113,10 +113,10 @@ def decision(document: Document, how: str) -> Iterator[Field]:
         yield Field("", "Its changes are removed:")
     else:
         yield Field("", f"It becomes active for {where(document['candidate'])}:")
-    yield from effect(document["preview"], removed=how == "roll back")
+    yield from effect_fields(document["preview"], removed=how == "roll back")
 
 
-def record(happening: Document, now: datetime) -> Iterator[Field]:
+def record_fields(happening: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score and why it is that."""
     yield Field("", f"{happening['sourceLabel']}: {happening['score']:.0f} of 100, {when(happening['createdAt'], now)}")
     yield Field("", words.one_line(happening["reason"]), "grey")

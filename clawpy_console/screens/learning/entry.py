@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import words
-from clawpy_console.fields import Document, Field, bar, text, when
+from clawpy_console.fields import Document, Field, bar, text_fields, when
 
 KINDS = {
     "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
@@ -49,7 +49,7 @@ def title(learning: Document) -> str:
     return words.one_line(learning["title"] or learning["text"][:200]) or "forgotten"
 
 
-def learning(learned: Document, now: datetime) -> Iterator[Field]:
+def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     """All about one learning but the entries and prompts that it is linked with."""
     sign, tone, label = STATUS[learned["status"]]
     if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text says it
@@ -59,7 +59,7 @@ def learning(learned: Document, now: datetime) -> Iterator[Field]:
         yield Field("", f"▲ check it: {words.one_line(learned['review'])}", "wants")
     if learned["because"]:
         yield Field("because", words.one_line(learned["because"]), "wants")
-    yield from text(learned["text"])
+    yield from text_fields(learned["text"])
     yield Field("", "evidence", "heading")
     yield Field("confidence", f"{bar(learned['confidence'])} {learned['confidence']:.2f}")
     yield Field(
@@ -85,7 +85,7 @@ def learning(learned: Document, now: datetime) -> Iterator[Field]:
     yield Field("file", learned["path"], "faint")
 
 
-def retraction(learning: Document) -> Iterator[Field]:
+def retraction_fields(learning: Document) -> Iterator[Field]:
     """What retracting changes, before it is done."""
     yield Field("", title(learning), "title")
     yield Field("", "No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
@@ -100,7 +100,7 @@ def retraction(learning: Document) -> Iterator[Field]:
         yield Field("", f"  and {len(active) - 8:,} more", "faint")
 
 
-def promotion(learning: Document) -> Iterator[Field]:
+def promotion_fields(learning: Document) -> Iterator[Field]:
     """What applying it everywhere changes, before it is done."""
     yield Field("", title(learning), "title")
     yield from (Field("", line) for line in learning["text"].split("\n")[:12])

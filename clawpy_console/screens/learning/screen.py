@@ -22,8 +22,8 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, linked, listed, read_listing
-from clawpy_console.widgets.drawn import Drawn, drawn
 from clawpy_console.widgets.keyline import Filter, KeyLine
+from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Rows, grouped
 from engine import document
@@ -56,7 +56,7 @@ class Decide(PreviewDialog[str | None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(self._title)
             with VerticalScroll(id="pane", can_focus=False):
-                yield Drawn(id="change")
+                yield ReflowingText(id="change")
             asks = "Reason, in a few words (kept with it)"
             yield Input(self._reason, placeholder=asks, select_on_focus=False, id="reason", max_length=400)
             yield KeyLine()
@@ -137,9 +137,9 @@ class LearningScreen(Filtering):
                 yield Rows(id="list", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 with Scrolled(id="detail"):
-                    yield Drawn(id="told")
+                    yield ReflowingText(id="told")
                 yield Rows(id="links", classes="-fit")
-                yield Drawn(id="record")
+                yield ReflowingText(id="record")
 
     # Reading
 
@@ -232,7 +232,9 @@ class LearningScreen(Filtering):
         view, current = self.view, self.current
         fields: list[Field] = []
         if view is not None:
-            fields = list(candidate.candidate(view, now) if "candidate" in view else entry.learning(view, now))
+            fields = list(
+                candidate.candidate_fields(view, now) if "candidate" in view else entry.learning_fields(view, now)
+            )
         elif current.startswith(FAULT):
             fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
         elif self._listing is not None and not current:
@@ -255,7 +257,7 @@ class LearningScreen(Filtering):
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
         record = self._record
-        self.show_fields("#record", candidate.record(record, self.app.now()) if record else ())
+        self.show_fields("#record", candidate.record_fields(record, self.app.now()) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
@@ -336,8 +338,8 @@ class LearningScreen(Filtering):
                 self._reasons[id, how] = reason
                 self.app.ask(lambda engine: carry_out(engine, how, id, reason), partial(self._decided, how, id))
 
-        preview = {"retract": entry.retraction, "promote": entry.promotion}.get(
-            how, partial(candidate.decision, how=how)
+        preview = {"retract": entry.retraction_fields, "promote": entry.promotion_fields}.get(
+            how, partial(candidate.decision_fields, how=how)
         )
         title = f"{decision.question} {words.crop(entry.title(view.get('candidate', view)), 60)}"
         if how == "keep":
@@ -346,7 +348,7 @@ class LearningScreen(Filtering):
             dialog = Decide(title, list(preview(view)), self._reasons.get((id, how), ""))
             self.app.push_screen(dialog, on_answer)
         else:
-            text = Content("\n").join(drawn(preview(view), UNWRAPPED_CELLS))
+            text = Content("\n").join(render_fields(preview(view), UNWRAPPED_CELLS))
             confirm(self.app, title, text, decision.verb, partial(on_answer, ""))
 
     def _decided(self, how: str, id: str, result: object) -> None:

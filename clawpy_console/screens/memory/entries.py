@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from clawpy_console.fields import Document, Field, text
+from clawpy_console.fields import Document, Field, text_fields
 from engine.frozen import frozen
 from engine.model import (
     AgentFile,
@@ -40,7 +40,7 @@ MAX_RECALLED_CHARS = 300
 MAX_PLACES = 6
 """Places of a text to forget that are shown."""
 
-NAMES: Mapping[Layer, tuple[str, str]] = {
+LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
     Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
     Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
     Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
@@ -56,9 +56,13 @@ STATES: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 """Sign and tone of each state of a layer."""
 
-KEPT = {Retention.SESSION: "until a day after its session", Retention.MONTH: "30 days", Retention.FOREVER: "forever"}
+RETENTION_WORDS = {
+    Retention.SESSION: "until a day after its session",
+    Retention.MONTH: "30 days",
+    Retention.FOREVER: "forever",
+}
 
-TASK = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
+TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
 
 ATTRIBUTES: Mapping[str, str] = {
     "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
@@ -74,7 +78,7 @@ class Entry:
     """An entry in a list, or a link to one. `layer` None leads to a session.
 
     `word` stands before the text: its kind, state, or how it is linked. `group` is the heading it stands under, `old`
-    that it is no longer valid, `thing` the engine's value.
+    that it is no longer valid, `forgotten` that its text was erased, `value` the engine's value.
     """
 
     layer: Layer | None
@@ -86,7 +90,8 @@ class Entry:
     mark: str = ""
     mark_style: str = "faint"
     old: bool = False
-    thing: Any = None
+    forgotten: bool = False
+    value: Any = None
 
     @property
     def key(self) -> str:
@@ -96,51 +101,52 @@ class Entry:
     @property
     def can_be_forgotten(self) -> bool:
         """Whether its text can be forgotten: you edit files, and rows of the ledger stay."""
-        return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and self.text != "forgotten"
+        return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.forgotten
 
 
-def entry(thing: Any) -> Entry:
+def to_entry(value: Any) -> Entry:
     """A value of the engine as an entry of its layer."""
-    content = sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "") or getattr(thing, "title", ""))
-    group, mark, style, old = "", "", "faint", getattr(thing, "forgotten", False)
-    match thing:
+    content = sanitise(getattr(value, "text", "") or getattr(value, "fact", "") or getattr(value, "title", ""))
+    group, mark, style, old = "", "", "faint", getattr(value, "forgotten", False)
+    match value:
         case AgentFile():
             layer, id, group, word, at = (
                 Layer.MARKDOWN,
-                f"{thing.agent}/{thing.name}",
-                thing.agent,
-                thing.name,
-                thing.written,
+                f"{value.agent}/{value.name}",
+                value.agent,
+                value.name,
+                value.written,
             )
-            content, mark, style = thing.problem or content, "✗" if thing.problem else "", "wrong"
+            content, mark, style = value.problem or content, "✗" if value.problem else "", "wrong"
         case Memory() | Recalled():
-            layer, id, at = thing.layer, thing.id, thing.at
-            word = thing.reason if isinstance(thing, Recalled) else sanitise(thing.kind)
-            content = f"{thing.speaker}: {content}" if thing.speaker and content else content
-            old = old or bool(getattr(thing, "superseded_by", ""))
+            layer, id, at = value.layer, value.id, value.at
+            word = value.reason if isinstance(value, Recalled) else sanitise(value.kind)
+            content = f"{value.speaker}: {content}" if value.speaker and content else content
+            old = old or bool(getattr(value, "superseded_by", ""))
         case Capture():
-            layer, id, word, at = Layer.CAPTURE, thing.id, thing.kind, thing.at
+            layer, id, word, at = Layer.CAPTURE, value.id, value.kind, value.at
         case GraphNode():
-            layer, id, at, old = Layer.GRAPH, thing.task_id, thing.timestamp, thing.invalidated_at is not None
-            mark, style, word = ("·", "faint", "invalid") if old else TASK[thing.success]
-            word = word if old else thing.outcome or word
+            layer, id, at, old = Layer.GRAPH, value.task_id, value.timestamp, value.invalidated_at is not None
+            mark, style, word = ("·", "faint", "invalid") if old else TASK_OUTCOMES[value.success]
+            word = word if old else value.outcome or word
         case ParaFact():
-            layer, id, group, at, old = Layer.PARA, thing.id, "FACTS", thing.created_at, not thing.active
-            mark, style, word = ("·", "faint", "replaced") if old else ("●", "accent", thing.bucket.value)
+            layer, id, group, at, old = Layer.PARA, value.id, "FACTS", value.created_at, not value.active
+            mark, style, word = ("·", "faint", "replaced") if old else ("●", "accent", value.bucket.value)
         case FactDraft():
-            layer, id, group, word, at = Layer.PARA, thing.id, "DRAFTS: a keeps, n rejects", "draft", thing.created_at
+            layer, id, group, word, at = Layer.PARA, value.id, "DRAFTS: a keeps, n rejects", "draft", value.created_at
             mark, style = "▲", "wants"
         case _:
-            layer, id, word, at = Layer.LEDGER, str(thing.id), thing.kind, thing.at
-            values = (f"{name} {value}" for name, value in thing.payload.items() if value not in ("", None, [], False))
-            content = sanitise(" · ".join(part for part in (thing.subject, ", ".join(values)) if part))
-    gone = "It is empty." if layer in (Layer.MARKDOWN, Layer.LEDGER) else "forgotten"
-    return Entry(layer, id, content or gone, word, at, group, mark, style, old, thing)
+            layer, id, word, at = Layer.LEDGER, str(value.id), value.kind, value.at
+            values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
+            content = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
+    forgotten = not content and layer not in (Layer.MARKDOWN, Layer.LEDGER)  # what is erased keeps its place
+    content = content or ("forgotten" if forgotten else "It is empty.")
+    return Entry(layer, id, content, word, at, group, mark, style, old, forgotten, value)
 
 
-def layer(state: LayerState, now: datetime) -> Iterator[Field]:
+def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
     """What a layer holds and how it stands."""
-    name, what = NAMES[state.layer]
+    name, what = LAYER_NAMES[state.layer]
     sign, tone = STATES.get(state.state, ("▲", "wants"))
     yield Field("", f"{state.layer.value} {name}", "title")
     yield Field("", what, "grey")
@@ -150,26 +156,27 @@ def layer(state: LayerState, now: datetime) -> Iterator[Field]:
     yield Field("", f"{words.count(state.count, 'entry', 'entries')}{newest}", "grey")
 
 
-def detail(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
+def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     """All about one entry but its links. `folder` holds the files of agents."""
-    thing = entry.thing
+    value = entry.value
     if entry.layer is not None:
         yield Field(
             "",
-            f"{entry.layer.value} {NAMES[entry.layer][0]}" + (f"  {words.moment(entry.at, now)}" if entry.at else ""),
+            f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}"
+            + (f"  {words.moment(entry.at, now)}" if entry.at else ""),
         )
-    yield Field("", f"{folder}/{entry.id}" if isinstance(thing, AgentFile) else entry.id, "faint")
-    if isinstance(thing, (ParaFact, FactDraft)):
-        yield Field("in", f"{thing.bucket.value} / {thing.group}", "grey")
+    yield Field("", f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
+    if isinstance(value, (ParaFact, FactDraft)):
+        yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
     for attribute, name in ATTRIBUTES.items():
-        if value := _value(getattr(thing, attribute, None), attribute, now):
+        if value := _value(getattr(value, attribute, None), attribute, now):
             yield Field(name, words.one_line(sanitise(value)), "grey")
     if entry.old:
         yield Field("", "· no longer valid", "wants")
-    if problem := getattr(thing, "problem", ""):
+    if problem := getattr(value, "problem", ""):
         yield Field("", f"✗ {problem}", "wrong")
     yield Field("", "")
-    yield from text(whole(entry))
+    yield from text_fields(full_text(entry))
 
 
 def _value(value: Any, attribute: str, now: datetime) -> str:
@@ -180,25 +187,25 @@ def _value(value: Any, attribute: str, now: datetime) -> str:
     if isinstance(value, datetime):
         return words.moment(value, now)
     if isinstance(value, Retention):
-        return KEPT[value]
+        return RETENTION_WORDS[value]
     if attribute == "access_count":
         return words.count(value, "time")
     return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
 
 
-def whole(entry: Entry) -> str:
+def full_text(entry: Entry) -> str:
     """The whole text of an entry."""
-    thing = entry.thing
-    if entry.text == "forgotten":
+    value = entry.value
+    if entry.forgotten:
         return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
-    if isinstance(thing, GraphNode):
-        return sanitise(f"{thing.title}\n\n{thing.description}".strip())
+    if isinstance(value, GraphNode):
+        return sanitise(f"{value.title}\n\n{value.description}".strip())
     if entry.layer is Layer.LEDGER:
-        return sanitise("\n".join(f"{name}: {value}" for name, value in thing.payload.items()))
-    return sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "")) or "It is empty."
+        return sanitise("\n".join(f"{name}: {value}" for name, value in value.payload.items()))
+    return sanitise(getattr(value, "text", "") or getattr(value, "fact", "")) or "It is empty."
 
 
-def recalled(memory: Document) -> Iterator[Field]:
+def recalled_fields(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: its score, layer and text, then where it is from and why it was found."""
     excerpt = words.crop(words.one_line(memory["text"]), MAX_RECALLED_CHARS)
     yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
@@ -208,7 +215,7 @@ def recalled(memory: Document) -> Iterator[Field]:
     yield Field("", f"  {origin or memory['id']}; {words.one_line(memory['reason'])}", "grey")
 
 
-def forgetting(report: Document) -> Iterator[Field]:
+def forgetting_fields(report: Document) -> Iterator[Field]:
     """What forgetting touches, store by store, and what it leaves."""
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
     yield Field("", f"{words.count(sum(report['counts'].values()), 'place')}: {counts}")
@@ -223,13 +230,13 @@ def forgetting(report: Document) -> Iterator[Field]:
 
 
 PAGE_SIZE = 200
-"""Entries that are read at once."""
+"""Number of entries that are read at once."""
 
 MAX_BY_MEANING = 50
-"""So many entries a search by meaning gives, best first."""
+"""Maximum number of entries that a search by meaning gives, best first."""
 
 MAX_SCANNED_PAGES = 10
-"""So many pages of the ledger are searched for words."""
+"""Maximum number of pages of the ledger that are searched for words."""
 
 RELATIONS = {
     "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
@@ -238,101 +245,101 @@ RELATIONS = {
 """An edge in words, from this task and towards it."""
 
 
-def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
+def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """Entries of a layer, the newest first, those with all the words of `needle`; the page after those there are."""
-    memory, last = engine.memory, after[-1].thing if after else None
+    memory, last = engine.memory, after[-1].value if after else None
     before = getattr(last, "seq", None) or getattr(last, "id", None)
     match layer:
         case Layer.LEDGER:
             return _ledger(engine, needle, before)
         case Layer.VECTORS | Layer.CONTEXT:
-            return [entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
+            return [to_entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.CAPTURE:
-            return [entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
+            return [to_entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.GRAPH:
             nodes = memory.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
-            return [entry(item) for item in nodes[len(after) :]]
+            return [to_entry(item) for item in nodes[len(after) :]]
     if after:
         return []  # files and facts are read at once
     if layer is Layer.PARA:
-        drafts = [draft for draft in memory.drafts.waiting() if _has(draft.fact, needle)]
-        return [entry(draft) for draft in (*drafts, *memory.para.facts(words=needle))]
+        drafts = [draft for draft in memory.drafts.waiting() if _has_words(draft.fact, needle)]
+        return [to_entry(draft) for draft in (*drafts, *memory.para.facts(words=needle))]
     files = (file for file in engine.files.list() if file.digest or file.problem)
-    return [entry(file) for file in files if _has(f"{file.agent} {file.name} {file.text}", needle)]
+    return [to_entry(file) for file in files if _has_words(f"{file.agent} {file.name} {file.text}", needle)]
 
 
-def by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
+def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     """Entries of a layer that mean about the same as `text`, best first; and what was left out, in words."""
     recall = engine.memory.recall(RecallQuery(text, k=MAX_BY_MEANING, layers=frozenset({layer})))
-    return [entry(item) for item in recall.items], recall.left_out
+    return [to_entry(item) for item in recall.items], recall.left_out
 
 
 def _ledger(engine: Engine, needle: str, before: int | None) -> list[Entry]:
     entries: list[Entry] = []
     for _ in range(MAX_SCANNED_PAGES if needle else 1):
         rows = engine.ledger.latest(PAGE_SIZE, before=before)
-        entries += [item for item in map(entry, rows) if _has(f"{item.word} {item.text}", needle)]
+        entries += [item for item in map(to_entry, rows) if _has_words(f"{item.word} {item.text}", needle)]
         if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
             break
         before = rows[-1].id
     return entries
 
 
-def _has(text: str, needle: str) -> bool:
+def _has_words(text: str, needle: str) -> bool:
     text = text.lower()
     return all(word in text for word in needle.lower().split())
 
 
-def find(engine: Engine, layer: Layer, id: str) -> Entry:
+def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
     """One entry by its id. Raises `Refusal` `unknown_memory` when there is none (any more)."""
     memory = engine.memory
-    thing: Any = None
+    value: Any = None
     match layer:
         case Layer.MARKDOWN:
             agent, _, name = id.partition("/")
-            thing = engine.files.read(agent, name)
+            value = engine.files.read(agent, name)
         case Layer.VECTORS | Layer.CONTEXT:
-            thing = memory.entry(layer, id)
+            value = memory.entry(layer, id)
         case Layer.CAPTURE:
-            thing = memory.captures.entry(id)
+            value = memory.captures.entry(id)
         case Layer.GRAPH:
-            thing = memory.graph.get(id)
+            value = memory.graph.get(id)
         case Layer.PARA:
-            thing = next((draft for draft in memory.drafts.waiting() if draft.id == id), None) or memory.para.get(id)
+            value = next((draft for draft in memory.drafts.waiting() if draft.id == id), None) or memory.para.get(id)
         case Layer.LEDGER if id.isdigit():
-            thing = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
-    if thing is None:
+            value = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
+    if value is None:
         raise Refusal(
             "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it has been forgotten or has expired"
         )
-    return entry(thing)
+    return to_entry(value)
 
 
-def read(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
+def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
     """An entry as it is now, and its links. Raises `Refusal` as `find`."""
-    if isinstance(entry.thing, (Recalled, AgentFile)) and entry.layer is not None:
-        entry = find(engine, entry.layer, entry.id)
-    thing, links = entry.thing, []
-    match thing:
+    if isinstance(entry.value, (Recalled, AgentFile)) and entry.layer is not None:
+        entry = find_entry(engine, entry.layer, entry.id)
+    value, links = entry.value, []
+    match value:
         case Memory():
-            if thing.superseded_by:
-                links.append(Entry(thing.layer, thing.superseded_by, thing.superseded_by, "", None, "CORRECTED BY"))
-            links += _session(thing.session, "SAID IN")
+            if value.superseded_by:
+                links.append(Entry(value.layer, value.superseded_by, value.superseded_by, "", None, "CORRECTED BY"))
+            links += _session(value.session, "SAID IN")
         case Capture():
-            links += _session(thing.session, "SAID IN")
-            if thing.corrects:
-                links.append(Entry(Layer.CAPTURE, thing.corrects, thing.corrects, "", None, "CORRECTS"))
+            links += _session(value.session, "SAID IN")
+            if value.corrects:
+                links.append(Entry(Layer.CAPTURE, value.corrects, value.corrects, "", None, "CORRECTS"))
         case GraphNode():
-            links += [*_around(engine, thing.task_id), *_session(thing.task_id, "ITS SESSION")]
-        case FactDraft() if thing.supersedes:
-            links += _chain(engine, thing.supersedes, "IT WOULD REPLACE")
+            links += [*_around(engine, value.task_id), *_session(value.task_id, "ITS SESSION")]
+        case FactDraft() if value.supersedes:
+            links += _chain(engine, value.supersedes, "IT WOULD REPLACE")
         case ParaFact():
-            chain = _chain(engine, thing.id, "CORRECTIONS, OLDEST FIRST")
+            chain = _chain(engine, value.id, "CORRECTIONS, OLDEST FIRST")
             links += chain if len(chain) > 1 else []
-    if isinstance(entry.thing, AgentFile):
+    if isinstance(entry.value, AgentFile):
         return entry, []
     if entry.layer is Layer.LEDGER:
-        return entry, _session(thing.subject, "ABOUT")
+        return entry, _session(value.subject, "ABOUT")
     return entry, [*links, *_used_by(engine, entry.id)]
 
 
@@ -351,14 +358,14 @@ def _around(engine: Engine, task_id: str) -> list[Entry]:
         near = f" {edge.weight:.2f}" if edge.weight < 1 else ""
         if node := nodes.get(edge.target if outward else edge.source):
             word = f"formerly {word}" if edge.invalidated else word + near
-            links.append(replace(entry(node), word=word, group="AROUND THIS TASK", old=False))
+            links.append(replace(to_entry(node), word=word, group="AROUND THIS TASK", old=False))
     return links
 
 
 def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
     return [
         replace(
-            entry(correction),
+            to_entry(correction),
             group=heading,
             word="this one" if correction.id == fact_id else "valid" if correction.active else "replaced",
         )

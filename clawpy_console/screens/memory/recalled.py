@@ -14,10 +14,10 @@ from clawpy_console import words
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Field, bar
 from clawpy_console.keys import bindings
-from clawpy_console.screens.memory.entries import NAMES, recalled
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.screens.memory.entries import LAYER_NAMES, recalled_fields
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import document
 from engine.model import (
     Injection,
@@ -68,7 +68,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             with Horizontal(id="body"):
                 yield PromptLines(id="block")
                 with VerticalScroll(id="pane", can_focus=False):
-                    yield Drawn(id="change")
+                    yield ReflowingText(id="change")
         yield KeyLine()
 
     def on_mount(self) -> None:
@@ -131,11 +131,11 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             yield Field("", "Select a line of a memory.", "faint")
             return
         yield Field(
-            "", f"{memory.layer.value} {NAMES[memory.layer][0]}, {words.count(memory.tokens, 'token')}", "title"
+            "", f"{memory.layer.value} {LAYER_NAMES[memory.layer][0]}, {words.count(memory.tokens, 'token')}", "title"
         )
         if memory in recall.dropped:
             yield Field("", "▼ left out (budget)", "wants")
-        yield from recalled(document(memory))
+        yield from recalled_fields(document(memory))
         yield Field("", "score", "heading")
         for part in memory.parts:
             yield Field(part.name, f"{bar(part.value)} {part.value:.2f} × {part.weight:.2f}")

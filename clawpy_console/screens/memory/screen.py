@@ -19,10 +19,18 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.memory import entries
-from clawpy_console.screens.memory.entries import NAMES, PAGE_SIZE, STATES, Entry, detail, forgetting, layer
+from clawpy_console.screens.memory.entries import (
+    LAYER_NAMES,
+    PAGE_SIZE,
+    STATES,
+    Entry,
+    detail_fields,
+    forgetting_fields,
+    layer_fields,
+)
 from clawpy_console.screens.memory.recalled import WouldRecall
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from engine import dispatch
@@ -68,7 +76,7 @@ class MemoryScreen(Filtering):
             with Vertical(id="left", classes="pane"):
                 yield Static("LAYERS", classes="heading", markup=False)
                 yield Rows(id="layers", classes="-fit")
-                yield Drawn(id="layer")
+                yield ReflowingText(id="layer")
             with Vertical(id="middle", classes="pane"):
                 yield Static(id="entries-title", classes="heading", markup=False)
                 yield Filter("words of the entry; or a topic to search by meaning, then ⏎")
@@ -76,7 +84,7 @@ class MemoryScreen(Filtering):
             with Vertical(id="right", classes="pane"):
                 yield Static("ENTRY", id="entry-title", classes="heading", markup=False)
                 with Scrolled(id="entry"):
-                    yield Drawn(id="detail")
+                    yield ReflowingText(id="detail")
                 yield Rows(id="links", classes="-fit")
 
     # Time
@@ -116,11 +124,11 @@ class MemoryScreen(Filtering):
         states |= {layer.layer: layer for layer in self.state.layers}
         self.query_one("#layers", Rows).show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
-        self.show_fields("#layer", layer(state, now))
+        self.show_fields("#layer", layer_fields(state, now))
         count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
         how = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.needle)}”" if self.needle else ""
         aside = "  from another screen" if self._is_single else how
-        title = f"{self._layer.value} {NAMES[self._layer][0].upper()}"
+        title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
         self.put("#entries-title", Content.assemble(title, (count, "$grey"), (aside, "not bold $grey")))
         by_meaning = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
         empty = "Nothing similar." if self._by_meaning else by_meaning if self.needle else "None yet."
@@ -128,7 +136,7 @@ class MemoryScreen(Filtering):
         self.draw_columns()
 
     def columns(self) -> Mapping[str, str]:
-        return {"left": "layers", "middle": NAMES[self._layer][0], "right": "entry"}
+        return {"left": "layers", "middle": LAYER_NAMES[self._layer][0], "right": "entry"}
 
     def _draw_detail(self) -> None:
         """Draw the entry under the cursor, and its links."""
@@ -144,7 +152,7 @@ class MemoryScreen(Filtering):
         if self._shown is None or engine is None:
             yield Field("", "Select an entry.", "faint")
         else:
-            yield from detail(self._shown[0], str(engine.files.folder), self.app.now())
+            yield from detail_fields(self._shown[0], str(engine.files.folder), self.app.now())
 
     # Reading
 
@@ -156,10 +164,13 @@ class MemoryScreen(Filtering):
             return
         if self._by_meaning and needle:
             self.read(
-                lambda engine: entries.by_meaning(engine, layer, needle), self._take_meaning, group="entries", wait=wait
+                lambda engine: entries.search_by_meaning(engine, layer, needle),
+                self._take_meaning,
+                group="entries",
+                wait=wait,
             )
         else:
-            self.read(lambda engine: entries.page(engine, layer, needle), self._take, group="entries", wait=wait)
+            self.read(lambda engine: entries.read_page(engine, layer, needle), self._take, group="entries", wait=wait)
 
     def _take(self, entries: list[Entry]) -> None:
         self._entries = entries
@@ -202,7 +213,9 @@ class MemoryScreen(Filtering):
         self._read_detail()
         layer, after, needle = self._layer, self._entries, " ".join(self.needle)
         if self._more and self.entry is after[-1]:
-            self.read(lambda engine: [*after, *entries.page(engine, layer, needle, after)], self._take, group="entries")
+            self.read(
+                lambda engine: [*after, *entries.read_page(engine, layer, needle, after)], self._take, group="entries"
+            )
 
     def _read_detail(self) -> None:
         entry = self.entry
@@ -211,7 +224,7 @@ class MemoryScreen(Filtering):
             self._shown = None
             self._draw_detail()
         else:
-            self.read(lambda engine: entries.read(engine, entry), self._take_detail, group="detail")
+            self.read(lambda engine: entries.entry_with_links(engine, entry), self._take_detail, group="detail")
 
     def _take_detail(self, shown: tuple[Entry, list[Entry]]) -> None:
         before, self._shown = self._shown, shown
@@ -249,7 +262,7 @@ class MemoryScreen(Filtering):
             self._take([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entries.find(engine, layer, id), on_found, group="led")
+        self.read(lambda engine: entries.find_entry(engine, layer, id), on_found, group="led")
 
     # Filter and meaning
 
@@ -283,7 +296,7 @@ class MemoryScreen(Filtering):
 
     @property
     def _value(self) -> Any:
-        return self.entry.thing if self.entry is not None else None
+        return self.entry.value if self.entry is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing with this entry are not offered."""
@@ -327,7 +340,7 @@ class MemoryScreen(Filtering):
 
         def confirm_forget(preview: Document) -> None:
             title = f"Forget it in {words.count(sum(preview['counts'].values()), 'place')}?"
-            text = "\n".join(item.text for item in forgetting(preview))
+            text = "\n".join(item.text for item in forgetting_fields(preview))
             confirm(self.app, title, text, "forget", forget, risky=True)
 
         self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
@@ -361,21 +374,23 @@ def _layer_row(state: LayerState, now: datetime) -> Row:
     fresh = fresh or (f"{words.span(now - state.fresh_at):>4}" if state.fresh_at else "")
     count = f"{state.count:,}" if state.count < 100_000 else words.tokens(state.count)
     right = f"{count} {fresh}" if state.count else ""
-    return Row(state.layer.value, f"{state.layer.value}  {NAMES[state.layer][0]}", sign, right, "ink", style, "grey")
+    return Row(
+        state.layer.value, f"{state.layer.value}  {LAYER_NAMES[state.layer][0]}", sign, right, "ink", style, "grey"
+    )
 
 
 def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     """Entries as rows, below the headings of their groups."""
-    wide = min(20, max((len(entry.word) for entry in entries if not isinstance(entry.thing, Recalled)), default=0))
+    wide = min(20, max((len(entry.word) for entry in entries if not isinstance(entry.value, Recalled)), default=0))
     groups: dict[str, list[Row]] = {}
     for entry in entries:
         text, ago = words.one_line(entry.text[:400]), words.span(now - entry.at) if entry.at else ""
-        if isinstance(entry.thing, Recalled):
-            row = Row(entry.key, text, f"{entry.thing.score:.2f}", ago, "ink", "accent")
+        if isinstance(entry.value, Recalled):
+            row = Row(entry.key, text, f"{entry.value.score:.2f}", ago, "ink", "accent")
         else:
             text = f"{words.fit(entry.word, wide)}  {text}" if wide else text
             row = Row(entry.key, text, entry.mark or " ", ago, "faint" if entry.old else "ink", entry.mark_style)
-        groups.setdefault("" if isinstance(entry.thing, Recalled) else entry.group, []).append(row)
+        groups.setdefault("" if isinstance(entry.value, Recalled) else entry.group, []).append(row)
     return grouped(groups)
 
 

@@ -9,7 +9,7 @@ from textual.widget import Widget
 from clawpy_console import words
 from engine.model import Band, Card, Signal, Source, Tier
 
-BAR = 8
+BAR_CELLS = 8
 
 KINDS_OF_WORK = {
     "tests": "run_tests check_clean_head hunt_flakes narrow_failures quarantine time_tests uncovered_lines",
@@ -72,8 +72,8 @@ def signal_words(signal: Signal) -> tuple[str, str]:
 def signal_line(signal: Signal) -> Content:
     """Name, bar, evidence."""
     name, text = signal_words(signal)
-    filled = max(round(signal.relevance * BAR), 1 if signal.relevance > 0.02 else 0)
-    shown = f"{'▇' * filled:<{BAR}} "
+    filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
+    shown = f"{'▇' * filled:<{BAR_CELLS}} "
     return Content.assemble((f"{words.fit(name, 8)} ", "$faint"), (shown, "$accent"), (text, "$grey"))
 
 
@@ -93,8 +93,8 @@ def facts(card: Card) -> str:
 
 def caution(card: Card) -> tuple[str, str]:
     """What you should read before approving, "" for nothing, with its colour."""
-    if stopper := words.blocked(card):
-        return f"✗ {stopper.rail} would block: {words.one_line(stopper.reason)}", "$wrong"
+    if blocking_verdict := words.blocked(card):
+        return f"✗ {blocking_verdict.rail} would block: {words.one_line(blocking_verdict.reason)}", "$wrong"
     if (risk := words.risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
@@ -102,15 +102,15 @@ def caution(card: Card) -> tuple[str, str]:
     return "", ""
 
 
-SHRINKS = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
-"""What gives up lines in a small card, in this order, and how many it keeps."""
+SHRINK_ORDER = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
+"""The parts of a small card that give up lines, in this order, and the number that each keeps."""
 
 
 def layout(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
     """The card as exactly `height` lines of at most `width` cells."""
 
-    def wrapped(text: str, style: str, most: int) -> list[Content]:
-        return _first(Content.styled(words.one_line(text), style).wrap(width), most, width) if text else []
+    def wrapped(text: str, style: str, limit: int) -> list[Content]:
+        return _first_lines(Content.styled(words.one_line(text), style).wrap(width), limit, width) if text else []
 
     signals = sorted(
         (signal for signal in card.signals if with_signals and signal.relevance > 0.02),
@@ -123,14 +123,14 @@ def layout(card: Card, width: int, height: int, *, with_signals: bool = True) ->
         "caution": wrapped(*caution(card), 6),
         "facts": wrapped(facts(card), "$faint", 5),
     }
-    for name, least in SHRINKS:
+    for name, min_lines in SHRINK_ORDER:
         gaps = 2 + bool(parts["reason"]) + bool(parts["signals"])
         over = gaps + sum(map(len, parts.values())) - height
         if over > 0:
-            most = max(least, len(parts[name]) - over)
-            parts[name] = parts[name][:most] if name == "signals" else _first(parts[name], most, width)
-    bare = words.crop(f"▲ {words.NO_SANDBOX}", width) if card.without_sandbox else ""
-    lines = [headline(card, width), Content.styled(bare, "bold $wants"), *parts["prompt"]]
+            limit = max(min_lines, len(parts[name]) - over)
+            parts[name] = parts[name][:limit] if name == "signals" else _first_lines(parts[name], limit, width)
+    sandbox_warning = words.crop(f"▲ {words.NO_SANDBOX}", width) if card.without_sandbox else ""
+    lines = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
     for name in ("reason", "signals"):
         if parts[name]:
             lines += [Content(""), *parts[name]]
@@ -138,11 +138,11 @@ def layout(card: Card, width: int, height: int, *, with_signals: bool = True) ->
     return (lines + [Content("")] * (height - len(lines) - len(below)) + below)[:height]
 
 
-def _first(lines: list[Content], most: int, width: int) -> list[Content]:
-    """At most `most` lines; where more follow, the last one says so."""
-    if len(lines) <= most:
+def _first_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
+    """At most `limit` lines; where more follow, the last one says so."""
+    if len(lines) <= limit:
         return lines
-    return [*lines[: most - 1], (lines[most - 1].rstrip() + " …").truncate(width, ellipsis=True)] if most else []
+    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)] if limit else []
 
 
 class CardView(Widget):

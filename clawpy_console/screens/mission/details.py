@@ -15,9 +15,9 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
-from clawpy_console.screens.mission.evidence import evidence, parameter_lines
-from clawpy_console.widgets.drawn import Drawn, drawn
+from clawpy_console.screens.mission.evidence import SimilarDecisions, evidence_fields, parameter_lines
 from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from engine.model import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ class Details(Dialog[None]):
         super().__init__()
         self._card = card
         self._rails: tuple[RailVerdict, ...] = ()  # as they are now; none until the engine was asked
-        self._like: tuple[int, int] | None = None
+        self._similar: SimilarDecisions | None = None
         self._armed = False
 
     def show(self, card: Card) -> None:
         """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
         if card.id != self._card.id:
-            self._like, self._rails = None, ()
+            self._similar, self._rails = None, ()
         self._card = card
         self._armed = False
         if self.is_mounted:
@@ -85,11 +85,11 @@ class Details(Dialog[None]):
         with Vertical(id="frame", classes="dialog -wide") as frame:
             frame.border_title = Content("Card details")
             with VerticalScroll(id="details"):
-                yield Drawn(id="head")
+                yield ReflowingText(id="head")
                 yield Static(id="edited", classes="heading", markup=False)
                 yield TextArea(id="editor", show_line_numbers=False, tab_behavior="focus")
                 yield Static(id="refused", markup=False)
-                yield Drawn(id="why")
+                yield ReflowingText(id="why")
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -112,12 +112,13 @@ class Details(Dialog[None]):
     def _read_again(self) -> None:
         card_id = self._card.id
 
-        def read(engine: Engine) -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]:
-            return engine.cards.get(card_id), engine.cards.rails(card_id), engine.cards.similar(card_id)
+        def read(engine: Engine) -> tuple[Card, tuple[RailVerdict, ...], SimilarDecisions]:
+            similar = SimilarDecisions(*engine.cards.similar(card_id))
+            return engine.cards.get(card_id), engine.cards.rails(card_id), similar
 
-        def arrived(answer: tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]) -> None:
+        def arrived(answer: tuple[Card, tuple[RailVerdict, ...], SimilarDecisions]) -> None:
             if card_id == self._card.id:
-                self._card, self._rails, self._like = answer
+                self._card, self._rails, self._similar = answer
                 self._draw()
 
         if self.app.engine is not None:
@@ -127,11 +128,11 @@ class Details(Dialog[None]):
         card = self._card
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
         bare = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
-        self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
+        self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
         # What it lacks stands beside the editor, where it can be given.
         lacks = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
-        fields = [*lacks, *evidence(card, self._rails, self._like, self.app.state, self.app.now())]
-        self.query_one("#why", Drawn).show(lambda width: drawn(fields, width))
+        fields = [*lacks, *evidence_fields(card, self._rails, self._similar, self.app.state, self.app.now())]
+        self.query_one("#why", ReflowingText).show(lambda width: render_fields(fields, width))
 
     def _refuse(self, why: object) -> None:
         line = self.query_one("#refused", Static)

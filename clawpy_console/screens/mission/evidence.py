@@ -5,33 +5,36 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar, present
+from clawpy_console.fields import Field, bar, present_fields
 from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
 from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Source, Tier, Verdict
 
-SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
 
-Like = tuple[int, int]
-"""How many cards like one you approved, and how many you decided."""
+class SimilarDecisions(NamedTuple):
+    """The number of cards like one that you approved, and of those you decided."""
+
+    approved: int
+    decided: int
+
 
 Facts = Sequence[tuple[str, str]]
 """Names and texts; a fact without a text is left out."""
 
 
-def evidence(
-    card: Card, rails: Sequence[RailVerdict], like: Like | None, state: AppState, now: datetime
+def evidence_fields(
+    card: Card, rails: Sequence[RailVerdict], similar: SimilarDecisions | None, state: AppState, now: datetime
 ) -> Iterator[Field]:
     """The evidence for and against `card`, with the verdict of each of the `rails`."""
     if card.reasoning:
         yield Field("", words.one_line(card.reasoning), "grey")
     yield Field("", "place in the stack", "heading")
-    yield from _place(card)
-    yield from present(_history(card, like, state, now), "grey")
+    yield from _place_fields(card)
+    yield from present_fields(_history(card, similar, state, now), "grey")
     if card.signals:  # none speak for a prompt of your own
         yield Field("", "signals (weight · relevance)", "heading")
     for signal in card.signals:
@@ -39,10 +42,10 @@ def evidence(
         yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
     if rails:
         yield Field("", "rails now", "heading")
-    yield from _rails(rails)
+    yield from _rails_fields(rails)
     yield Field("", "work", "heading")
-    yield from present(_facts(card, state, now), "grey")
-    yield from _confidence(card)
+    yield from present_fields(_facts(card, state, now), "grey")
+    yield from _confidence_fields(card)
 
 
 def parameter_lines(parameters: Mapping[str, Any]) -> str:
@@ -53,7 +56,7 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _place(card: Card) -> Iterator[Field]:
+def _place_fields(card: Card) -> Iterator[Field]:
     """Where it stands in the stack and why, with what moved it there."""
     if card.source is Source.OPERATOR:
         yield Field("", "your own prompts come first", "grey")
@@ -64,7 +67,7 @@ def _place(card: Card) -> Iterator[Field]:
     yield from (Field("", words.one_line(item), "grey") for item in moved)
 
 
-def _confidence(card: Card) -> Iterator[Field]:
+def _confidence_fields(card: Card) -> Iterator[Field]:
     """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
     parts = card.parts
     if parts is None or not card.stated:
@@ -77,25 +80,25 @@ def _confidence(card: Card) -> Iterator[Field]:
     yield Field("", f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
-def _rails(rails: Sequence[RailVerdict]) -> Iterator[Field]:
+def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
     """Each rail with its reason; those that allow without one are one line."""
     for rail in rails:
-        sign, tone = SIGNS[rail.verdict]
+        sign, tone = words.VERDICT_SIGNS[rail.verdict]
         if rail.reason or rail.verdict is not Verdict.ALLOW:
             yield Field(rail.rail, f"{sign} {words.one_line(rail.reason)}", tone)
     if plain := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
         yield Field("", f"✓ {', '.join(plain)}: no objection", "grey")
 
 
-def _history(card: Card, like: Like | None, state: AppState, now: datetime) -> Facts:
+def _history(card: Card, similar: SimilarDecisions | None, state: AppState, now: datetime) -> Facts:
     """How you decided cards like it, and how the flow ended in this workspace the last time."""
     flow, workspace = card.assignment.flow, card.assignment.workspace
     same = (session for session in state.sessions if flow and (session.flow, session.workspace) == (flow, workspace))
     last = next((item for item in same if item.state.over), None)
     text = "no card like this decided here yet"
-    if like is not None and like[1]:
-        text = "approved {} of {} cards like this here".format(*like)
-    return [("decisions", text if like is not None else ""), ("last run", result_words(last, now) if last else "")]
+    if similar is not None and similar.decided:
+        text = f"approved {similar.approved} of {similar.decided} cards like this here"
+    return [("decisions", text if similar is not None else ""), ("last run", result_words(last, now) if last else "")]
 
 
 def _facts(card: Card, state: AppState, now: datetime) -> Facts:

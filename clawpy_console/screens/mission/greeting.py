@@ -10,8 +10,8 @@ from textual.content import Content
 
 from clawpy_console import agent_setup, words
 from clawpy_console.keys import shown_key
-from clawpy_console.screens.mission.since import since
-from clawpy_console.widgets.drawn import drawn
+from clawpy_console.screens.mission.since import since_fields
+from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 
 if TYPE_CHECKING:
@@ -49,6 +49,6 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
 
 def since_then(engine: Engine, at: datetime, now: datetime) -> list[Content]:
     """What happened since `at`; nothing when nothing did. Blocking."""
-    if not (lines := drawn(since(document(engine.since(at))), MAX_WIDTH)):
+    if not (lines := render_fields(since_fields(document(engine.since(at))), MAX_WIDTH)):
         return []
     return [Content.styled(f"While you were away, {words.span(now - at)}", "bold $accent"), *lines]

@@ -18,12 +18,13 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import lines
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import AppState
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, Layer, Refusal, Waiting
 
 if TYPE_CHECKING:
+    from clawpy_console.screens.mission.evidence import SimilarDecisions
     from engine import Engine
     from engine.model import Bubble, RailVerdict
 
@@ -73,7 +74,7 @@ class MissionScreen(ConsoleScreen):
         self._shown: set[str] = set()
         self._evidence_card = ""  # the card that the next two tell of
         self._rails: tuple[RailVerdict, ...] = ()  # what the rails say of it now
-        self._like: tuple[int, int] | None = None  # of cards like it: approved, decided
+        self._similar: SimilarDecisions | None = None
 
     def body(self) -> ComposeResult:
         # Before the panes are there, or the style sheet is applied to them twice.
@@ -92,7 +93,7 @@ class MissionScreen(ConsoleScreen):
             with Vertical(id="side"):
                 with Vertical(id="pane-why", classes="pane"):
                     yield Static("WHY", id="why-title", classes="heading", markup=False)
-                    yield Drawn(id="why")
+                    yield ReflowingText(id="why")
                 yield from self._list("queue", Queue(id="queue", empty="Nothing."))
                 yield from self._list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._list("agents", Rows(id="agents", classes="-fit"))
@@ -198,14 +199,14 @@ class MissionScreen(ConsoleScreen):
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import Field
-        from clawpy_console.screens.mission.evidence import evidence, parameter_lines
+        from clawpy_console.screens.mission.evidence import evidence_fields, parameter_lines
 
         more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
         self.put("#why-title", Content.assemble("WHY", more))
         if card.id != self._evidence_card:
-            self._evidence_card, self._rails, self._like = card.id, (), None
+            self._evidence_card, self._rails, self._similar = card.id, (), None
             self._ask_rails(card)
-        fields = [*evidence(card, self._rails, self._like, self.state, self.app.now())]
+        fields = [*evidence_fields(card, self._rails, self._similar, self.state, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             fields += [
                 Field("", "parameters", "heading"),
@@ -216,12 +217,14 @@ class MissionScreen(ConsoleScreen):
     def _ask_rails(self, card: Card) -> None:
         """Ask what the rails say of `card` now, and how you decided cards like it."""
 
-        def arrived(answer: tuple[tuple[RailVerdict, ...], tuple[int, int]]) -> None:
-            self._rails, self._like = answer
+        def arrived(answer: tuple[tuple[RailVerdict, ...], SimilarDecisions]) -> None:
+            self._rails, self._similar = answer
             self._draw_evidence(self.query_one("#stack", CardStack).front)
 
-        def read(engine: Engine) -> tuple[tuple[RailVerdict, ...], tuple[int, int]]:
-            return engine.cards.rails(card.id), engine.cards.similar(card.id)
+        def read(engine: Engine) -> tuple[tuple[RailVerdict, ...], SimilarDecisions]:
+            from clawpy_console.screens.mission.evidence import SimilarDecisions
+
+            return engine.cards.rails(card.id), SimilarDecisions(*engine.cards.similar(card.id))
 
         self.read(read, arrived, group="rails", wait=0.15)
 

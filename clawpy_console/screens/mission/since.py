@@ -19,7 +19,7 @@ LEARNED = {
 }
 
 
-def since(then: Document) -> Iterator[Field]:
+def since_fields(then: Document) -> Iterator[Field]:
     """What ran, was blocked, decided, learned and spent; nothing when nothing happened."""
     ran, blocked, approved, dismissed = then["ran"], then["blocked"], then["approved"], then["rejected"]
     learned = [words.count(then["learnt"][name], *forms) for name, forms in LEARNED.items() if then["learnt"][name]]

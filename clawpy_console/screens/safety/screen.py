@@ -17,10 +17,10 @@ from clawpy_console import words
 from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
-from clawpy_console.screens.safety import rail_status
+from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import LogEntry, Verdict
 
@@ -73,16 +73,16 @@ class SafetyScreen(Filtering):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
                 yield Static("RAILS", classes="heading", markup=False)
                 yield Rows(id="rails", empty="Loading…", opens=False, classes="-fit")
-                yield Drawn(id="standing")
+                yield ReflowingText(id="standing")
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
                 yield Filter("rail, rule, words of the prompt or the reason")
                 yield Rows(id="blocked", empty=NOTHING, opens=False, classes="-fit")
-                yield Drawn(id="why")
+                yield ReflowingText(id="why")
             with VerticalScroll(id="third", classes="pane", can_focus=False):
                 yield Static("SWITCHES", classes="heading", markup=False)
                 yield Rows(id="switches", classes="-fit")
-                yield Drawn(id="machine")
+                yield ReflowingText(id="machine")
 
     # Time
 
@@ -99,7 +99,7 @@ class SafetyScreen(Filtering):
     def _second(self) -> None:
         """While this screen is looked at, a second that makes a difference is drawn."""
         now = self.app.now()
-        if self.ready and rail_status.counts_down(self.state, now):
+        if self.ready and safety_fields.counts_down(self.state, now):
             self._draw_standing(now)
         if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
             self._read_again(now)
@@ -123,7 +123,7 @@ class SafetyScreen(Filtering):
         self._draw_standing(now)
         self._draw_blocked(now)
         self.query_one("#switches", Rows).show(list(switch_rows(state)))
-        self.show_fields("#machine", rail_status.machine(state, now))
+        self.show_fields("#machine", safety_fields.machine_fields(state, now))
         self.refresh_bindings()
 
     def _draw_standing(self, now: datetime) -> None:
@@ -132,8 +132,11 @@ class SafetyScreen(Filtering):
         rows.show(list(rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
         keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
-        fields = [*rail_status.rails(state, rail, now), *rail_status.state(state, self.app.holds, now, *keys),
-                  *rail_status.cost(state.burn, now)]  # fmt: skip
+        fields = [
+            *safety_fields.rails_fields(state, rail, now),
+            *safety_fields.state_fields(state, self.app.holds, now, *keys),
+            *safety_fields.cost_fields(state.burn, now),
+        ]
         self.show_fields("#standing", fields)
 
     def columns(self) -> Mapping[str, str]:
@@ -152,7 +155,7 @@ class SafetyScreen(Filtering):
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
         entry, key = self._current, shown_key("safety.allow_once", self.app.keymap)
-        self.show_fields("#why", rail_status.blocked(entry, self.app.now(), key) if entry else ())
+        self.show_fields("#why", safety_fields.blocked_fields(entry, self.app.now(), key) if entry else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")
@@ -176,7 +179,7 @@ class SafetyScreen(Filtering):
         """Allow once exactly what the content filter blocked, after a second key."""
         if (entry := self._current) is None:
             return
-        block = rail_status.content_block(entry)
+        block = safety_fields.content_block(entry)
         if block is None:
             self.app.say("Only a block by the content filter can be allowed once.", "warning")
             return
@@ -232,7 +235,7 @@ class SafetyScreen(Filtering):
         if action == "allow_once":
             entry = self._current
             in_pane = self.pane == "blocked"
-            return in_pane and entry is not None and not entry.lifted and rail_status.content_block(entry) is not None
+            return in_pane and entry is not None and not entry.lifted and safety_fields.content_block(entry) is not None
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:
@@ -259,14 +262,16 @@ def search_text(entry: LogEntry) -> str:
 def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
     for rail in state.rails:
-        sign, label, tone = rail_status.rail_now(rail, now, state.acts)
+        sign, label, tone = safety_fields.rail_standing(rail, now, state.acts)
         last = ""
         if rail.last is not None and rail.last_at is not None:
-            last = f"last {rail_status.SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
+            last = f"last {words.VERDICT_SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
-        yield Row(rail.rail, f"{rail_status.name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey")
+        yield Row(
+            rail.rail, f"{safety_fields.rail_name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey"
+        )
     if state.rails:
-        sign, label, tone = rail_status.executes(state.rails, state.acts)
+        sign, label, tone = safety_fields.unapproved_work_standing(state.rails, state.acts)
         yield Row("execute", f"{'execute':<12} {label}", sign, f"{len(state.running)} running", "ink", tone, "grey")
 
 
@@ -285,9 +290,9 @@ def switch_rows(state: AppState) -> Iterator[Row]:
 
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """One decision that did not pass: the rail, what was asked, when."""
-    decided_by = rail_status.decisive(entry.verdicts)
+    decided_by = safety_fields.decisive_verdict(entry.verdicts)
     sign, style = (
-        ("◌", "accent") if entry.lifted else rail_status.SIGNS[decided_by.verdict if decided_by else Verdict.BLOCK]
+        ("◌", "accent") if entry.lifted else words.VERDICT_SIGNS[decided_by.verdict if decided_by else Verdict.BLOCK]
     )
-    text = f"{rail_status.name(decided_by.rail) if decided_by else '':<11} {words.one_line(entry.prompt)}"
+    text = f"{safety_fields.rail_name(decided_by.rail) if decided_by else '':<11} {words.one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, words.moment(entry.at, now), "ink", style)

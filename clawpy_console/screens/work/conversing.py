@@ -21,8 +21,8 @@ from clawpy_console import outside, words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.outside import lead_to
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.session import waits
 from engine.model import Card, PermissionAnswer, PermissionRequest, PromptSource, Refusal, SessionView
 
@@ -96,7 +96,7 @@ class PermissionPane(Vertical):
     PermissionPane { height: auto; max-height: 60%; display: none; border: round $wants; padding: 0 1; margin: 0 1;
         border-title-color: $wants; border-title-style: bold; border-subtitle-color: $grey;
         &.-shown { display: block; }
-        & > Drawn { height: auto; }
+        & > ReflowingText { height: auto; }
         & > LinesView { height: auto; max-height: 12; margin: 0 0 0 1; }
     }
     """
@@ -112,9 +112,9 @@ class PermissionPane(Vertical):
         self._lines = 0  # of the detail
 
     def compose(self) -> ComposeResult:
-        yield Drawn(id="asked-head")
+        yield ReflowingText(id="asked-head")
         yield LinesView(id="asked-detail", gutter=DIFF, cap=60_000, tail=False)
-        yield Drawn(id="asked-keys")
+        yield ReflowingText(id="asked-keys")
 
     @property
     def current(self) -> PermissionRequest | None:
@@ -149,8 +149,8 @@ class PermissionPane(Vertical):
             self._changed_at = self.clock()
             self._show_detail(request)
         hidden = self._fit()
-        self.query_one("#asked-head", Drawn).show(lambda width: _head(request, width, hidden))
-        self.query_one("#asked-keys", Drawn).show(lambda width: _keys(keymap, len(self.requests), width))
+        self.query_one("#asked-head", ReflowingText).show(lambda width: _head(request, width, hidden))
+        self.query_one("#asked-keys", ReflowingText).show(lambda width: _keys(keymap, len(self.requests), width))
 
     def _show_detail(self, request: PermissionRequest) -> None:
         view = self.query_one("#asked-detail", LinesView)

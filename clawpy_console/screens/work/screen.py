@@ -20,8 +20,8 @@ from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.conversing import Conversing, PermissionPane, ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.state import NEWEST
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Columns, Filter
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.transcript import Transcript
@@ -74,7 +74,7 @@ class WorkScreen(Conversing, Filtering):
                 yield Filter("prompt, channel, state")
                 yield Rows(id="sessions", empty="Nothing has run yet.")
             with Vertical(id="middle", classes="pane"):
-                yield Drawn(id="about")
+                yield ReflowingText(id="about")
                 yield Transcript(id="transcript")
             yield Changes(id="right", classes="pane")
         yield ReplyLine(id="reply")
@@ -194,7 +194,7 @@ class WorkScreen(Conversing, Filtering):
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls
-        self.query_one("#about", Drawn).show(lambda width: about(session, calls, now, width) if session else [])
+        self.query_one("#about", ReflowingText).show(lambda width: about(session, calls, now, width) if session else [])
 
     def _draw_asked(self, now: datetime) -> None:
         requests = self.state.asked_by(self.session.id) if self.session else ()

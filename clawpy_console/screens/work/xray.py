@@ -12,9 +12,9 @@ from textual.content import Content
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import ModelCall, PromptPart, PromptSource, SessionView
 
@@ -62,9 +62,9 @@ class XRay(Dialog[PromptSource | None]):
             with Horizontal(id="body"):
                 yield Rows(id="calls", empty="Loading…")
                 with Vertical(id="sent"):
-                    yield Drawn(id="call")
+                    yield ReflowingText(id="call")
                     yield PromptLines(id="prompt")
-                    yield Drawn(id="standing")
+                    yield ReflowingText(id="standing")
         yield KeyLine()
 
     def on_mount(self) -> None:
@@ -102,7 +102,7 @@ class XRay(Dialog[PromptSource | None]):
     def _show(self) -> None:
         """The call under the cursor: its figures at once, its prompt when it was read."""
         call = self.call
-        self.query_one("#call", Drawn).show(lambda width: _about(call, self._session, width) if call else [])
+        self.query_one("#call", ReflowingText).show(lambda width: _about(call, self._session, width) if call else [])
         state = f"{call.id} {call.state}" if call else ""
         if call is None or state == self._shown:
             return
@@ -130,7 +130,7 @@ class XRay(Dialog[PromptSource | None]):
     def _line_moved(self) -> None:
         """Below the prompt: how far the line under the cursor may be followed."""
         standing = self.query_one("#prompt", PromptLines).standing
-        self.query_one("#standing", Drawn).show(
+        self.query_one("#standing", ReflowingText).show(
             lambda width: [Content.styled(words.crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
         )
 

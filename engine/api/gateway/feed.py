@@ -12,7 +12,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from engine.api.gateway.access import Access
 from engine.api.gateway.limits import Limits
@@ -38,6 +38,13 @@ POLL_S = 5.0
 """Seconds between two checks of the token, and of the ledger when no event wakes the feed."""
 
 
+class Frame(NamedTuple):
+    """Messages as one text to send, and the cursor of a client that has received it."""
+
+    text: str
+    cursor: float
+
+
 class Feed:
     """All methods run on the gateway's event loop; `clients` and `dropped` may be read from any thread."""
 
@@ -52,7 +59,7 @@ class Feed:
         """The buffer has every message after this id."""
         self.head = 0
         """The id of the last fact that was read."""
-        self._frames: dict[int, tuple[str, float]] = {}
+        self._frames: dict[int, Frame] = {}
         self._status_stale = False
         """Whether the status may have changed since it was sent."""
         self._status_at = float("-inf")
@@ -137,8 +144,8 @@ class Feed:
         """The buffer has every message after this id."""
         return self._floor
 
-    def next_frame(self, cursor: float) -> tuple[str, float] | None:
-        """The messages after `cursor` as one frame, and the new cursor; None when there are none."""
+    def next_frame(self, cursor: float) -> Frame | None:
+        """The messages after `cursor` as one frame; None when there are none."""
         begin = bisect_right(self._ids, cursor)
         if begin == len(self._ids):
             return None
@@ -146,13 +153,13 @@ class Feed:
         if cached is None:
             end = self._end_of_frame(begin)
             last = self._ids[end - 1]
-            cached = self._frames[begin] = frame(self._texts[begin:end], int(last)), last
+            cached = self._frames[begin] = Frame(frame(self._texts[begin:end], int(last)), last)
         return cached
 
     def _end_of_frame(self, begin: int) -> int:
         end, size = begin, 0
-        most = min(len(self._ids), begin + self._limits.frame_events)
-        while end < most and (size == 0 or size + len(self._texts[end]) <= self._limits.frame_bytes):
+        limit = min(len(self._ids), begin + self._limits.frame_events)
+        while end < limit and (size == 0 or size + len(self._texts[end]) <= self._limits.frame_bytes):
             size += len(self._texts[end])
             end += 1
         while end < len(self._ids) and self._ids[end] == self._ids[end - 1]:
@@ -163,8 +170,8 @@ class Feed:
         """Whether the buffer no longer has what comes after `cursor`."""
         return cursor < self._floor
 
-    async def catch_up(self, cursor: float) -> tuple[str, float] | None:
-        """The next frame from the ledger and the new cursor; None when no fact before the buffer makes a message."""
+    async def catch_up(self, cursor: float) -> Frame | None:
+        """The next frame from the ledger; None when no fact before the buffer makes a message."""
         while cursor < self._floor:
             facts = await self.run_in_thread(self._engine.ledger.since, int(cursor), BATCH_SIZE)
             facts = [fact for fact in facts if fact.id <= self._floor]
@@ -173,7 +180,7 @@ class Feed:
             new_messages = await self.run_in_thread(messages, self._engine, facts)
             cursor = last = facts[-1].id
             if new_messages:
-                return frame([text for _, text in new_messages], last), cursor
+                return Frame(frame([text for _, text in new_messages], last), cursor)
         return None
 
     def is_too_far_behind(self, cursor: int) -> bool:

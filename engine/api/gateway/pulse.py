@@ -181,8 +181,8 @@ class _Client:
             if frame is None:
                 continue
             started = loop.time()
-            await self._send(frame[0])
-            self._cursor = frame[1]
+            await self._send(frame.text)
+            self._cursor = frame.cursor
             await asyncio.sleep(max(0.0, self._feed.pause - (loop.time() - started)))
 
     async def _send_document(self, document: Mapping[str, Any]) -> None:

@@ -80,9 +80,9 @@ def buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence
 def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
     """Deliver a note; None on success. `buttons` by action. From any thread; takes at most about `TIMEOUT_S`."""
     if address.service == DESKTOP:
-        return _run(desktop(note))
+        return _run(desktop_command(note))
     if address.service == SPEAK:
-        return _run(speech(note))
+        return _run(speech_command(note))
     if not extras.installed(extras.NOTIFY):
         return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
     return _send(address, note, buttons)
@@ -106,10 +106,10 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     from apprise import plugins
 
     # What it logs may hold addresses, and would tear the screen; what we need of it comes with the result.
-    said_by_it = logging.getLogger("apprise")
-    said_by_it.propagate = False
-    if not said_by_it.handlers:
-        said_by_it.addHandler(logging.NullHandler())
+    apprise_logger = logging.getLogger("apprise")
+    apprise_logger.propagate = False
+    if not apprise_logger.handlers:
+        apprise_logger.addHandler(logging.NullHandler())
     asset = apprise.AppriseAsset(
         app_id="clawpy", app_desc="Clawpy Console", app_url="", async_mode=False, http_redirects=False,
         image_url_mask=None, image_url_logo=None, service_timeout=TIMEOUT_S, allow_templates=False,
@@ -194,7 +194,7 @@ def without_mentions(text: str) -> str:
     return text.replace("@", "@\u200b")
 
 
-def desktop(note: Note) -> list[str]:
+def desktop_command(note: Note) -> list[str]:
     """The command that shows a note on the desktop; empty when there is none."""
     if sys.platform == "darwin":
         script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
@@ -212,7 +212,7 @@ def desktop(note: Note) -> list[str]:
     return []
 
 
-def speech(note: Note) -> list[str]:
+def speech_command(note: Note) -> list[str]:
     """The command that reads a note aloud; empty when there is none."""
     for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
         if program := shutil.which(name):

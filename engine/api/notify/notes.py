@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from engine.api.notify.matrix import Form, Happening
@@ -109,10 +109,10 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
         case Form.BANNER:
             return replace(base, sound=SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
-            ago = _joined(moment.channel, risk, percent, f"{age(now - moment.at)} ago")
+            ago = _joined(moment.channel, risk, percent, f"{format_age(now - moment.at)} ago")
             text = f"“{words}”\n{ago}" if moment.confidence is not None else words
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
-            return replace(base, title=short(pending), subtitle="", body=text, haptic=haptic)
+            return replace(base, title=badge_text(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
             title, haptic = ("✅", "success") if base.good else ("❌", "failure")
             return replace(base, title=title, subtitle="", haptic=haptic)
@@ -177,12 +177,12 @@ def spoken(moment: Moment, words: str) -> str:
     """A card as it is read aloud."""
     assert moment.confidence is not None
     risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""
-    confidence = risk or f"Confidence {number(round(100 * moment.confidence))} percent"
+    confidence = risk or f"Confidence {spell_number(round(100 * moment.confidence))} percent"
     return f"Cross-pollination suggestion: {words.rstrip('.')}. {confidence}."
 
 
-def number(value: int) -> str:
-    """0 to 100 in words."""
+def spell_number(value: int) -> str:
+    """A number from 0 to 100 in words."""
     if value >= 100:
         return "one hundred"
     if value < 20:
@@ -191,12 +191,12 @@ def number(value: int) -> str:
     return _TENS[tens] + (f"-{_ONES[ones]}" if ones else "")
 
 
-def short(pending: int) -> str:
+def badge_text(pending: int) -> str:
     """The short form of the complication (SPEC 10.3)."""
     return f"🔮 {pending}"
 
 
-def age(span: Any) -> str:
+def format_age(span: timedelta) -> str:
     """How long ago: `2m`, `3h`, `4d`; `0m` for less than a minute."""
     minutes = max(0, int(span.total_seconds() // 60))
     if minutes < 60:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from engine.api.gateway.limits import Limits
 from engine.config.notify import Surface
 from engine.model import DecidedBy, Status
 from tests.api.gateway.conftest import Serve, Served
@@ -32,7 +33,7 @@ def predict(served: Served, *flows: str) -> None:
 
 @pytest.mark.long
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
-    served = serve()
+    served = serve(Limits())  # of a slow machine no request is cut short
     engine = served.engine
     with PostOffice() as office:
         engine.settings.set("notify.phone.url", office.ntfy)

@@ -15,31 +15,31 @@ from clawpy_console import words
 from clawpy_console.fields import Field, label_width
 from clawpy_console.widgets.row_view import selectable
 
-Draw = Callable[[int], Sequence[Content]]
-"""`draw(width)`: the lines for a width in cells; what is wider is cut."""
+LineRenderer = Callable[[int], Sequence[Content]]
+"""`renderer(width)`: the lines for a width in cells; what is wider is cut."""
 
 
-class Drawn(Widget):
-    """Shows what `draw` gives for its present width, and asks again when the width changes.
+class ReflowingText(Widget):
+    """Shows what its renderer gives for its present width, and asks again when the width changes.
 
     Only lines that changed are drawn again: a line that stands costs a key nothing.
     """
 
-    DEFAULT_CSS = "Drawn { height: auto; }"
+    DEFAULT_CSS = "ReflowingText { height: auto; }"
 
     auto_links = Reactive(False)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._draw: Draw = lambda width: ()
-        self._drawn: tuple[int, tuple[Content, ...]] = (0, ())  # a width, and the lines for it
+        self._renderer: LineRenderer = lambda width: ()
+        self._rendered: tuple[int, tuple[Content, ...]] = (0, ())  # a width, and the lines for it
 
-    def show(self, draw: Draw) -> None:
-        """Draw with `draw` from now on; nothing happens on screen when the lines are the same."""
-        width, before = self._drawn
-        self._draw = draw
-        now = tuple(draw(max(1, width)))
-        self._drawn = (width, now)
+    def show(self, renderer: LineRenderer) -> None:
+        """Draw with `renderer` from now on; nothing happens on screen when the lines are the same."""
+        width, before = self._rendered
+        self._renderer = renderer
+        now = tuple(renderer(max(1, width)))
+        self._rendered = (width, now)
         if len(now) != len(before) and self.styles.is_auto_height:
             self.refresh(layout=True)
             return
@@ -50,9 +50,9 @@ class Drawn(Widget):
 
     def _lines(self, width: int) -> tuple[Content, ...]:
         width = max(1, width)
-        if self._drawn[0] != width:
-            self._drawn = (width, tuple(self._draw(width)))
-        return self._drawn[1]
+        if self._rendered[0] != width:
+            self._rendered = (width, tuple(self._renderer(width)))
+        return self._rendered[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
@@ -74,7 +74,7 @@ TONES = {"title": "bold $ink", "heading": "bold $faint"}
 """Styles of the tones that are no colour."""
 
 
-def drawn(fields: Iterable[Field], width: int) -> list[Content]:
+def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
     """Fields as lines of at most `width` cells, each wrapped below itself."""
     lines: list[Content] = []
     fields = list(fields)

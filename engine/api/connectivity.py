@@ -8,17 +8,18 @@ from typing import Any
 
 from engine.config.agents import ProviderKind, ProviderSettings
 
-SECONDS = 5.0
+TIMEOUT_S = 5.0
+"""Seconds that a provider or server has to answer."""
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: the key would be sent along."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-def reach(provider: ProviderSettings, key: str | None) -> str:
+def check_provider(provider: ProviderSettings, key: str | None) -> str:
     """Ask a provider for its list of models. "" when it answers and accepts the key, else the reason."""
     headers = {"user-agent": "clawpy-console"}
     if provider.kind is ProviderKind.ANTHROPIC:
@@ -35,7 +36,7 @@ def reach(provider: ProviderSettings, key: str | None) -> str:
     return f"{provider.host} {fault}" if fault else ""
 
 
-def answers(address: str) -> str:
+def check_url(address: str) -> str:
     """Ask an address that needs no key. "" when it answers well, else the reason."""
     _, fault = _request(urllib.request.Request(address))
     return f"it {fault}" if fault else ""
@@ -44,9 +45,9 @@ def answers(address: str) -> str:
 def _request(request: urllib.request.Request) -> tuple[int, str]:
     """The status of the answer, 0 for none, and what is wrong with it."""
     # What is plain http is near, and a proxy is not on the way there.
-    handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
+    handlers = [_NoRedirects(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as answer:
             return answer.status, "" if answer.status == 200 else f"answers {answer.status}"
     except urllib.error.HTTPError as error:
         with error:

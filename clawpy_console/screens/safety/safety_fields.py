@@ -10,10 +10,9 @@ from clawpy_console.fields import Field, bar, spark
 from clawpy_console.state import AppState
 from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
-NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
+RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """What a rail is called where its id does not say it."""
 
-SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
 STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
 LEVELS = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
 HOLDS = {"stop": "stop", "month": "month stop", "pause": "pause"}
@@ -26,12 +25,12 @@ QUESTIONS = {
 """What is asked before a stop or a month stop ends, and what that means."""
 
 
-def name(rail: str) -> str:
+def rail_name(rail: str) -> str:
     """A rail in words."""
-    return NAMES.get(rail, rail)
+    return RAIL_NAMES.get(rail, rail)
 
 
-def decisive(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
+def decisive_verdict(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
     """The rail that decided: the first that blocks, else the first that asks."""
     against = (verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW)
     return min(against, key=lambda item: item.verdict is not Verdict.BLOCK, default=None)
@@ -42,18 +41,18 @@ def content_block(entry: LogEntry) -> RailVerdict | None:
     return next((v for v in entry.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
 
 
-def rail_now(rail: RailState, now: datetime, acts: bool) -> tuple[str, str, str]:
+def rail_standing(rail: RailState, now: datetime, acts: bool) -> tuple[str, str, str]:
     """How a rail stands: sign, words, tone. What time alone ends counts down. Unless the engine `acts` by itself, the
     human gate lets through what you approve, and nothing else."""
     if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts:
         return "✓", "by you", "grey"
     if rail.until is not None and rail.until > now:
         return "◐", f"in {words.duration(rail.until - now)}", "accent"
-    sign, tone = SIGNS[rail.verdict]
+    sign, tone = words.VERDICT_SIGNS[rail.verdict]
     return sign, rail.brief, tone
 
 
-def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
+def unapproved_work_standing(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
     """What becomes of work that nobody approved, by what the rails say now: sign, words, tone."""
     blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
     if any(item.until is None for item in blocking):
@@ -67,27 +66,29 @@ def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
     return "✓", "open" if acts else "by you", "grey"
 
 
-def rails(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
+def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
     """The newest decision, and the rail under the cursor."""
     newest = state.log[0] if state.log else None
     if newest is None:
         yield Field("", "No decisions yet.", "faint")
     else:
-        verdict = decisive(newest.verdicts)
-        sign, tone = SIGNS[verdict.verdict] if verdict else ("✓", "grey")
+        verdict = decisive_verdict(newest.verdicts)
+        sign, tone = words.VERDICT_SIGNS[verdict.verdict] if verdict else ("✓", "grey")
         label = (
-            f"{sign} {name(verdict.rail)}: {words.one_line(verdict.reason)}" if verdict else "✓ all rails allowed it"
+            f"{sign} {rail_name(verdict.rail)}: {words.one_line(verdict.reason)}"
+            if verdict
+            else "✓ all rails allowed it"
         )
         yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.prompt), 80)}”")
         yield Field("", label, tone)
     if rail is not None:
-        sign, label, tone = rail_now(rail, now, state.acts)
-        yield Field(name(rail.rail), f"{sign} {label}: {words.one_line(rail.reason)}", tone)
+        sign, label, tone = rail_standing(rail, now, state.acts)
+        yield Field(rail_name(rail.rail), f"{sign} {label}: {words.one_line(rail.reason)}", tone)
     else:
         yield Field("execute", f"{words.count(len(state.running), 'session')} running")
 
 
-def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
+def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
     """Spent and reserved against the caps, how it went, when a cap will be reached; the caps alone while nothing was
     spent."""
     yield Field("", "cost", "heading")
@@ -105,10 +106,10 @@ def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
         yield Field(
             burn.window, f"{bar(share)} {share:>4.0%}  ${used / MICRO:.2f} of ${words.cap(burn.cap)}{reserved}", tone
         )
-        yield Field(" ", f"{spark(burn.buckets[: burn.elapsed][-24:])}  {pace(burn, now)}", "grey")
+        yield Field(" ", f"{spark(burn.buckets[: burn.elapsed][-24:])}  {pace_words(burn, now)}", "grey")
 
 
-def pace(burn: Burn, now: datetime) -> str:
+def pace_words(burn: Burn, now: datetime) -> str:
     """How fast it is spent, and when the cap comes at that pace."""
     if burn.spent + burn.reserved >= burn.cap:
         return "the cap has been reached"
@@ -120,19 +121,19 @@ def pace(burn: Burn, now: datetime) -> str:
     )
 
 
-def hold(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
-    """A stop, a month stop or a pause, and how it ends: `how` ends it, by itself it is over in `left`."""
+def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
+    """A stop, a month stop or a pause, and how it ends: `how` ends it, by itself it is over in `remaining`."""
     over = f", over in {remaining}" if remaining else ""
     text = f"{how} to resume{over}. Since {since}: {words.one_line(reason)}"
     return Field(f"■ {HOLDS[word]}", text, "wrong" if word == "stop" else "wants")
 
 
-def state(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
+def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
     """Stops and pauses, then the state, what changes it, and quiet hours; `resume` and `dnd` are keys."""
     yield Field("", "state", "heading")
     for item in holds:
         remaining = words.duration(item.until - now) if item.until and item.until > now else ""
-        yield hold(item.word, item.reason, words.moment(item.since, now), f"Press {resume}", remaining)
+        yield hold_field(item.word, item.reason, words.moment(item.since, now), f"Press {resume}", remaining)
     view = state.autonomy
     yield Field(
         "",
@@ -177,7 +178,7 @@ def counts_down(state: AppState, now: datetime) -> bool:
     return any(moment is not None and moment > now for moment in moments)
 
 
-def machine(state: AppState, now: datetime) -> Iterator[Field]:
+def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, what work triggered other work."""
     yield Field("", "kill switch, four levels", "heading")
     for level in state.levels:
@@ -195,7 +196,7 @@ def machine(state: AppState, now: datetime) -> Iterator[Field]:
         yield Field(words.moment(step.at, now), text, "ink" if step.depth > 1 or step.runs or answer else "grey")
 
 
-def blocked(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
+def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """What was asked, each rail that did not allow it with rule and reason, and what can be done with `key`."""
     yield Field("", words.crop(words.one_line(entry.prompt), 400))
     start = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
@@ -203,9 +204,9 @@ def blocked(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     yield Field("", " · ".join(filter(None, where)), "faint")
     for verdict in entry.verdicts:
         if verdict.verdict is not Verdict.ALLOW:
-            sign, tone = SIGNS[verdict.verdict]
+            sign, tone = words.VERDICT_SIGNS[verdict.verdict]
             rule = f"  rule {verdict.rule}" if verdict.rule else ""
-            yield Field("", f"{sign} {name(verdict.rail)}{rule}", tone)
+            yield Field("", f"{sign} {rail_name(verdict.rail)}{rule}", tone)
             yield Field("", words.one_line(verdict.reason), "grey")
     if entry.lifted:
         yield Field("", "◌ Allowed once. Approve the card to run it.", "accent")
