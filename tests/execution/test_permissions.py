@@ -50,6 +50,13 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
     return BeltWorld(tmp_path, database, clock)
 
 
+def test_a_session_that_ended_asks_nothing(world: BeltWorld) -> None:
+    world.stop()
+    with pytest.raises(Stopped):
+        world.permissions.ask(world.live, world.view, key="x", **ASKED)
+    assert world.permissions.latest() == []
+
+
 @pytest.mark.parametrize("answer", list(PermissionAnswer))
 def test_the_session_waits_and_gets_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer) -> None:
     facts = bus.subscribe(lambda: None)

@@ -106,3 +106,15 @@ def test_stop_all_ends_what_waits_for_another_engine(
     brief.sessions.recover(resume=False)
     assert brief.sessions.stop_all("enough") == 1
     assert brief.state(views[2]) is SessionState.CANCELLED
+
+
+def test_more_may_run_when_the_setting_says_so(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=3))
+    for _ in range(4):
+        world.start("gate")
+    until(lambda: len(world.runner.begun) == 3)
+    world.runner.gate.set()
+    until(lambda: len(world.runner.begun) == 4)
+    world.sessions.close()

@@ -392,3 +392,16 @@ def test_any_html_becomes_some_text(html: str) -> None:
 )  # fmt: skip
 def test_html_as_text(html: str, text: str) -> None:
     assert html_to_text(html) == text
+
+
+def test_production_hosts_are_asked_about_though_they_are_allowed(make: MakeWorld) -> None:
+    world = make(settings={"web": {"allow": ["prod.example"]}})
+    world.answering(PermissionAnswer.DENY_ONCE)
+    assert "said no" in world.no("web_fetch", url="https://prod.example/")
+    assert "touches production: host prod.example" in world.permissions.latest()[0].reason
+
+
+@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x.test/", "http://u:p@here.test/"])
+def test_a_redirect_to_another_protocol_is_not_followed(web: BeltWorld, server: Server, to: str) -> None:
+    server.redirect("/r", to)
+    assert "full URL" in web.no("web_fetch", url=url(server, "/r"))
