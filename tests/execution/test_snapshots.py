@@ -12,6 +12,7 @@ import pytest
 
 from engine.execution import snapshots
 from tests.conftest import Repository
+from tests.execution.landing_world import git_state, picture
 
 
 def listing(repository: Repository, tree: str) -> dict[str, str]:
@@ -81,6 +82,39 @@ def test_what_git_was_told_to_take_for_unchanged_is_looked_at(repository: Reposi
     assert content(repository, tree, "assumed") == b"2"
     assert content(repository, tree, "skipped") == b"2"
     assert content(repository, tree, "absent") == b"1"  # not checked out is not deleted
+
+
+def test_before_the_first_commit(repository: Repository) -> None:
+    assert take(repository).clean
+    repository.write("a.txt", "a\n")
+    snapshot = take(repository)
+    assert (snapshot.head, snapshot.clean) == ("", False)
+    assert list(listing(repository, snapshot.tree)) == ["a.txt"]
+
+
+def test_nothing_of_the_operators_is_touched(repository: Repository) -> None:
+    repository.commit("one", {"a": "1", "b": "1"})
+    repository.write("a", "2")
+    repository.git("stash", "-q")
+    repository.write("b", "2")
+    repository.write("c", "3")
+    repository.git("add", "-N", "c")
+    before = git_state(repository.path), picture(repository.path)
+
+    take(repository)
+
+    assert (git_state(repository.path), picture(repository.path)) == before
+
+
+def test_a_file_becomes_a_folder_and_a_folder_a_link(repository: Repository) -> None:
+    repository.commit("one", {"a": "1", "d/f": "1"})
+    (repository.path / "a").unlink()
+    repository.write("a/b", "2")
+    (repository.path / "d/f").unlink()
+    (repository.path / "d").rmdir()
+    (repository.path / "d").symlink_to("a")
+
+    assert set(listing(repository, take(repository).tree)) == {"a/b", "d"}
 
 
 def test_an_unfinished_merge(repository: Repository) -> None:

@@ -11,7 +11,7 @@ from engine.execution.runners.toolchains import output_readers
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python import imports_module, reexported_modules, related_tests
-from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS, Finding, FinishedRun, is_inside
+from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS, Finding, FinishedRun, as_operand, is_inside
 from engine.model import CheckResult
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------
@@ -604,3 +604,7 @@ def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(("path", "yes"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)])
 def test_paths_stay_inside(path: str, yes: bool) -> None:
     assert is_inside(path) is yes
+
+
+def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
+    assert [as_operand(name) for name in ("-rf", "a.py")] == ["./-rf", "a.py"]

@@ -241,3 +241,28 @@ def test_files_of_the_latest_commits_without_the_one_that_made_everything(
     repository.commit("two", {"f1.py": "2"})
     repository.commit("three", {"f3.py": "3"})
     assert reader.read(repository.path).own_files == ()
+
+
+def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
+    first = repository.commit("one", {"a.py": "1"})
+    repository.git("checkout", "-q", "-b", "feature/x")
+    repository.commit("x", {"x.py": "1"})
+    repository.git("checkout", "-q", "main")
+    for number in range(3):
+        repository.commit(f"m{number}", {"a.py": str(number)})
+    repository.git("checkout", "-q", "feature/x")
+    state = reader.read(repository.path)
+    assert (state.base, state.ahead_of_base, state.behind_base) == ("main", 1, 3)
+    repository.git("checkout", "-q", "--detach", first)
+    state = reader.read(repository.path)
+    assert (state.head, state.branch, state.detached) == (first, "", True)
+
+
+def test_relations_of_commits(repository: Repository, reader: GitReader) -> None:
+    first = repository.commit("one", {"a.py": "1", "b.py": "1"})
+    second = repository.commit("two", {"a.py": "2"})
+    assert reader.is_ancestor(repository.path, first, second)
+    assert not reader.is_ancestor(repository.path, second, first)
+    assert not reader.is_ancestor(repository.path, "0" * 40, second)
+    assert reader.files_between(repository.path, first, second) == ("a.py",)
+    assert reader.files_between(repository.path, "1" * 40, second) is None

@@ -174,6 +174,14 @@ class TestWithoutAModel:
                 decide(draft_id)
         assert [kept.fact for kept in world.para.facts()] == ["We keep the old parser"]
 
+    def test_what_an_agent_said_may_guide_once_its_draft_is_kept(self, world: World) -> None:
+        world.nightly.run(TODAY)
+        quote = next(entry for entry in world.captures.entries() if entry.trust is Trust.QUOTED)
+        assert quote.approved_at is None
+        world.drafts.promote(next(waiting.id for waiting in world.drafts.waiting() if waiting.fact == quote.text))
+        (kept,) = [entry for entry in world.captures.entries() if entry.id == quote.id]
+        assert kept.approved_at is not None
+
 
 class TestWithAModel:
     def test_what_can_be_used_is_promoted(self, make_world: MakeWorld, tmp_path: Path) -> None:
@@ -297,6 +305,15 @@ class TestContext:
             assert part in told
         assert len(clipped(words, 120).split()) == 120
         assert clipped(" ".join(["w"] * 120), 120).endswith("w")
+
+    def test_a_models_words_are_clipped_and_without_any_the_record_speaks(self, context: SessionSummariser) -> None:
+        class Summing:
+            def ask(self, question: Question) -> Answer | None:
+                return Answer(" ".join(["word"] * 300), 1) if question.subject == "session_1" else None
+
+        context._model = Summing()  # type: ignore[assignment]
+        assert len(context.summary(SessionFacts(view())).split()) == MAX_WORDS
+        assert context.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
 
     def test_it_is_remembered_once_for_each_outcome(self, context: SessionSummariser, database: Database) -> None:
         work = context._work

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import text
 
+from engine.config import Settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.sources import HealedTests
 from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate
 from engine.storage.erasing import SearchTerms
+from engine.storage.retention import RetentionRounds
+from engine.wiring.retention import RECORDS
 from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
 
 
@@ -98,6 +103,25 @@ def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world
         world.adaptation.digest()
         statuses.append(world.adaptation.candidates()[0].status)
     assert statuses == [CandidateStatus.REJECTED, CandidateStatus.REJECTED, CandidateStatus.REVIEW]
+
+
+def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> None:
+    def sessions() -> list[str]:
+        return [record.session_id for record in world.adaptation.records()]
+
+    world.heal("sess_1")
+    world.happened(failed("sess_2", failing=("t.py::other",)))
+    world.adaptation.digest()
+    world.clock.advance(timedelta(days=179))
+    world.happened(failed("sess_3", failing=("t.py::other",)))
+    world.adaptation.digest()
+    rounds = RetentionRounds(world.database, world.clock, [RECORDS], Settings().kept_days)
+    assert rounds.round() == {}
+    world.clock.advance(timedelta(days=1, minutes=1))
+    world.happened(failed("sess_4", failing=("t.py::other",)))
+    world.adaptation.digest()
+    assert rounds.round() == {"learning_records": 1}
+    assert sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
 def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None:

@@ -168,6 +168,16 @@ def test_no_secret_is_written(world: World) -> None:
     assert "[secret cut]" in world.learnings.entries()[0].text
 
 
+def test_an_entry_that_is_in_two_files_counts_once_and_is_named(world: World) -> None:
+    world.session("s1", UV)
+    (known,) = world.learnings.entries()
+    copy = world.data / "learnings/projects/other/institutional.md"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((world.data / known.path).read_bytes())
+    assert [entry.id for entry in world.learnings.entries()] == [known.id]
+    assert "is in" in world.learnings.faults()[0]
+
+
 def test_whenever_it_dies_the_next_start_comes_to_the_same(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,21 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
     assert not page.set("lrn_b", {"status": "retired"})
 
 
+def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
+    page, text = Page(), "above\n---\nid: lrn_false\n---\nbelow\n\\---"
+    page.append("lrn_a", {"type": "declarative"}, text)
+    page.append("lrn_b", {"type": "declarative"}, "other")
+    found = Page(page.data).entries
+    assert [part.id for part in found] == ["lrn_a", "lrn_b"]
+    assert found[0].text == text
+
+
+def test_an_entry_that_is_there_twice_counts_once() -> None:
+    data = b"---\nid: lrn_a\n---\nfirst\n"
+    with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
+        read_entry(Page(data + data).entries[1], PLACE)
+
+
 @pytest.mark.parametrize(
     ("front", "words"),
     [
