@@ -17,13 +17,13 @@ from engine.execution.launcher import Launcher
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.model.wilson import wilson_lower_bound
 from engine.prediction.approvals import runs_when_due
 from engine.prediction.card_rows import find_card
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import NEVER_ALONE, is_heartbeat, kind_title
 from engine.prediction.twin import LIKE_APPROVED_FROM
+from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
 
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git.history import Change
-from engine.model.wilson import wilson_lower_bound
+from engine.statistics import wilson_lower_bound
 
 MAX_FILES: Final = 30
 """A commit of more files is a sweep through the project (a rename, a formatter): it ties nothing together."""

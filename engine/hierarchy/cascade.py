@@ -43,20 +43,22 @@ class Cascade:
         self._cache: dict[tuple[str, bool, frozenset[str]], _CachedGuidance] = {}
         self._lock = threading.Lock()
 
-    def guidance(self, agent_id: str, *, in_prompts: bool = True, without: frozenset[str] = frozenset()) -> Guidance:
+    def guidance(
+        self, agent_id: str, *, in_prompts: bool = True, excluded_lessons: frozenset[str] = frozenset()
+    ) -> Guidance:
         """What the next prompt of this agent will carry; with `in_prompts` False, what its leaders say whether or not
-        `enable_m1` puts it into prompts. `without`: lessons that stand nearer to the agent already. Raises `Refusal`
+        `enable_m1` puts it into prompts. `excluded_lessons` stand nearer to the agent already. Raises `Refusal`
         `unknown_agent`."""
         config = self._agents.config.current
         lineage = self._agents.lineage(agent_id)
         basis = (config, lineage, self._profiles.version, *self._souls(lineage))
-        name = agent_id, in_prompts, without
+        name = agent_id, in_prompts, excluded_lessons
         now = self._clock.now()
         with self._lock:
             cached = self._cache.get(name)
         if cached is not None and cached.basis == basis and now < cached.until:
             return cached.guidance
-        guidance = self._make(lineage, config, in_prompts=in_prompts, without=without)
+        guidance = self._make(lineage, config, in_prompts=in_prompts, excluded_lessons=excluded_lessons)
         with self._lock:
             if len(self._cache) >= MAX_CACHED:
                 self._cache.clear()
@@ -124,7 +126,7 @@ class Cascade:
         config: CascadeConfig,
         *,
         in_prompts: bool,
-        without: frozenset[str] = frozenset(),
+        excluded_lessons: frozenset[str] = frozenset(),
         instead: LeaderProfile | None = None,
     ) -> Guidance:
         """`instead`: the profile that its leader would have."""
@@ -151,7 +153,7 @@ class Cascade:
             else Speaker(leader.id, leader.tier, hop, None, f"tier {leader.tier} gives no guidance")
             for hop, leader in enumerate(lineage.leaders)
         ]
-        lines, hops, tokens = compose(speakers, config.m1_token_budget, tokenizer.count, without)
+        lines, hops, tokens = compose(speakers, config.m1_token_budget, tokenizer.count, excluded_lessons)
         if not lines:
             reason = (
                 "no room within m1_token_budget" if any(hop.cut for hop in hops) else "its leaders have no guidance yet"
@@ -198,4 +200,4 @@ class LeadershipGuidance:
         return self._nearer(request).union(lessons)
 
     def _guidance_for(self, request: PromptRequest) -> Guidance | None:
-        return self._cascade.guidance(request.agent, without=self._nearer(request)) if request.agent else None
+        return self._cascade.guidance(request.agent, excluded_lessons=self._nearer(request)) if request.agent else None

@@ -45,10 +45,10 @@ SECTIONS_BY_HOP = (
 """What a leader says at each distance; what stands first is kept first when room is short."""
 
 KEY_PATTERNS = 5
-"""So many patterns of a leader's leader are key ones: the most used, then the newest."""
+"""Maximum number of key patterns of a leader's leader: the most used, then the newest."""
 
 MAX_ITEMS = 60
-"""So many items of one section are looked at; a profile may be larger, a prompt cannot."""
+"""Maximum number of items of one section; a profile may have more."""
 
 SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
 INLINE_SECTIONS = ("principles", "recent-decisions")
@@ -88,19 +88,19 @@ def shares(hops: Sequence[int], budget: int) -> list[int]:
 
 
 def compose(
-    speakers: Sequence[Speaker], budget: int, count: Count, without: frozenset[str] = frozenset()
+    speakers: Sequence[Speaker], budget: int, count: Count, excluded_lessons: frozenset[str] = frozenset()
 ) -> tuple[list[PromptLine], list[GuidanceHop], int]:
     """The block, what of each leader is in it, and its tokens, never more than `budget`. `speakers` from the direct
-    leader upward; what a nearer one says, and the lessons `without`, nobody says again. Without anything to say, or
-    room to say it, there is no block."""
+    leader upward; `excluded_lessons`, and what a nearer leader says, are left out. There is no block when nothing is
+    said or nothing fits."""
     frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
     speaking = [item for item in speakers if item.profile is not None]
     room = dict(zip([item.hop for item in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
     parts: list[_LeaderPart] = []
     for speaker in speakers:
-        nearer = without.union(item.lesson for above in parts for item in above.kept)
+        nearer = excluded_lessons.union(item.lesson for above in parts for item in above.kept)
         parts.append(_fit(speaker, max(0, room.get(speaker.hop, 0)), count, nearer))
-    _in_order([part for part in parts if part.kept], count)
+    _trim_farther_leaders([part for part in parts if part.kept], count)
     while True:
         lines = render(parts)
         tokens = count("\n".join(line.text for line in lines)) if lines else 0
@@ -124,7 +124,7 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
         return []
     listed: list[GuidanceItem] = []
     for section in SECTIONS_BY_HOP[min(speaker.hop, len(SECTIONS_BY_HOP) - 1)]:
-        for key, text, sources, trust in _of(profile, section, key_only=speaker.hop > 0)[:MAX_ITEMS]:
+        for key, text, sources, trust in _section_items(profile, section, key_only=speaker.hop > 0)[:MAX_ITEMS]:
             line = item_text(text)
             if line:
                 ref = f"{speaker.leader}#{section}/{key}"
@@ -132,7 +132,7 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
     return listed
 
 
-def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
+def _section_items(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     if section == "patterns":
         patterns: Sequence[Pattern] = profile.patterns[:KEY_PATTERNS] if key_only else profile.patterns
         return [(pattern.key, pattern.said, pattern.sources, pattern.trust) for pattern in patterns]
@@ -162,9 +162,9 @@ def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]
     return part
 
 
-def _in_order(parts: Sequence[_LeaderPart], count: Count) -> None:
-    """Nobody says more than a nearer leader who had to leave something out: items differ in length, and a long one may
-    fit where the nearer leader's room went to what it says besides."""
+def _trim_farther_leaders(parts: Sequence[_LeaderPart], count: Count) -> None:
+    """Drop items until no leader says more than a nearer one that had to leave something out. Items differ in length,
+    so a long one of a farther leader may fit where one of the nearer leader did not."""
     for nearer, farther in pairwise(parts):
         while nearer.cut and farther.kept and _tokens(farther, count) > _tokens(nearer, count):
             farther.cut.insert(0, farther.kept.pop())

@@ -1,6 +1,6 @@
 """The task graph on disk (SPEC 4.6): `task_graph.json`, a snapshot, and a journal of what came after it.
 
-A line is a task with its arrows; the last line of a task counts. A change is one line at the end of the journal, so
+A line is a task with its edges; the last line of a task counts. A change is one line at the end of the journal, so
 that its cost does not grow with the graph. The snapshot is one JSON document with one task a line. To compact is to
 replace the snapshot, whole or not at all, and then to empty the journal: a crash in between is harmless, for the
 journal's lines say again what the snapshot says. A last line that a crash tore is cut off; any other that cannot be
@@ -28,7 +28,7 @@ _HEAD = b'{"version": 1, "tasks": ['
 _TASK = TypeAdapter(GraphNode)
 
 Record = tuple[GraphNode, Sequence[GraphEdge]]
-"""A task, and the arrows that begin at it."""
+"""A task, and the edges that begin at it."""
 
 
 class GraphFiles:
@@ -171,12 +171,12 @@ def _document(records: Iterable[Record]) -> Iterator[bytes]:
 
 
 def _line(record: Record) -> bytes:
-    node, edges = record
-    arrows = [
+    node, outgoing = record
+    edges = [
         [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
-        for edge in edges
+        for edge in outgoing
     ]
-    line: dict[str, Any] = {"task": _TASK.dump_python(node, mode="json"), "edges": arrows}
+    line: dict[str, Any] = {"task": _TASK.dump_python(node, mode="json"), "edges": edges}
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 

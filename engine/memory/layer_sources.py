@@ -216,7 +216,19 @@ def _with_recency(part: ScorePart, at: datetime, now: datetime) -> tuple[ScorePa
 
 def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, about: str) -> Recalled:
     score = sum(part.value * part.weight for part in parts)
-    return Recalled(str(id), layer, text, score, parts, reason, about, "", None, tokenizer.count(text), about=about)
+    return Recalled(
+        id=str(id),
+        layer=layer,
+        text=text,
+        score=score,
+        parts=parts,
+        reason=reason,
+        source=about,
+        speaker="",
+        at=None,
+        tokens=tokenizer.count(text),
+        about=about,
+    )
 
 
 def _best_lines(lines: Iterable[Recalled], k: int) -> tuple[Recalled, ...]:

@@ -183,8 +183,8 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
 
 
 def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector) -> None:
-    """Add the features that take texts: what was read of each candidate, and what `token_vectors.match` says of it; and
-    "coverage", the share of the question's words that each has, rare ones counting more."""
+    """Add the features that take texts: what was read of each candidate, and what `token_vectors.maxsim` says of it;
+    and "coverage", the share of the question's words that each has, rare ones counting more."""
     import numpy
 
     question, pool, positions = candidates.question, candidates.pool, candidates.positions.tolist()

@@ -29,7 +29,7 @@ from engine.memory.ranking import (
 )
 from engine.memory.recall import LayerResult
 from engine.memory.store import MemoryStore
-from engine.memory.token_vectors import match
+from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, Recalled, RecallQuery, ScorePart
 from engine.storage.database import Database
@@ -87,7 +87,7 @@ class MemorySearch:
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `query.k` best. What the embedder does not answer within `timeout` seconds is found by words alone."""
-        pool = self.search(query, now, timeout)
+        pool = self.collect_candidates(query, now, timeout)
         ranked = rank(pool.candidates, most=query.k)
         memories = self._store.by_seq(pool.seqs[hit.number] for hit in ranked)
         items = []
@@ -96,11 +96,11 @@ class MemorySearch:
             if memory is not None:  # else it was deleted meanwhile
                 text, place = memory.text, ""
                 if query.passages and len(text) > MAX_WHOLE:
-                    text, place = _widened(text, pool.passages[hit.number])
+                    text, place = _expand_passage(text, pool.passages[hit.number])
                 items.append(_recalled(memory, hit, text, place, now))
         return LayerResult(tuple(items), pool.warning)
 
-    def search(self, query: RecallQuery, now: datetime, timeout: float) -> SearchPool:
+    def collect_candidates(self, query: RecallQuery, now: datetime, timeout: float) -> SearchPool:
         """Candidates of both searches with everything the ranking looks at. Full text is searched while the question is
         being embedded."""
         limit = MAX_FOUND if is_unscoped(query) else MAX_SCOPED
@@ -214,7 +214,7 @@ def _recalled(memory: Memory, ranked: Ranked, text: str, place: str, now: dateti
     return with_age_decay(recalled, now) if memory.layer is Layer.CONTEXT else recalled
 
 
-def _widened(text: str, passage: Passage) -> tuple[str, str]:
+def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
     """The passage of a long text in whole sentences or lines, and where it stands."""
     start, stop = max(0, passage.start - MAX_EXTENSION), min(len(text), passage.stop + MAX_EXTENSION)
     if start:
@@ -242,7 +242,7 @@ def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Ve
     if embedding is None or not embedding.packed_tokens:
         return numpy.zeros(len(packed), numpy.float32)
     counted = [row for row, piece in enumerate(embedding.tokens) if piece[:1].isalnum() and piece not in STOP_WORDS]
-    return match(embedding.packed_tokens, counted, packed)
+    return maxsim(embedding.packed_tokens, counted, packed)
 
 
 def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:

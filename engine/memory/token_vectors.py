@@ -40,12 +40,12 @@ def pack_tokens(vectors: Matrix, *, first: int = 1, stop: int = -1) -> bytes:
     return bytes(numpy.round(_unit_rows(projected) * _SCALE).astype(numpy.int8).tobytes())
 
 
-def match(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
-    """For each text, how near its words come to those of the question on average: in [0, 1], 0 for a text of which
-    nothing was kept.
+def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
+    """The MaxSim score of each text, in [0, 1]: the mean, over the question's words, of the similarity of the nearest
+    word in the text; 0 for a text without stored tokens.
 
-    `question` and `texts` are as `pack_tokens` made them; `counted` the rows of the question that
-    count, all when empty.
+    `question` and `texts` are as `pack_tokens` made them; `counted` are the rows of the question that count, all when
+    empty.
     """
     import numpy
 

@@ -26,7 +26,7 @@ from engine.model.cards import (
     Source,
     Status,
     Tier,
-    is_due,
+    is_expired,
 )
 from engine.model.layers import Layer, LayerState
 from engine.model.rails import (
@@ -322,7 +322,7 @@ __all__ = [
     "Verdict",
     "Waiting",
     "dollars",
-    "is_due",
+    "is_expired",
     "microusd",
     "part_of_day",
     "prompt_words",

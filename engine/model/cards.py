@@ -222,8 +222,8 @@ class Proposal:
         return self.workspace, self.kind, self.subject
 
 
-def is_due(expires_at: datetime, snoozed_until: datetime | None, now: datetime) -> bool:
-    """Whether a card's time is over; one that is snoozed sleeps on."""
+def is_expired(expires_at: datetime, snoozed_until: datetime | None, now: datetime) -> bool:
+    """Whether a card's time is over; a snoozed card does not expire."""
     return expires_at <= now and not (snoozed_until is not None and snoozed_until > now)
 
 
@@ -289,9 +289,9 @@ class Card:
         """`72%`, and while no confidence is stated the word of its tier."""
         return f"{round(self.confidence * 100)}%" if self.stated else self.tier_word
 
-    def due(self, now: datetime) -> bool:
-        """True when its time is over; a card that is snoozed sleeps on."""
-        return is_due(self.expires_at, self.snoozed_until, now)
+    def is_expired(self, now: datetime) -> bool:
+        """True when its time is over; a snoozed card does not expire."""
+        return is_expired(self.expires_at, self.snoozed_until, now)
 
     def snoozed(self, now: datetime) -> bool:
         """True until the instant its snooze ends."""

@@ -35,7 +35,6 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import refuse_secret
-from engine.model.wilson import wilson_lower_bound
 from engine.prediction.card_rows import Prediction, card_of, find_card
 from engine.prediction.card_store import CardStore, status_after
 from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
@@ -43,22 +42,23 @@ from engine.prediction.lifecycle import Move
 from engine.prediction.tasks import ORDER, TaskRow
 from engine.prediction.templates.history import implied
 from engine.prediction.twin import EmbeddedTwin
+from engine.statistics import wilson_lower_bound
 from engine.storage.database import Transaction
 from engine.storage.rows import load
 
-LONGEST_PROMPT = 20_000
-"""Characters that a prompt may have."""
+MAX_PROMPT = 20_000
+"""Maximum number of characters of a prompt."""
 
 UNCONFINED = "no sandbox on this machine, so nothing confines what this runs"
 HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"
 LOOK_AGAIN = "look at the card and approve it again"
 
 KILL = "kill"
-"""The rail whose word is of no card: a stop is told wherever one looks, and over as soon as it is lifted."""
+"""The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
 
 
 @frozen
-class Request:
+class ApprovalRequest:
     """A request to run a card. `by` says who decided; `program` is the program that asks, or the channel that it
     says it works for (SPEC 3.3), "" for the engine and people; `force` skips the rate (SPEC 3.2). `without_sandbox`:
     the operator confirms that it runs unconfined where no sandbox works."""
@@ -75,8 +75,8 @@ def checked_prompt(text: str, secrets: Iterable[str] = ()) -> str:
     prompt = sanitise(text).strip()
     if not prompt:
         raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
-    if len(prompt) > LONGEST_PROMPT:
-        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST_PROMPT}")
+    if len(prompt) > MAX_PROMPT:
+        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {MAX_PROMPT}")
     return refuse_secret(prompt, secrets)
 
 
@@ -147,7 +147,7 @@ class Approvals:
         *,
         edit: str | None = None,
         parameters: Mapping[str, Any] | None = None,
-        request: Request,
+        request: ApprovalRequest,
     ) -> Card:
         """See `Cards.approve`."""
         operator = request.by is DecidedBy.OPERATOR
@@ -159,11 +159,10 @@ class Approvals:
             info = self.launcher.check(assignment)
             if not info.takes:
                 raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))
-            # Whoever names a flow of the program's own has agreed that no agent does the work.
-            if info.served != row.served and not (edit and assignment.flow and not info.served):
+            if not _has_consent_to_runner(row, assignment, info, edited=bool(edit)):
                 message = otherwise or f"it would now be done by {info.served or 'a flow'}"
                 if operator:
-                    self._show(card_id, assignment, info, message)
+                    self._store_changed_offer(card_id, assignment, info, message)
                 raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
             ruling = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
             if isinstance(ruling, Permit):
@@ -171,17 +170,18 @@ class Approvals:
             message = f"{ruling.rail}: {ruling.reason}"
             if _wants_confirmation(ruling, request):
                 raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
-            if _asks(ruling):
+            if _needs_content_acknowledgement(ruling):
                 raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
             fix = "resume" if ruling.rail == KILL else "fix the cause"
             raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
     def refresh_runners(self) -> int:
-        """Update the runner that pending cards of prose name, after a model or an agent was added or removed.
+        """Update the runner that pending cards without a flow name, after a model or an agent was added or removed.
         Returns how many cards changed."""
-        return sum(self._look_again(card.id) for card in self._store.pending() if card.assignment.flow is None)
+        return sum(self._refresh_runner(card.id) for card in self._store.pending() if card.assignment.flow is None)
 
-    def _look_again(self, card_id: str) -> bool:
+    def _refresh_runner(self, card_id: str) -> bool:
+        """Store on a pending card who would do it now. Returns whether it changed."""
         with self._database.read() as session:
             row = find_card(session, card_id)
         assignment, otherwise = self.launcher.choose(row.assignment)
@@ -192,8 +192,8 @@ class Approvals:
         note = otherwise or ("" if info.takes else info.reason)
 
         def change(tx: Transaction, now: Prediction) -> None:
-            now.serve(info)
-            now.judge(verdicts)
+            now.set_runner(info)
+            now.set_verdicts(verdicts)
             now.note = note
             event = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.served, note=note)
             tx.record(event)
@@ -241,16 +241,16 @@ class Approvals:
         named = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
         return self.launcher.reparameterise(named, parameters) if parameters else named
 
-    def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
+    def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store on the card what would be done now and by which runner, with the verdicts of the rails on that."""
         with self._database.read() as session:
             verdicts = self._preview(find_card(session, card_id), assignment, info, session)
 
         def change(tx: Transaction, row: Prediction) -> None:
             status_after(row, Move.APPROVE, tx.now)
-            row.take(assignment)
-            row.serve(info)
-            row.judge(verdicts)
+            row.apply_edit(assignment)
+            row.set_runner(info)
+            row.set_verdicts(verdicts)
             row.note = note
 
         self._store.change(card_id, change)
@@ -304,9 +304,9 @@ class Approvals:
         return replace(trigger, phase=phase, approval_bound=wilson_lower_bound(*like))
 
     def _rule(
-        self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: Request
+        self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
     ) -> Permit | RailVerdict:
-        """Ask the rails and carry their word out, in one transaction: a permit, or what blocked it."""
+        """Ask the rails and store their ruling, in one transaction: a permit, or the verdict that blocked it."""
         row = find_card(tx.session, card_id)
         status_after(row, Move.APPROVE, tx.now)
         trigger = self._trigger(row, assignment, info, request.by, tx.session)
@@ -320,16 +320,16 @@ class Approvals:
         changed = assignment.digest != row.assignment.digest
         if changed:
             # Blocked or not: the card holds what was asked for, so that it shows what the rails say of just that.
-            row.take(assignment)
-            row.serve(info)
+            row.apply_edit(assignment)
+            row.set_runner(info)
         blocked_by = ruling.blocked_by
         if ruling.permit is not None:
-            row.judge(ruling.verdicts)
+            row.set_verdicts(ruling.verdicts)
             self._store.confirm(tx, row, ruling.permit, request.by)
             return ruling.permit
         assert blocked_by is not None, "a ruling has a permit or what blocked it"
-        if changed or _asks(blocked_by) or _wants_confirmation(blocked_by, request):
-            row.judge(ruling.verdicts)
+        if changed or _needs_content_acknowledgement(blocked_by) or _wants_confirmation(blocked_by, request):
+            row.set_verdicts(ruling.verdicts)
         if blocked_by.rail != KILL:
             row.note = f"{blocked_by.rail}: {blocked_by.reason}"
         return blocked_by
@@ -374,12 +374,19 @@ class Approvals:
         return "name a flow, or configure a model or an agent"
 
 
-def _asks(verdict: RailVerdict) -> bool:
-    """The content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
+def _has_consent_to_runner(row: Prediction, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
+    """Whether approving agrees to the runner: it is the one that the card shows, or the edit names one of the program's
+    own flows, which is the operator's word that no agent does the work."""
+    names_own_flow = edited and bool(assignment.flow) and not info.served
+    return info.served == row.served or names_own_flow
+
+
+def _needs_content_acknowledgement(verdict: RailVerdict) -> bool:
+    """Whether the content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
     return verdict.rail == "content" and verdict.verdict is Verdict.ASK
 
 
-def _wants_confirmation(verdict: RailVerdict, request: Request) -> bool:
-    """The gate asks the operator to confirm that it runs without a sandbox."""
+def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:
+    """Whether the gate asks the operator to confirm that it runs without a sandbox."""
     person = request.by is not DecidedBy.AUTONOMY
     return person and verdict.rail == "gate" and NO_SANDBOX in verdict.rule.split(",")

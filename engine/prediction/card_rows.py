@@ -27,7 +27,7 @@ from engine.model import (
     Status,
     Tier,
     Verdict,
-    is_due,
+    is_expired,
     sanitise,
 )
 from engine.prediction.twin import band_of
@@ -136,8 +136,8 @@ class Prediction(Row, table=True):
         by_itself = self.status == Status.EXECUTED and self.decided_by == DecidedBy.AUTONOMY
         return by_itself and self.undo_requested_at is None
 
-    def take(self, assignment: Assignment) -> None:
-        """Become what an edit made of it; the prompt it had at first is kept."""
+    def apply_edit(self, assignment: Assignment) -> None:
+        """Store an edited assignment; the original prompt is kept."""
         self.original_prompt = self.original_prompt or self.prompt
         if self.prompt != assignment.prompt:
             self.meaning = b""
@@ -148,19 +148,19 @@ class Prediction(Row, table=True):
         self.runner = assignment.runner
         self.parameters = dict(assignment.parameters)
 
-    def serve(self, info: RunnerInfo) -> None:
+    def set_runner(self, info: RunnerInfo) -> None:
         """Store the runner, the estimated cost and how to undo it."""
         self.estimate_microusd, self.check_only = info.estimate, info.check_only
         self.undo_note, self.served = info.undo_note, info.served
 
-    def judge(self, verdicts: tuple[RailVerdict, ...]) -> None:
-        """Carry the rails' word, and the NEW badge: a pair of channels that never ran before (SPEC 3.6)."""
+    def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
+        """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
         self.verdicts = [shallow_dict(verdict) for verdict in verdicts]
         self.novel = any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
 
-    def due(self, now: datetime) -> bool:
-        """True when its time is over; a card that is snoozed sleeps on."""
-        return is_due(self.expires_at, self.snoozed_until, now)
+    def is_expired(self, now: datetime) -> bool:
+        """True when its time is over; a snoozed card does not expire."""
+        return is_expired(self.expires_at, self.snoozed_until, now)
 
 
 class DismissalRow(Row, table=True):
@@ -221,7 +221,7 @@ def new_row(
         evidence_at=proposal.evidence_at,
         **columns,
     )
-    row.serve(info)
+    row.set_runner(info)
     return row
 
 

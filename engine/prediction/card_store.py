@@ -73,7 +73,7 @@ _KEPT = select_all(Prediction).where(
 
 def status_after(row: Prediction, move: Move, now: datetime) -> str:
     """The status after an operator's `move`; a pending card whose time is over is treated as expired."""
-    if row.status == Status.PENDING and row.due(now):
+    if row.status == Status.PENDING and row.is_expired(now):
         raise Refusal(
             "already_decided", f"card {row.id} has expired", "clawpy predict makes cards for the present state"
         )
@@ -250,7 +250,7 @@ class CardStore:
         """
         before = Status(row.status)
         following = next_status(row.id, before, Move.REOPEN)
-        if before is Status.REJECTED and (row.evidence_gone or row.due(tx.now)):
+        if before is Status.REJECTED and (row.evidence_gone or row.is_expired(tx.now)):
             raise Refusal("evidence_gone", f"the reason for card {row.id} no longer applies", "clawpy predict")
         if duplicate := self.duplicate_of(tx, row):
             raise Refusal(
@@ -260,7 +260,7 @@ class CardStore:
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
         row.note = row.note if before is Status.REJECTED else note
-        if row.due(tx.now):  # an approval that never started gets its time again, or it would be gone at once
+        if row.is_expired(tx.now):  # an approval that never started gets its time again, or it would be gone at once
             row.expires_at = self.expiry(tx.now)
         self.safety.pipeline.revoke(tx, row.id)
         self.history.take_back(tx, row.id)
@@ -325,7 +325,7 @@ class CardStore:
         now, cards = self.clock.now(), self.pending()
         deleted = {workspace for workspace in {card.workspace for card in cards} if self._deleted(workspace)}
         off = {card.id for card in cards if self.is_off(card.workspace, card.source)}
-        if not any(card.due(now) or card.workspace in deleted or card.id in off for card in cards):
+        if not any(card.is_expired(now) or card.workspace in deleted or card.id in off for card in cards):
             return 0
 
         def work(tx: Transaction) -> int:
@@ -333,7 +333,7 @@ class CardStore:
             for row in all_pending(tx.session):
                 if row.workspace in deleted:
                     self.withdraw(tx, row, "its workspace was deleted")
-                elif row.due(tx.now):
+                elif row.is_expired(tx.now):
                     self.expire(tx, row)
                 elif self.is_off(row.workspace, row.source):
                     self.withdraw(tx, row, "autonomy is off in this workspace")

@@ -31,7 +31,7 @@ from engine.model import (
 )
 from engine.model.text import mark
 from engine.prediction import stack
-from engine.prediction.approvals import Approvals, Request, link_session
+from engine.prediction.approvals import ApprovalRequest, Approvals, link_session
 from engine.prediction.card_rows import Prediction, all_pending, card_of, copy_of, find_card, last_triggered, new_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import Predictions
@@ -78,7 +78,7 @@ class Cards:
     ) -> list[Card]:
         """The stack from the top (SPEC 2.11), in a stable order. A woken card waits until there is a place for it."""
         now = self.store.clock.now()
-        cards = [card for card in self.store.pending() if not card.due(now)]
+        cards = [card for card in self.store.pending() if not card.is_expired(now)]
         asleep = stack.waiting_for_a_place(cards, now, self.store.settings.current)
         return [
             card
@@ -126,7 +126,7 @@ class Cards:
         """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
         A prompt that names a flow makes the card that flow, whatever it was before.
         A sentence in the place of a flow's parameters makes the card one for an agent or a model; as somebody else does
-        it then, that is shown first, and approved by a second call. `without_sandbox`: see `Request`.
+        it then, that is shown first, and approved by a second call. `without_sandbox`: see `ApprovalRequest`.
 
         Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`,
         `secret_in_text`, `no_sandbox` (none works here and that was not confirmed), `blocked` (a rail said no),
@@ -134,14 +134,14 @@ class Cards:
         shows what), or why the session could not start. After each of them the card is as it was, or pending with the
         reason in its note.
         """
-        request = Request(by, without_sandbox=without_sandbox)
+        request = ApprovalRequest(by, without_sandbox=without_sandbox)
         return self.approvals.approve(card_id, edit=edit, parameters=parameters, request=request)
 
     def trigger(self, card_id: str, *, force: bool = False, by: str) -> Card:
         """A program asks for this card to be run (SPEC 3.1): every rail is asked as for what runs by itself, and
         `force` skips the rate alone (SPEC 3.2). `by` is where the link of the chain begins (SPEC 3.3): the program, or
         the channel that it works for. Raises `Refusal` as `approve` does; the card is then pending."""
-        return self.approvals.approve(card_id, request=Request(DecidedBy.AUTONOMY, by, force))
+        return self.approvals.approve(card_id, request=ApprovalRequest(DecidedBy.AUTONOMY, by, force))
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Turn down. What it is about stays away for 7 days, twice as long after each further time (SPEC 2.9). The card
@@ -310,7 +310,7 @@ class Cards:
         if not info.takes and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         row.note = otherwise or row.note
-        row.judge(approvals.preview_new(row, assignment, info))
+        row.set_verdicts(approvals.preview_new(row, assignment, info))
 
         def work(tx: Transaction) -> Card:
             if reasoning:

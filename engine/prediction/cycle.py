@@ -394,7 +394,7 @@ class Predictions:
                 None,
             )
             if content is None:
-                row.judge(verdicts)
+                row.set_verdicts(verdicts)
                 rows.append(row)
                 continue
             room.leave(card)

@@ -25,7 +25,7 @@ KEPT = timedelta(hours=24)
 LONGEST_LINE = 64 * 1024
 """Bytes."""
 
-LONGEST_PROMPT = 2_000
+MAX_PROMPT = 2_000
 """Characters."""
 
 MOST = 50
@@ -69,8 +69,8 @@ def read_line(raw: bytes, now: datetime) -> HookLine:
         if not isinstance(value, str):
             raise ValueError(f"{name} is not text")
     prompt, confidence = sanitise(texts["prediction"]).strip(), fields.get("confidence")
-    if not 0 < len(prompt) <= LONGEST_PROMPT:
-        raise ValueError(f"prediction must have 1 to {LONGEST_PROMPT} characters")
+    if not 0 < len(prompt) <= MAX_PROMPT:
+        raise ValueError(f"prediction must have 1 to {MAX_PROMPT} characters")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
         raise ValueError("confidence is not a number")
     if not 0 <= confidence <= 1:  # NaN is not, either
@@ -82,7 +82,7 @@ def read_line(raw: bytes, now: datetime) -> HookLine:
         except ValueError as error:
             raise ValueError(f"timestamp {texts['timestamp'][:40]!r} is not a time") from error
         at = min(at if at.tzinfo else at.replace(tzinfo=UTC), now)
-    reasoning = sanitise(texts["reasoning"]).strip()[:LONGEST_PROMPT]
+    reasoning = sanitise(texts["reasoning"]).strip()[:MAX_PROMPT]
     return HookLine(prompt, sanitise(texts["channel"]).strip(), float(confidence), reasoning, at, texts["workspace"])
 
 

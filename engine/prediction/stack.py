@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from engine.config import Settings
 from engine.model import Card, Source, Tier
-from engine.model.wilson import wilson_lower_bound
 from engine.prediction.kinds import is_ordered, kind_of
 from engine.prediction.twin import LIKE_APPROVED_FROM
+from engine.statistics import wilson_lower_bound
 
 SUGGESTED_MOST = 3
 """So many cards of agents and programs are pending at most: the places are not theirs alone."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.autonomy.acting import ApprovalRecord, Earning, earning
-from engine.model.wilson import wilson_lower_bound
+from engine.statistics import wilson_lower_bound
 
 
 def told(*records: ApprovalRecord, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:

@@ -22,7 +22,7 @@ from engine.engine import Engine
 from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
-from engine.prediction.approvals import Request
+from engine.prediction.approvals import ApprovalRequest
 from engine.safety.permits import LIFETIME, PermitRow
 from engine.safety.pipeline import CrosspollLog
 from tests.autonomy.world import FLOW, World
@@ -121,7 +121,7 @@ def permitted(world: World) -> tuple[Permit, Assignment]:
     approvals = world.engine.cards.approvals
     info = approvals.launcher.check(card.assignment)
     permit = world.engine.database.write(
-        lambda tx: approvals._rule(tx, card.id, card.assignment, info, Request(DecidedBy.OPERATOR))
+        lambda tx: approvals._rule(tx, card.id, card.assignment, info, ApprovalRequest(DecidedBy.OPERATOR))
     )
     assert isinstance(permit, Permit)
     return permit, card.assignment

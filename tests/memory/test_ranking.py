@@ -204,7 +204,7 @@ def test_a_word_finds_itself() -> None:
     packed = token_vectors.pack_tokens(vectors)
     assert len(packed) == 3 * token_vectors.DIMENSIONS
     other = token_vectors.pack_tokens(chance.normal(size=(6, 384)).astype(np.float32))
-    average = token_vectors.match(packed, [], [other, packed, None])
+    average = token_vectors.maxsim(packed, [], [other, packed, None])
     assert average[1] == pytest.approx(1.0, abs=0.02)
     assert average[0] < average[1]
     assert average[2] == 0.0

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import Band, CalibrationCheck
-from engine.model.wilson import wilson_lower_bound
 from engine.prediction.twin import band_of, confidence_of, phase_of, urgency_of
+from engine.statistics import wilson_lower_bound
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHARE = st.floats(0, 1)

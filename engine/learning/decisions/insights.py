@@ -36,7 +36,7 @@ from engine.model import (
     part_of_day,
 )
 from engine.model.text import count
-from engine.model.wilson import wilson_lower_bound, wilson_upper_bound
+from engine.statistics import wilson_lower_bound, wilson_upper_bound
 from engine.storage.database import Database
 from engine.storage.types import UtcDateTime
 
