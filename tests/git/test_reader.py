@@ -266,3 +266,9 @@ def test_relations_of_commits(repository: Repository, reader: GitReader) -> None
     assert not reader.is_ancestor(repository.path, "0" * 40, second)
     assert reader.files_between(repository.path, first, second) == ("a.py",)
     assert reader.files_between(repository.path, "1" * 40, second) is None
+
+
+def test_an_untracked_folder_names_at_most_300_files(repository: Repository, reader: GitReader) -> None:
+    for number in range(301):
+        repository.write(f"many/f{number:03}.txt", "1")
+    assert len(reader.read(repository.path).files) == 300

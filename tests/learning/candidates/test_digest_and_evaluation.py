@@ -21,6 +21,7 @@ from engine.learning.candidates.evaluation import (
     outweighs,
     same_change,
     speaks_against,
+    types_of,
 )
 from engine.model.adaptation import (
     Candidate,
@@ -59,6 +60,32 @@ def candidate(of: LearningRecord, effect: Effect | None = None, **changes: objec
 
 
 # -- detect
+
+
+@pytest.mark.parametrize(
+    ("type", "kinds"),
+    [
+        (CandidateType.FIX_TEMPLATE, {RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+        (
+            CandidateType.ROUTING_HINT,
+            {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE},
+        ),
+        (
+            CandidateType.POLICY_TWEAK,
+            {
+                RecordKind.REPEATED_RETRY,
+                RecordKind.CLOUD_SYNC_FAILURE,
+                RecordKind.STALE_GUIDANCE,
+                RecordKind.GUIDANCE_NOISY,
+            },
+        ),
+        (CandidateType.FLOW_OFFLOAD, {RecordKind.TOOL_SEQUENCE}),
+    ],
+)
+def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]) -> None:
+    """SPEC 5.2. What nothing else is drafted from may become a prompt fragment."""
+    assert {kind for kind in RecordKind if type in types_of(kind)} == kinds
+    assert all(types_of(kind) for kind in RecordKind)
 
 
 @pytest.mark.parametrize(("score", "found"), [(59.9, 0), (60.0, 1), (100.0, 1)])

@@ -44,3 +44,15 @@ def test_only_the_last_step_and_only_the_operators_own(world: World, candidate: 
     world.adaptation.approve(candidate.id, by="autonomy")
     assert refused()
     assert world.shelf.in_force == [candidate.id]
+
+
+def test_what_was_rejected_waits_again_and_what_was_rolled_back_acts_again(world: World, candidate: Candidate) -> None:
+    world.adaptation.reject(candidate.id, "not now")
+    assert world.adaptation.undo(candidate.id).status is CandidateStatus.REVIEW
+    review = next(station for station in world.adaptation.view(candidate.id).stations if station.name == "review")
+    assert review.words == "needs your decision; undone: reject (not now)"
+    world.adaptation.approve(candidate.id)
+    world.adaptation.roll_back(candidate.id, "it did not help")
+    assert world.adaptation.undo(candidate.id).status is CandidateStatus.PROMOTED
+    assert world.shelf.in_force == [candidate.id]
+    assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
