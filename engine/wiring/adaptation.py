@@ -15,7 +15,7 @@ from engine.execution.runners.model.host_protocol import Model
 from engine.execution.tree_diff import apply_patch
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.sources import HealedTests, ModelsUsed, Priced
+from engine.learning.candidates.sources import HealedTests, ModelPrice, ModelsUsed
 from engine.memory.validation_runs import mended_tests
 from engine.model import (
     ChangeState,
@@ -110,7 +110,7 @@ class _Sources:
     def day(self, at: datetime, /) -> str:
         return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
 
-    def over(self, session_id: str, /) -> bool:
+    def session_ended(self, session_id: str, /) -> bool:
         view = self._session(session_id)
         return view is None or view.state.over
 
@@ -174,7 +174,7 @@ class _Sources:
         if own is None:
             return None
         others = [
-            Priced(model, cost)
+            ModelPrice(model, cost)
             for model in self._named(present)
             if (cost := price(self._core.models, model)) is not None
         ]
@@ -182,7 +182,7 @@ class _Sources:
         channels = Counter(view.channel for view in worked)
         prompts = [len(view.prompt) for view in worked]
         return ModelsUsed(
-            Priced(present, own),
+            ModelPrice(present, own),
             channels.most_common(1)[0][0] if channels else "",
             tuple(others),
             round(median(prompts)) if prompts else None,
@@ -214,7 +214,7 @@ class _Sources:
                 return ""
         return next((verdict.reason for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), "")
 
-    def tries(self) -> int:
+    def max_healing_attempts(self) -> int:
         return self._core.settings.current.validation.tries
 
     def _session(self, session_id: str) -> SessionView | None:

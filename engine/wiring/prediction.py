@@ -21,7 +21,7 @@ from engine.keys import Keys
 from engine.learning.decisions.insights import Figures
 from engine.learning.decisions.training_examples import Plan
 from engine.learning.decisions.training_lines import ARROW
-from engine.learning.decisions.training_provider import Account, Provider, TrainingFault
+from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import Training, TwinModel
 from engine.memory.embedding_cache import EmbeddingCache
 from engine.memory.threads import Threads
@@ -148,13 +148,13 @@ class _TwinTraining:
         return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
 
     def answer(self, model: str, situation: str) -> str | None:
-        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingFault`."""
+        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingError`."""
         try:
             reply = self.twin.answer(model, situation)
         except Unusable:
             return None
         except NoAnswer as fault:
-            raise TrainingFault(f"{model} cannot be reached: {fault}", passing=True) from fault
+            raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
         return f"{reply.prompt}{ARROW}{reply.channel}"
 
     def adopt(self, model: str) -> None:

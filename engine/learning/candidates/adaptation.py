@@ -33,6 +33,7 @@ from engine.learning.candidates.evaluation import (
 from engine.learning.candidates.records import Records
 from engine.learning.candidates.reflection import Reflection
 from engine.learning.candidates.sources import Sources
+from engine.learning.candidates.stations import stations_of
 from engine.learning.candidates.trials import Trials
 from engine.learning.candidates.weighing import OPPORTUNITY
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
@@ -121,7 +122,7 @@ class Adaptation:
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
     ) -> list[Candidate]:
         """The latest change first; of one status, of one type."""
-        rows = self._candidates.sound(*([] if status is None else [status]))
+        rows = self._candidates.readable(*([] if status is None else [status]))
         return [row.value for row in rows if type in (None, row.type)][:limit]
 
     def view(self, candidate_id: str) -> CandidateView:
@@ -136,7 +137,7 @@ class Adaptation:
             self._preview(row),
             self._trials.lifts().get(overlays[0].id) if overlays else None,
             overlays,
-            row.stations(record for record in records if record.id in candidate.drafted_from),
+            stations_of(row, (record for record in records if record.id in candidate.drafted_from)),
         )
 
     def _preview(self, row: CandidateRow) -> EffectPreview:
@@ -168,7 +169,7 @@ class Adaptation:
         """Landed diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not
         those that were turned down or rolled back: as long as nobody did, a card may ask."""
         scored = []
-        for row in self._candidates.sound(*PROPOSED):
+        for row in self._candidates.readable(*PROPOSED):
             candidate = row.value
             if (
                 candidate.workspace != workspace
@@ -201,7 +202,7 @@ class Adaptation:
         """What waits for the operator (SPEC 9.3): candidates in review, and overlays that do harm."""
         queue = [
             Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_effect_text(row.value.effect))
-            for row in self._candidates.sound(CandidateStatus.REVIEW)
+            for row in self._candidates.readable(CandidateStatus.REVIEW)
         ]
         for overlay, lift in self._trials.harmful():
             row = self._candidates.get(overlay.candidate_id)
@@ -296,15 +297,15 @@ class Adaptation:
             if last <= int(state.get(session, DIGESTED, 0)):
                 return []
         ids = self._draft()
-        for row in self._candidates.sound(*LIVING):
+        for row in self._candidates.readable(*LIVING):
             self._weigh(row)
         if not self._pending:  # else what is not all told yet is looked at again
             self._database.write(lambda tx: state.put(tx, DIGESTED, last))
-        return [row.value for row in self._candidates.sound() if row.id in ids]
+        return [row.value for row in self._candidates.readable() if row.id in ids]
 
     def _draft(self) -> list[str]:
         """Draft the best opportunities there is no candidate of yet; their ids."""
-        records = self._records.strong(OPPORTUNITY, self._clock.now() - LOOK_BACK, MAX_RECORDS)
+        records = self._records.with_min_score(OPPORTUNITY, self._clock.now() - LOOK_BACK, MAX_RECORDS)
         keys = {row.dedupe_key for row in self._candidates.rows()}
         drafted: list[str] = []
         self._not_drafted = {}
@@ -357,7 +358,7 @@ class Adaptation:
     def _duplicate_of(self, candidate: Candidate) -> str:
         """The candidate of a scope that proposes the same change for another reason, and came up for review at least;
         "" for none."""
-        for row in self._candidates.sound():
+        for row in self._candidates.readable():
             alike = (row.type, row.scope_type, row.scope_id) == (
                 candidate.type,
                 candidate.scope_type,
@@ -420,7 +421,7 @@ class Adaptation:
         return None
 
     def _promote_autonomously(self) -> None:
-        rows = self._candidates.sound(CandidateStatus.REVIEW)
+        rows = self._candidates.readable(CandidateStatus.REVIEW)
         waiting = [row for row in rows if row.trust != Trust.QUOTED]  # words of others wait for the operator (SPEC 6.8)
         self._in_review = bool(waiting)
         if self.autonomous():

@@ -9,7 +9,7 @@ or a diff.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ from engine.events import (
     CandidateWeighed,
 )
 from engine.learning.candidates.effects import checked, effect_texts, free_name, map_texts
-from engine.learning.candidates.evaluation import PASS, Evaluation
+from engine.learning.candidates.evaluation import Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
     DECISIONS,
@@ -36,10 +36,8 @@ from engine.model.adaptation import (
     CandidateType,
     Effect,
     FlowOffload,
-    LearningRecord,
     Overlay,
     PromptFragment,
-    Station,
     candidate_after,
     effect_from_json,
 )
@@ -153,51 +151,15 @@ class CandidateRow(SQLModel, table=True):
 
     def last(self, status: CandidateStatus) -> datetime | None:
         """When it last came into this status, None when never."""
-        return next((_at(step) for step in reversed(self.history) if step["status"] == status), None)
+        return next((step_time(step) for step in reversed(self.history) if step["status"] == status), None)
 
-    def stations(self, drafted: Iterable[LearningRecord]) -> tuple[Station, ...]:
-        """Where it stands on its way (SPEC 5.3, 9.5); `drafted` are the records that it was drafted from."""
-        records = list(drafted)
-        begun, last = _at(self.history[0]), self.history[-1]
-        reason = f": {last['reason']}" if last["reason"] else ""
-        first = records[0] if records else None
-        own = max((record.score for record in records), default=0.0)
-        origin = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
-        borne = next((step for step in reversed(self.history) if step["move"] == CandidateMove.CORROBORATE), None)
-        status = CandidateStatus(self.status)
-        review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
-        corroborated = Station("corroborate", None, "it was rejected before", "ahead")
-        if status is CandidateStatus.DRAFTED:
-            words = f"{self.reason}; it comes up for review from a score of {PASS:.0f}"
-            corroborated = Station("corroborate", None, words, "now")
-        elif borne is not None:
-            corroborated = Station("corroborate", _at(borne), str(borne["reason"]), "done")
-        if status is CandidateStatus.REVIEW:
-            undone = f"; {last['reason']}" if self.taken_back else ""
-            review = Station("review", borne and _at(borne), f"needs your decision{undone}", "now")
-        elif status.decided:
-            review = Station("review", _at(last), f"by {last['by']}", "done")
-            name = "reject" if status is CandidateStatus.REJECTED else "promote"
-            state = "done" if status is CandidateStatus.PROMOTED else "failed"
-            end = Station(name, _at(last), f"{_ENDS[status]}{reason}", state)
-        return (
-            Station("detect", max((record.at for record in records), default=None), origin, "done"),
-            Station(
-                "draft", begun, f"from {len(self.drafted_from)} record" + "s" * (len(self.drafted_from) != 1), "done"
-            ),
-            Station("score", begun, f"{own:.0f} of 100, from its own record", "done"),
-            corroborated,
-            review,
-            end,
-        )
+    @property
+    def corroboration(self) -> dict[str, Any] | None:
+        """The last step of its history by which other records bore it out, None without one."""
+        return next((step for step in reversed(self.history) if step["move"] == CandidateMove.CORROBORATE), None)
 
 
 _IDS = ("drafted_from", "corroborated_by", "against")
-_ENDS = {
-    CandidateStatus.PROMOTED: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
 _FACTS = {
     CandidateMove.APPROVE: CandidatePromoted,
     CandidateMove.REJECT: CandidateRejected,
@@ -206,7 +168,8 @@ _FACTS = {
 _ROWS = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
 
 
-def _at(step: dict[str, Any]) -> datetime:
+def step_time(step: dict[str, Any]) -> datetime:
+    """When a step of a candidate's history was taken."""
     return datetime.fromisoformat(step["at"])
 
 
@@ -218,20 +181,20 @@ class Candidates:
         self._rows: TableCache[list[CandidateRow]] = TableCache(database, CandidateRow)
 
     def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """Those of some statuses, or all, the latest change first. Nobody's to change."""
+        """Those of some statuses, or all, the latest change first. The list is shared: do not change it."""
         return [row for row in self._rows.get("", self._read) if not statuses or row.status in statuses]
 
-    def sound(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """Those whose effect can be read: a damaged one takes no other with it. It can still be shown and rejected."""
-        sound = []
+    def readable(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """Those whose effect can be read. A damaged one is left out; it can still be shown and rejected."""
+        readable = []
         for row in self.rows(*statuses):
             try:
                 row.value  # noqa: B018 (reads it)
             except Refusal as refusal:
                 log.warning("candidate %s is left out: %s", row.id, refusal)
             else:
-                sound.append(row)
-        return sound
+                readable.append(row)
+        return readable
 
     def get(self, candidate_id: str) -> CandidateRow:
         """One, by the beginning of its id. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""

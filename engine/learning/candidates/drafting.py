@@ -72,7 +72,7 @@ class NotYet(NothingToDraft):
 
 def ended(session_id: str, sources: Sources) -> str:
     """The session, when it is over. Raises `NotYet` while it may say more."""
-    if not sources.over(session_id):
+    if not sources.session_ended(session_id):
         raise NotYet(f"session {session_id} is still running")
     return session_id
 
@@ -177,7 +177,7 @@ def _tighten(record: LearningRecord, records: Sequence[LearningRecord], sources:
         record for record in records if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in record.details
     ]
     needed = max((int(record.details["attempts"]) - 1 for record in heals), default=1)
-    attempts = min(max(int(record.details["attempts"]) - 1 for record in vain), sources.tries())
+    attempts = min(max(int(record.details["attempts"]) - 1 for record in vain), sources.max_healing_attempts())
     if needed >= attempts:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {attempts}: no limit separates them")
     spent = max(int(record.details["cost"]) for record in vain)

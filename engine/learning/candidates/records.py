@@ -19,13 +19,13 @@ from engine.storage.rows import Row, ask, each_of, load_all, select_all
 from engine.storage.types import UtcDateTime, utc_column
 
 MAX_PER_SCOPE = 500
-"""So many records of one label and scope are looked at, the newest."""
+"""Maximum number of records of one label and scope that are read, the newest first."""
 
 KINDS = ", ".join(f"'{kind.value}'" for kind in RecordKind)
 
 
 class LearningRecordRow(Row, table=True):
-    """One record. `seq` grows with each that is written; `fact` is the number of the fact it was made of."""
+    """One record. `seq` grows with each that is written; `fact` is the ledger id of the fact it was made of."""
 
     __tablename__ = "learning_records"
     __table_args__ = (
@@ -66,17 +66,19 @@ _SCOPE = (
     col(LearningRecordRow.scope_type) == bindparam("scope_type"),
     col(LearningRecordRow.scope_id) == bindparam("scope_id"),
 )
-_NEWEST = select_all(LearningRecordRow).order_by(_SEQ.desc()).limit(bindparam("most"))
+_NEWEST = select_all(LearningRecordRow).order_by(_SEQ.desc()).limit(bindparam("limit"))
 _OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
-_STRONG = _NEWEST.where(
-    col(LearningRecordRow.score) >= bindparam("least"),
+_WITH_MIN_SCORE = _NEWEST.where(
+    col(LearningRecordRow.score) >= bindparam("min_score"),
     col(LearningRecordRow.at) >= bindparam("since", type_=UtcDateTime()),
 )
 _BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(each_of("ids")))
 _OF_SCOPE = _NEWEST.where(*_SCOPE)
 _LAST = select(func.max(_SEQ))
-_BEFORE = select(func.count(_SEQ)).where(
-    col(LearningRecordRow.source_label) == bindparam("label"), col(LearningRecordRow.fact) < bindparam("fact"), *_SCOPE
+_COUNT_BEFORE = select(func.count(_SEQ)).where(
+    col(LearningRecordRow.source_label) == bindparam("label"),
+    col(LearningRecordRow.fact) < bindparam("ledger_id"),
+    *_SCOPE,
 )
 
 
@@ -100,15 +102,15 @@ class Records:
 
     def last(self) -> int:
         """The `seq` of the newest, 0 without any."""
-        return self._number(_LAST)
+        return self._fetch_number(_LAST)
 
     def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """The newest first."""
         return self._find(_OF_KIND, limit, kind=kind) if kind else self._find(_NEWEST, limit)
 
-    def strong(self, least: float, since: datetime, limit: int) -> list[LearningRecord]:
-        """Those of a score of at least `least`, not older than `since`, the newest first."""
-        return self._find(_STRONG, limit, least=least, since=since)
+    def with_min_score(self, min_score: float, since: datetime, limit: int) -> list[LearningRecord]:
+        """Those of a score of at least `min_score`, not older than `since`, the newest first."""
+        return self._find(_WITH_MIN_SCORE, limit, min_score=min_score, since=since)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
         """These, oldest first; what is not there is left out."""
@@ -118,15 +120,15 @@ class Records:
         """Those of a scope, the newest first."""
         return self._find(_OF_SCOPE, limit, scope_type=scope_type, scope_id=scope_id)
 
-    def before(self, label: str, scope_type: str, scope_id: str, fact: int) -> int:
-        """How many of a label and scope were made of facts before `fact`."""
-        values = {"label": label, "fact": fact, "scope_type": scope_type, "scope_id": scope_id}
-        return self._number(_BEFORE, values)
+    def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
+        """How many records of a label and scope were made of facts before `ledger_id`."""
+        values = {"label": label, "ledger_id": ledger_id, "scope_type": scope_type, "scope_id": scope_id}
+        return self._fetch_number(_COUNT_BEFORE, values)
 
     def _find(self, statement: Select[Any], limit: int, **values: object) -> list[LearningRecord]:
         with self._database.read() as session:
-            return [row.value for row in load_all(session, LearningRecordRow, statement, values | {"most": limit})]
+            return [row.value for row in load_all(session, LearningRecordRow, statement, values | {"limit": limit})]
 
-    def _number(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> int:
+    def _fetch_number(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> int:
         with self._database.read() as session:
             return int(ask(session, statement, values).scalar() or 0)

@@ -338,7 +338,7 @@ class Reflection:
                 continue
 
             def before(label: str, scope: Scope, fact: LedgerEntry = fact) -> int:
-                return self._records.before(label, *scope, fact.id) + unwritten[label, scope]
+                return self._records.count_before(label, *scope, fact.id) + unwritten[label, scope]
 
             try:
                 new = list(READERS[fact.kind](fact, self._sources, before))

@@ -14,7 +14,7 @@ from engine.storage.ledger import LedgerEntry
 
 
 @frozen
-class Priced:
+class ModelPrice:
     """A model, `PROVIDER:MODEL`, and what a million tokens of it cost, in micro-dollars: of prompt and answer as agents
     use them, four to one."""
 
@@ -27,9 +27,9 @@ class ModelsUsed:
     """What an agent's calls went to of late: the model of most of them, on which channel, the others that could be had,
     and the characters of its median prompt (None when unknown)."""
 
-    present: Priced
+    present: ModelPrice
     channel: str
-    others: tuple[Priced, ...]
+    others: tuple[ModelPrice, ...]
     median_prompt: int | None = None
 
 
@@ -66,8 +66,8 @@ class Sources(Protocol):
 
     # -- what sessions said and did
 
-    def over(self, session_id: str, /) -> bool:
-        """False while it still runs: it may say more."""
+    def session_ended(self, session_id: str, /) -> bool:
+        """False while the session still runs and may say more."""
 
     def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         """Empty for one that is not there."""
@@ -98,8 +98,8 @@ class Sources(Protocol):
     def models(self, agent: str, /) -> ModelsUsed | None:
         """None when no call of the agent's is known, or no price of its model."""
 
-    def tries(self) -> int:
-        """How often healing is tried, by the settings."""
+    def max_healing_attempts(self) -> int:
+        """Maximum number of attempts at healing, by the settings."""
 
     def flows(self) -> Collection[str]:
         """Names of the program's own flows: new ones may not have them."""

@@ -39,11 +39,11 @@ class Api:
     _jobs: Any
     _list_filter: Mapping[str, str] = {}
 
-    def uploaded(self, request: Request) -> Reply:
+    def find_file(self, request: Request) -> Reply:
         files = self._items(self._files.list(**self._list_filter))
         return {"file": next((file.id for file in files if file.filename == request["name"]), "")}
 
-    def started(self, request: Request) -> Reply:
+    def find_job(self, request: Request) -> Reply:
         jobs = self._items(self._jobs.list())
         return next((self._job_of(job) for job in jobs if job.training_file == request["file"]), {"job": ""})
 

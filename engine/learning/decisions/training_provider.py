@@ -33,12 +33,12 @@ class Job:
     dollars: float | None
 
 
-class TrainingFault(Exception):
-    """A call came to nothing. `passing`: it may go through later (no network, an overloaded server)."""
+class TrainingError(Exception):
+    """A failed call. `transient`: it may go through later (no network, an overloaded server)."""
 
-    def __init__(self, words: str, *, passing: bool) -> None:
+    def __init__(self, words: str, *, transient: bool) -> None:
         super().__init__(words)
-        self.passing = passing
+        self.transient = transient
 
 
 @frozen
@@ -52,7 +52,7 @@ class Account:
 
 class Provider:
     """What a run needs of a provider, by a child process that starts with the first call. Whoever has it closes it. One
-    call at a time, which may take minutes and raise `TrainingFault`."""
+    call at a time, which may take minutes and raise `TrainingError`."""
 
     def __init__(self, account: Account, command: Sequence[str] = COMMAND) -> None:
         self._account = account
@@ -61,20 +61,20 @@ class Provider:
 
     def upload(self, path: Path) -> str:
         """Send a file; returns its id there."""
-        return str(self._call("upload", within=UPLOAD_SECONDS, path=str(path))["file"])
+        return str(self._call("upload", timeout_s=UPLOAD_SECONDS, path=str(path))["file"])
 
-    def uploaded(self, name: str) -> str:
+    def find_file(self, name: str) -> str:
         """The id of a file of this name that is there already, "" when none is."""
-        return str(self._call("uploaded", name=name)["file"])
+        return str(self._call("find_file", name=name)["file"])
 
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
         """Start a job on a file: `method` sft or dpo, from `model` or from the outcome of the job `checkpoint`."""
         fields: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
         return _job(self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
 
-    def started(self, file: str) -> Job | None:
+    def find_job(self, file: str) -> Job | None:
         """The job that was started on a file, None when none was."""
-        reply = self._call("started", file=file)
+        reply = self._call("find_job", file=file)
         return _job(reply) if reply["job"] else None
 
     def job(self, job: str) -> Job:
@@ -92,25 +92,25 @@ class Provider:
             child_process.kill(process)
             process.communicate()
 
-    def _call(self, call: str, *, within: float = CALL_SECONDS, **fields: Any) -> dict[str, Any]:
+    def _call(self, call: str, *, timeout_s: float = CALL_SECONDS, **fields: Any) -> dict[str, Any]:
         account = self._account
         request = {"call": call, "api": account.api, "baseUrl": account.base_url, "key": account.key, **fields}
         try:
-            reply = self._ask(json.dumps(request), within)
+            reply = self._ask(json.dumps(request), timeout_s)
         except TimeoutError:
             self.close()
-            raise TrainingFault(f"no answer to `{call}` within {within:.0f} s", passing=True) from None
+            raise TrainingError(f"no answer to `{call}` within {timeout_s:.0f} s", transient=True) from None
         except (OSError, ValueError) as error:
             self.close()
-            raise TrainingFault(f"`{call}` ended without an answer: {error}", passing=True) from error
+            raise TrainingError(f"`{call}` ended without an answer: {error}", transient=True) from error
         if "fault" not in reply:
             return reply
         if reply.get("missing"):
             raise extras.not_installed(extras.TRAIN)
         words = sanitise(redact(f"{call}: {reply['fault']}", [account.key]))
-        raise TrainingFault(words, passing=reply["status"] in PASSING)
+        raise TrainingError(words, transient=reply["status"] in TRANSIENT_STATUSES)
 
-    def _ask(self, request: str, within: float) -> dict[str, Any]:
+    def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
         if self._process is None:
             self._process = child_process.start(self._command, passed=child_process.NETWORK, also={"NO_COLOR": "1"})
         process = self._process
@@ -119,7 +119,7 @@ class Provider:
         process.stdin.write(request.encode() + b"\n")
         process.stdin.flush()
         # It says nothing but one line, and that only when it is done.
-        if not select.select([process.stdout], [], [], within)[0]:
+        if not select.select([process.stdout], [], [], timeout_s)[0]:
             raise TimeoutError
         return dict(json.loads(process.stdout.readline()))
 
@@ -127,7 +127,7 @@ class Provider:
 EPOCHS = {"sft": 3, "dpo": 1}
 """Rounds over the examples: providers' own defaults for few examples."""
 
-PASSING = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
+TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
 
 
 def _job(reply: dict[str, Any]) -> Job:

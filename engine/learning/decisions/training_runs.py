@@ -38,7 +38,7 @@ from engine.learning.decisions.training_examples import (
     split,
 )
 from engine.learning.decisions.training_lines import Preference
-from engine.learning.decisions.training_provider import Job, Provider, TrainingFault
+from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.model import Randomness, Refusal, TrainingOffer, TrainingRunView, TrainingView
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
@@ -139,7 +139,7 @@ class BudgetReservation(Protocol):
 
 Answer = Callable[[str, str], str | None]
 """`answer(model, situation)`: what a model, `PROVIDER:MODEL`, proposes as `prompt → channel`; None for rubbish.
-Raises `TrainingFault` when it cannot be asked."""
+Raises `TrainingError` when it cannot be asked."""
 
 
 @frozen
@@ -328,9 +328,9 @@ class Training:
                         self._stop(run, api, stop)
                     else:
                         steps[run.state](run, api)
-            except TrainingFault as fault:
+            except TrainingError as fault:
                 log.warning("training %s: %s", run.id, fault)
-                if fault.passing:
+                if fault.transient:
                     self._move(run.id, run.state, note=f"{fault}; it will be tried again")
                 else:
                     self._move(run.id, FAILED, note=str(fault))
@@ -354,7 +354,7 @@ class Training:
                 try:
                     with closing(self._twin.api()) as api:
                         ended = self._cancelled(run, api)
-                except TrainingFault as fault:
+                except TrainingError as fault:
                     raise Refusal("not_cancelled", str(fault), "try again, or cancel it at the provider") from fault
             return self._move(run.id, CANCELLED, note="cancelled", settle=ended)
 
@@ -370,13 +370,13 @@ class Training:
         if not file.exists():
             self._move(run.id, FAILED, note=f"{file} is gone; start a new training")
             return
-        file_id = api.uploaded(file.name) or api.upload(file)
+        file_id = api.find_file(file.name) or api.upload(file)
         self._move(run.id, UPLOADED, file_id=file_id)
 
     def _start(self, run: TrainingRun, api: Provider) -> None:
         if run.cost_entry is None:
             self._database.write(lambda tx: self._reserve(tx, run.id))
-        job = api.started(run.file_id) or api.start(
+        job = api.find_job(run.file_id) or api.start(
             run.file_id, model=run.base_model, checkpoint=run.checkpoint, method=run.method, suffix=run.id
         )
         self._move(run.id, STARTED, job_id=job.id, note=job.status)
@@ -395,8 +395,8 @@ class Training:
         """The kill switch is thrown: the job goes on costing until it is ended at the provider (SPEC 3.7)."""
         try:
             ended = self._cancelled(run, api)
-        except TrainingFault as fault:
-            if fault.passing:
+        except TrainingError as fault:
+            if fault.transient:
                 raise
             if run.job_id:
                 self._follow(run, api)  # it cannot be ended any more; how it ended is told there
@@ -409,7 +409,7 @@ class Training:
     @staticmethod
     def _cancelled(run: TrainingRun, api: Provider) -> Job | None:
         """End the job, also one whose start a crash cut off before it was noted; what it cost, where that is told."""
-        job = run.job_id or (started.id if (started := api.started(run.file_id)) else "")
+        job = run.job_id or (started.id if (started := api.find_job(run.file_id)) else "")
         if not job:
             return None
         api.cancel(job)
@@ -458,10 +458,10 @@ class Training:
     # -- within
 
     def _agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
-        """How far a model agrees with the operator. Raises `TrainingFault`; what it answered until then is kept."""
+        """How far a model agrees with the operator. Raises `TrainingError`; what it answered until then is kept."""
         for situation in dict.fromkeys(pair.context for pair in pairs):
             if self._cancelling.is_set():
-                raise TrainingFault("it is being cancelled", passing=True)
+                raise TrainingError("it is being cancelled", transient=True)
             if (model, situation) not in self._answers:
                 self._answers[model, situation] = self._twin.answer(model, situation)
         return agreement(pairs, [self._answers[model, pair.context] for pair in pairs])

@@ -9,7 +9,7 @@ import pytest
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
 from engine.learning.candidates.evaluation import Opportunity, types_of
-from engine.learning.candidates.sources import ModelsUsed, Priced
+from engine.learning.candidates.sources import ModelPrice, ModelsUsed
 from engine.model.adaptation import (
     LONGEST_PATCH,
     CandidateType,
@@ -138,8 +138,12 @@ def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> N
 # -- models
 
 USED = ModelsUsed(
-    Priced("openai:gpt-5", 3_000_000), "koji-core",
-    (Priced("openai:gpt-5-mini", 600_000), Priced("openai:gpt-5-nano", 100_000), Priced("openai:like", 2_400_001)), 800,
+    ModelPrice("openai:gpt-5", 3_000_000), "koji-core",
+    (
+        ModelPrice("openai:gpt-5-mini", 600_000), ModelPrice("openai:gpt-5-nano", 100_000),
+        ModelPrice("openai:like", 2_400_001),
+    ),
+    800,
 )  # fmt: skip
 OVER = record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
 
@@ -154,7 +158,7 @@ def test_a_hint_is_the_next_cheaper_model_that_is_configured() -> None:
 
 @pytest.mark.parametrize("price", [2_400_000, 2_400_001])
 def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
-    told = Told(used=ModelsUsed(USED.present, "koji-core", (Priced("openai:other", price),)))
+    told = Told(used=ModelsUsed(USED.present, "koji-core", (ModelPrice("openai:other", price),)))
     if price <= 2_400_000:
         assert drafted(OVER, told=told).title.endswith("openai:other")
         return
@@ -182,7 +186,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
 def test_a_bound_is_what_heals_took_and_less_than_was_tried_in_vain(
     records: list[LearningRecord], tries: int, tweak: PolicyTweak | None
 ) -> None:
-    told = Told(most_tries=tries)
+    told = Told(max_attempts=tries)
     if tweak is None:
         with pytest.raises(NothingToDraft):
             drafted(*records, told=told)

@@ -10,7 +10,7 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
 from engine.learning.candidates import candidates as table
-from engine.learning.candidates.sources import ModelsUsed, Priced
+from engine.learning.candidates.sources import ModelPrice, ModelsUsed
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
@@ -124,7 +124,7 @@ def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -
 
 
 def test_evidence_that_turns_against_it_takes_it_out_of_review(world: World) -> None:
-    world.told.used = ModelsUsed(Priced("openai:big", 9), "koji-core", (Priced("openai:small", 1),))
+    world.told.used = ModelsUsed(ModelPrice("openai:big", 9), "koji-core", (ModelPrice("openai:small", 1),))
     world.happened(overlapped("sess_1", ("a.py",)), overlapped("sess_2", ("a.py",)))
     world.adaptation.digest()
     assert world.adaptation.candidates()[0].status is REVIEW

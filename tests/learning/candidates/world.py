@@ -59,7 +59,7 @@ class Told:
     patches: dict[str, str] = field(default_factory=dict)
     turned_green: dict[str, HealedTests] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
-    most_tries: int = 3
+    max_attempts: int = 3
     running: set[str] = field(default_factory=set)
 
     ledger: Ledger | None = None
@@ -97,7 +97,7 @@ class Told:
     def day(self, at: datetime) -> str:
         return at.date().isoformat()
 
-    def over(self, session_id: str) -> bool:
+    def session_ended(self, session_id: str) -> bool:
         return session_id not in self.running
 
     def transcript(self, session_id: str) -> Sequence[TranscriptLine]:
@@ -129,8 +129,8 @@ class Told:
     def models(self, agent: str) -> ModelsUsed | None:
         return self.used
 
-    def tries(self) -> int:
-        return self.most_tries
+    def max_healing_attempts(self) -> int:
+        return self.max_attempts
 
 
 class Shelf(Overlays):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.learning.decisions.training_provider import COMMAND, Account, Provider, TrainingFault
+from engine.learning.decisions.training_provider import COMMAND, Account, Provider, TrainingError
 from engine.model import Refusal
 from tests.support.training_server import TrainingServer
 
@@ -43,14 +43,14 @@ def test_from_a_file_to_a_model(server: TrainingServer, tmp_path: Path, opened: 
     provider = opened(api, f"{server.url}/v1")
     file = tmp_path / "train_1.jsonl"
     file.write_text('{"a": 1}\n{"a": 2}\n')
-    assert provider.uploaded(file.name) == ""
+    assert provider.find_file(file.name) == ""
     file_id = provider.upload(file)
     assert server.file(file_id).lines == [{"a": 1}, {"a": 2}]
-    assert provider.uploaded(file.name) == file_id
-    assert provider.started(file_id) is None
+    assert provider.find_file(file.name) == file_id
+    assert provider.find_job(file_id) is None
     job = provider.start(file_id, model="base", checkpoint="", method="dpo", suffix="train_1")
     assert (job.state, job.model) == ("running", "")
-    assert provider.started(file_id) == job
+    assert provider.find_job(file_id) == job
     assert "dpo" in str(server.jobs[0].asked)
     server.jobs[0].finish("me/twin-1")
     done = provider.job(job.id)
@@ -68,18 +68,18 @@ def test_a_job_continues_another_one_and_faults_pass_or_stay(server: TrainingSer
     provider.cancel("ft-1")
     assert provider.job("ft-1").state == "cancelled"
     server.faults["GET /v1/files"] = [503, 401]
-    with pytest.raises(TrainingFault) as passing:
-        provider.uploaded("x")
-    assert passing.value.passing
-    with pytest.raises(TrainingFault, match="not now") as staying:
-        provider.uploaded("x")
-    assert not staying.value.passing
+    with pytest.raises(TrainingError) as transient:
+        provider.find_file("x")
+    assert transient.value.transient
+    with pytest.raises(TrainingError, match="not now") as lasting:
+        provider.find_file("x")
+    assert not lasting.value.transient
 
 
 def test_a_process_that_does_not_answer(opened: Opens) -> None:
-    with pytest.raises(TrainingFault, match="without an answer") as fault:
+    with pytest.raises(TrainingError, match="without an answer") as fault:
         opened("openai", "http://127.0.0.1:9/v1", "/bin/true").job("x")
-    assert fault.value.passing
+    assert fault.value.transient
     reply = '{"fault": "together is not installed", "status": 0, "missing": true}'
     with pytest.raises(Refusal, match="`train`, which is not installed") as refused:
         opened("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").job("x")

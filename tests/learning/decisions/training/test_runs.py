@@ -14,7 +14,7 @@ from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training_examples import EXAMPLES_FROM, FIRST_FROM, Plan
 from engine.learning.decisions.training_lines import check_preferences
-from engine.learning.decisions.training_provider import Job, TrainingFault
+from engine.learning.decisions.training_provider import Job, TrainingError
 from engine.learning.decisions.training_runs import (
     ADOPTED,
     AGAIN_AFTER,
@@ -40,7 +40,7 @@ class Provided:
         self.files: dict[str, str] = {}
         self.jobs: dict[str, dict[str, str]] = {}
         self.says = Job("", "running", "training", "", None)
-        self.fault: TrainingFault | None = None
+        self.fault: TrainingError | None = None
         self.cut: BaseException | None = None
         self.opened = 0
 
@@ -56,7 +56,7 @@ class Provided:
         self._done()
         return next(reversed(self.files))
 
-    def uploaded(self, name: str) -> str:
+    def find_file(self, name: str) -> str:
         return next((file for file, known in self.files.items() if known == name), "")
 
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
@@ -65,7 +65,7 @@ class Provided:
         self._done()
         return Job(job, "running", "queued", "", None)
 
-    def started(self, file: str) -> Job | None:
+    def find_job(self, file: str) -> Job | None:
         found = next((job for job, asked in self.jobs.items() if asked["file"] == file), None)
         return Job(found, "running", "queued", "", None) if found else None
 
@@ -247,13 +247,13 @@ def test_a_step_that_a_crash_cut_off_is_not_done_twice(world: World, cut_at: str
 def test_a_fault_that_passes_is_tried_again_and_one_that_stays_ends_the_run(world: World) -> None:
     world.pairs(60)
     world.training.begin()
-    world.provided.fault = TrainingFault("no network", passing=True)
+    world.provided.fault = TrainingError("no network", transient=True)
     run = world.training.step()
     assert run is not None
     assert (run.state, run.note) == (PREPARED, "no network; it will be tried again")
     world.provided.fault = None
     world.to(STARTED)
-    world.provided.fault = TrainingFault("job: 404 no such job", passing=False)
+    world.provided.fault = TrainingError("job: 404 no such job", transient=False)
     run = world.training.step()
     assert run is not None
     assert (run.state, world.purse.entries) == (FAILED, {0: "released"})
@@ -313,7 +313,7 @@ def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
     assert (run := world.training.step()) is not None
     assert (run.state, world.provided.says.state) == (STARTED, "running")
     world.held = world.stopped = "stopped by the operator"
-    world.provided.fault = TrainingFault("it cannot be reached", passing=True)
+    world.provided.fault = TrainingError("it cannot be reached", transient=True)
     assert (run := world.training.step()) is not None
     assert (run.state, "tried again" in run.note) == (STARTED, True)
     world.provided.fault = None
@@ -331,7 +331,7 @@ def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
     world.stopped = "stopped by the operator"
 
     def refuse(job: str) -> None:
-        raise TrainingFault("a finished job cannot be cancelled", passing=False)
+        raise TrainingError("a finished job cannot be cancelled", transient=False)
 
     monkeypatch.setattr(world.provided, "cancel", refuse)
     world.provided.says = Job("", "done", "succeeded", "ft:new", 0.5)
@@ -348,7 +348,7 @@ def test_a_job_of_which_nothing_is_known_that_cannot_be_ended_is_told_and_kept(w
         world.training.step()
     world.open()
     world.stopped = "stopped by the operator"
-    world.provided.fault = TrainingFault("the key is not taken", passing=False)
+    world.provided.fault = TrainingError("the key is not taken", transient=False)
     assert (run := world.training.step()) is not None
     told = "stopped by the operator; it could not be ended at the provider: the key is not taken"
     assert (run.state, run.note) == (UPLOADED, told)
@@ -380,7 +380,7 @@ def test_measuring_goes_on_where_a_fault_broke_it_off(world: World) -> None:
     def answer(situation: str) -> str:
         asked.append(situation)
         if len(asked) == 3:
-            raise TrainingFault("too many requests", passing=True)
+            raise TrainingError("too many requests", transient=True)
         return f"run {situation.removeprefix('situation ')} → koji-core"
 
     world.answers["together:me/twin-1"] = answer
@@ -423,7 +423,7 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
 def test_what_failed_or_was_stopped_does_not_begin_again_by_itself_at_once(world: World, clock: FakeClock) -> None:
     world.pairs(60)
     assert world.training.wanted(clock.now())
-    world.provided.fault = TrainingFault("no such model", passing=False)
+    world.provided.fault = TrainingError("no such model", transient=False)
     world.training.launch()
     assert world.training.runs()[0].state == FAILED
     assert not world.training.wanted(clock.now() + timedelta(hours=23, minutes=59))
