@@ -281,7 +281,7 @@ def _rungs() -> list[dict[str, Any]]:
             "name": rung.name,
             "works": rung.works,
             "inForce": rung.in_force,
-            "lacks": sanitise(rung.lacks),
+            "lacks": sanitise(rung.limitations),
             "holds": measured.get(rung.name, dict.fromkeys(TRIALS, UNKNOWN)),
         }
         for rung in ladder_reports()
@@ -296,11 +296,11 @@ def _sandbox(settings: Settings) -> Check:
     in_force = next(rung for rung in rungs if rung.in_force)
     if in_force.name == "none":
         missing = [rung for rung in rungs if rung.fix]
-        why = "".join(f"; {rung.name}: {rung.lacks}" for rung in missing)
+        why = "".join(f"; {rung.name}: {rung.limitations}" for rung in missing)
         fix = missing[0].fix if missing else "there is no sandbox for this platform; you confirm each approval"
         message = "none works here: nothing runs by itself, and you confirm each approval"
         return Check("sandbox", WARN, f"{message}{why}", fix)
-    lacks = f" ({in_force.lacks})" if in_force.lacks else ""
+    lacks = f" ({in_force.limitations})" if in_force.limitations else ""
     memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
     by = "limited by a control group" if cgroups.can_limit() else "checked twice a second"
     limited = (

@@ -266,7 +266,7 @@ _RULES: Mapping[type, _FieldRules] = {
         {"state": lambda view: "discarded" if view.discarded_at else view.state},
     ),
     ChangeSet: _FieldRules(names={"landed": "landedFiles"}),
-    FileDiff: _FieldRules("cut whole", {"landed": "landedHunks"}),
+    FileDiff: _FieldRules("cut all_or_nothing", {"landed": "landedHunks"}),
     Task: _FieldRules(names={"channel": "channel"}),
     AgentView: _FieldRules("archetype", {"used": "tokensUsed", "spent": "cost"}),
     Hold: _FieldRules("by"),

@@ -12,7 +12,7 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.live_session import SessionRails
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox import Sandbox, best_sandbox
-from engine.execution.session_supervisor import stopped
+from engine.execution.session_supervisor import read_stop_reason
 from engine.model import Assignment, Refusal
 
 CALM = timedelta(minutes=10)
@@ -41,7 +41,7 @@ class Admission:
     def admit(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> None:
         """Raise why this may not begin now: `Refusal` `no_runner`, `no_sandbox`, `unattended`, `workspace_busy`,
         `stopped`. `without_sandbox`: it was approved to run where nothing confines it."""
-        if not (info := self.runner_of(assignment).check(assignment)).takes:
+        if not (info := self.runner_of(assignment).check(assignment)).available:
             raise Refusal("no_runner", info.reason)
         if mode == AUTONOMOUS and not self.sandbox.confines:
             raise Refusal("no_sandbox", NOTHING_BY_ITSELF, "install bubblewrap")
@@ -51,13 +51,13 @@ class Admission:
             raise Refusal("unattended", reason, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
-        if (stop_reason := stopped(self._rails.stop_signal)) is not None:
+        if stop_reason := read_stop_reason(self._rails.stop_signal):
             raise Refusal("stopped", stop_reason, "clawpy resume")
 
     def withdrawn(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
         """Why what was admitted may not begin after all, "" when it may: it waited its turn, or for a restart, and
         meanwhile things may have changed."""
-        if (reason := stopped(self._rails.stop_signal)) is not None:
+        if reason := read_stop_reason(self._rails.stop_signal):
             return reason
         if not (without_sandbox or self.sandbox.confines):
             return NOT_CONFIRMED

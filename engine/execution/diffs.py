@@ -31,17 +31,17 @@ from engine.model import FileChange, FileDiff, sanitise
 
 
 @cache
-def load_patterns() -> dict[str, str]:
-    """What runs or obeys a file, and when, by pattern; see `diffs.toml`."""
-    patterns: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["files"]
+def load_auto_executed_files() -> dict[str, str]:
+    """What runs or obeys a file, and when, by pattern; see `auto_executed_files.toml`."""
+    patterns: dict[str, str] = tomllib.loads(Path(__file__).with_name("auto_executed_files.toml").read_text())["files"]
     return patterns
 
 
-def automatic_use(path: str) -> str:
+def explain_automatic_use(path: str) -> str:
     """What runs or obeys the file at `path`, and when; "" for an ordinary file."""
     folded = path.casefold()
     name = folded.rpartition("/")[2]
-    for pattern, explanation in load_patterns().items():
+    for pattern, explanation in load_auto_executed_files().items():
         folded_pattern = pattern.casefold().replace("/**", "/*")
         if (
             fnmatchcase(f"/{folded}", f"*/{folded_pattern}")
@@ -108,7 +108,7 @@ def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
     if in_bare:
         notes.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
     for path in (file.path, file.old_path) if not change.goes else (file.path,):
-        if (runs := automatic_use(os.fsdecode(path))) and runs not in notes:
+        if (runs := explain_automatic_use(os.fsdecode(path))) and runs not in notes:
             notes.append(runs)
     return "; ".join(notes)
 
@@ -151,9 +151,11 @@ def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileD
         binary = not text and re.search(rb"(?m)^Binary files ", section) is not None
         cut = len(text) > HUNKS_KEPT
         paths = shown(file.path), file.status, shown(file.old_path)
-        is_whole = cut or file.sections > 1 or landed_numbers is None
+        all_or_nothing = cut or file.sections > 1 or landed_numbers is None
         numbers = tuple(sorted(landed_numbers or ()))
-        diffs.append(FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, whole=is_whole, landed=numbers))
+        diffs.append(
+            FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, all_or_nothing=all_or_nothing, landed=numbers)
+        )
     return diffs
 
 

@@ -32,7 +32,7 @@ _KEPT = frozenset({"python"})
 def network_access(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
     """For the time of the block the session's commands may reach `hosts`, those that the workspace's settings name,
     and nothing else. Raises `CannotRun` where the sandbox cannot hold them to that."""
-    if not live.sandbox.gates:
+    if not live.sandbox.can_filter_hosts:
         message = f"this needs the network ({', '.join(hosts)}), and {live.sandbox.name} cannot hold it to that"
         raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
     previous = live.confinement
@@ -63,7 +63,7 @@ def installed_into_tree(live: LiveSession, installation: Installation, top: Path
             (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
-    live.confine(replace(live.confinement, placed=tuple(staged.items())))
+    live.confine(replace(live.confinement, bind_mounts=tuple(staged.items())))
     yield
     live.processes.end(grace=0)  # nobody writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}

@@ -29,12 +29,12 @@ class Launcher:
         """
         chosen = self._named(assignment)
         info = self._ask(chosen)
-        if info.takes:
+        if info.available:
             return chosen, ""
         for other in self._fallbacks(chosen):
             instead = self._ask(other)
-            if instead.takes:
-                return other, f"served by {instead.by or other.runner}: {chosen.runner} cannot ({info.reason})"
+            if instead.available:
+                return other, f"served by {instead.executor or other.runner}: {chosen.runner} cannot ({info.reason})"
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -44,10 +44,10 @@ class Launcher:
         chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
         chosen = self._named(chosen)
         info = self._ask(chosen)
-        if not info.takes:
+        if not info.available:
             return info
         settings = self._settings.current
-        usual = 0 if info.free else self._sessions.usual_cost(chosen.runner, chosen.channel)
+        usual = 0 if info.is_free else self._sessions.usual_cost(chosen.runner, chosen.channel)
         if usual is None:
             usual = microusd(settings.cost_per_trigger)
         sandbox = self._sessions.sandbox
@@ -67,7 +67,7 @@ class Launcher:
             if refusal.code != PROSE:
                 raise
             prose, _ = self.choose(replace(assignment, prompt=edit, runner=AUTO, flow=None, parameters={}))
-            if self._ask(prose).takes:
+            if self._ask(prose).available:
                 return prose
             raise Refusal("bad_parameters", refusal.message, refusal.fix) from None
 
@@ -82,7 +82,7 @@ class Launcher:
     def hindrance(self, assignment: Assignment) -> str:
         """Why this may not start by itself just now, "" when it may: no runner, or see `Admission.hindrance`."""
         info = self.check(assignment)
-        if not info.takes:
+        if not info.available:
             return info.reason
         chosen, _ = self.choose(assignment)
         return self._sessions.admission.hindrance(chosen)
@@ -115,8 +115,8 @@ class Launcher:
         except Refusal as refusal:
             if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
                 options = "`clawpy key set openai`, or a coding agent (`clawpy doctor` names yours)"
-                return RunnerInfo(takes=False, reason=f"No model or agent is set up for text prompts: {options}")
-            return RunnerInfo(takes=False, reason=refusal.message)
+                return RunnerInfo(available=False, reason=f"No model or agent is set up for text prompts: {options}")
+            return RunnerInfo(available=False, reason=refusal.message)
 
     def _fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:
         """What else the channel names. A flow stays one: its parameters mean nothing to an agent."""

@@ -47,7 +47,7 @@ class SessionRails:
     """
 
     consume: Callable[[Transaction, Permit, str], None]
-    stop_signal: Callable[[], str | None]
+    stop_signal: Callable[[], str]
     check: Callable[[str, Path], RailVerdict]
     reserve: Callable[[str, int], str] = lambda session_id, total: ""
     last_write: Callable[[str], datetime | None] = lambda workspace: None
@@ -322,7 +322,7 @@ class LiveSession:
     def _gated(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
         """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
         workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
-        if not (confinement.hosts or confinement.network) or not self.sandbox.gates:
+        if not (confinement.hosts or confinement.network) or not self.sandbox.can_filter_hosts:
             yield confinement
             return
         with HostGate(confinement.hosts, report=report, public=confinement.network) as gate:
@@ -340,7 +340,7 @@ class LiveSession:
     ) -> dict[str, str]:
         """Let a command begin, or raise why not; returns its environment."""
         self.check_running()
-        if confinement.discards and not self.sandbox.overlays(confinement):
+        if confinement.is_ephemeral and not self.sandbox.overlays(confinement):
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.judge(command, cwd)
@@ -406,7 +406,7 @@ class LiveSession:
 
 def _program_exists(program: Path, confinement: Confinement) -> bool:
     """Whether a program is there as the session sees it."""
-    for inside, source in confinement.placed:
+    for inside, source in confinement.bind_mounts:
         if program.is_relative_to(inside):
             return os.path.lexists(source / program.relative_to(inside))
     return program.is_file()

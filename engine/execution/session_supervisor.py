@@ -28,11 +28,12 @@ USAGE_EVERY = 6
 """What the processes take together, which means a look at all of the machine, every so many."""
 
 
-StopSignal = Callable[[], str | None]
-"""The kill switch (SPEC 3.7), asked before a session starts and while it runs: why nothing may run now, or None."""
+StopSignal = Callable[[], str]
+"""The kill switch (SPEC 3.7), asked before a session starts and while it runs: why nothing may run now, "" when it
+may."""
 
 
-def stopped(signal: StopSignal) -> str | None:
+def read_stop_reason(signal: StopSignal) -> str:
     """What the kill switch says; one that cannot be asked stops everything (fail closed)."""
     try:
         return signal()
@@ -109,11 +110,11 @@ class SessionSupervisor:
                 self._end(live, Stop(SessionState.FAILED, f"its transcript cannot be written: {error.strerror}"))
 
     def _judge(self, sessions: list[LiveSession]) -> None:
-        reason = stopped(self._stop_signal)
+        reason = read_stop_reason(self._stop_signal)
         for live in sessions:
             if live.stop_requested is not None:
                 continue
-            if reason is not None:
+            if reason:
                 self._end(live, Stop(SessionState.CANCELLED, reason))
             elif exceeded := self._over_limit(live):
                 self._end(live, Stop(SessionState.FAILED, exceeded))

@@ -243,7 +243,7 @@ class SessionWorkspaces:
     def discarded(self, live: LiveSession) -> str:
         """What commands wrote over the operator's tree and goes with the session, in words, and by names in the
         transcript; "" for nothing."""
-        if not live.confinement.discards:
+        if not live.confinement.is_ephemeral:
             return ""
         names = sorted(written(live.confinement))
         if not names:

@@ -320,30 +320,34 @@ class Card:
 class RunnerInfo:
     """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
 
-    `takes` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
-    `by` names the model or the agent that does it, "" for a flow, and `does` tells what a learned flow runs; `hosts` is
-    what it itself needs of the network, beyond what the workspace allows its commands. `free`: nobody sends a bill for
-    it: a flow, or a model on this machine.
+    `available` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
+    `executor` names the model or the agent that does it, "" for a flow, and `learned_commands` tells what a learned
+    flow runs; `hosts` is what it itself needs of the network, beyond what the workspace allows its commands. `is_free`:
+    nobody sends a bill for it: a flow, or a model on this machine.
     """
 
-    takes: bool
+    available: bool
     reason: str = ""
     check_only: bool = True
     undo_note: str = ""
     sandbox: str = ""
     estimate: int = 0
     hosts: tuple[str, ...] = ()
-    by: str = ""
-    free: bool = False
-    does: str = ""
+    executor: str = ""
+    is_free: bool = False
+    learned_commands: str = ""
 
     @property
-    def served(self) -> str:
+    def consent_text(self) -> str:
         """Who does it and what it reaches beyond this machine, in words, of a learned flow what it runs, "" for any
         other flow: a card shows it, and who approves the card agrees to it."""
-        if not self.by:
-            return self.does
-        return f"{self.by}; network: {', '.join(self.hosts)} for it alone" if self.hosts else f"{self.by}; no network"
+        if not self.executor:
+            return self.learned_commands
+        return (
+            f"{self.executor}; network: {', '.join(self.hosts)} for it alone"
+            if self.hosts
+            else f"{self.executor}; no network"
+        )
 
 
 @frozen

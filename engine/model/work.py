@@ -215,9 +215,9 @@ class ChangeSet:
 class FileDiff:
     """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
 
-    status as in `FileChange`; `cut` says that `hunks` was too long and ends early; `whole`: its hunks cannot be landed
-    one by one. `landed`: hunks of these numbers, from 1, are landed; they are not in `hunks`, and the others keep their
-    numbers.
+    status as in `FileChange`; `cut` says that `hunks` was too long and ends early; `all_or_nothing`: its hunks cannot
+    be landed one by one. `landed`: hunks of these numbers, from 1, are landed; they are not in `hunks`, and the others
+    keep their numbers.
     """
 
     path: str
@@ -226,7 +226,7 @@ class FileDiff:
     binary: bool
     hunks: str
     cut: bool = False
-    whole: bool = False
+    all_or_nothing: bool = False
     landed: tuple[int, ...] = ()
 
     @property

@@ -157,10 +157,10 @@ class Approvals:
                 status_after(row, Move.APPROVE, self._store.clock.now())
             assignment, otherwise = self.launcher.choose(self._edited(row.assignment, edit, parameters))
             info = self.launcher.check(assignment)
-            if not info.takes:
+            if not info.available:
                 raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))
             if not _has_consent_to_runner(row, assignment, info, edited=bool(edit)):
-                message = otherwise or f"it would now be done by {info.served or 'a flow'}"
+                message = otherwise or f"it would now be done by {info.consent_text or 'a flow'}"
                 if operator:
                     self._store_changed_offer(card_id, assignment, info, message)
                 raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
@@ -186,16 +186,16 @@ class Approvals:
             row = find_card(session, card_id)
         assignment, otherwise = self.launcher.choose(row.assignment)
         info = self.launcher.check(assignment)
-        if (info.served, info.undo_note) == (row.served, row.undo_note):
+        if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
             return False
         verdicts = self.preview_new(row, assignment, info)
-        note = otherwise or ("" if info.takes else info.reason)
+        note = otherwise or ("" if info.available else info.reason)
 
         def change(tx: Transaction, now: Prediction) -> None:
             now.set_runner(info)
             now.set_verdicts(verdicts)
             now.note = note
-            event = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.served, note=note)
+            event = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.consent_text, note=note)
             tx.record(event)
 
         with self._store.deciding:
@@ -377,8 +377,8 @@ class Approvals:
 def _has_consent_to_runner(row: Prediction, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
     """Whether approving agrees to the runner: it is the one that the card shows, or the edit names one of the program's
     own flows, which is the operator's word that no agent does the work."""
-    names_own_flow = edited and bool(assignment.flow) and not info.served
-    return info.served == row.served or names_own_flow
+    names_own_flow = edited and bool(assignment.flow) and not info.consent_text
+    return info.consent_text == row.served or names_own_flow
 
 
 def _needs_content_acknowledgement(verdict: RailVerdict) -> bool:

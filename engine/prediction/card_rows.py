@@ -94,7 +94,7 @@ class Prediction(Row, table=True):
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
-    """The runner and the hosts it reaches (`RunnerInfo.served`): part of what an approval agrees to."""
+    """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
     meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
@@ -151,7 +151,7 @@ class Prediction(Row, table=True):
     def set_runner(self, info: RunnerInfo) -> None:
         """Store the runner, the estimated cost and how to undo it."""
         self.estimate_microusd, self.check_only = info.estimate, info.check_only
-        self.undo_note, self.served = info.undo_note, info.served
+        self.undo_note, self.served = info.undo_note, info.consent_text
 
     def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
@@ -195,7 +195,7 @@ def new_row(
     columns = {
         "source": proposal.source.value,
         "tier": proposal.tier.value,
-        "note": "" if info.takes else info.reason,
+        "note": "" if info.available else info.reason,
     } | more
     row = Prediction(
         id=card_id,

@@ -307,7 +307,7 @@ class Cards:
             meaning=route.meaning,
             seen=seen.packed() if seen else b"",
         )
-        if not info.takes and assignment.flow is None:
+        if not info.available and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         row.note = otherwise or row.note
         row.set_verdicts(approvals.preview_new(row, assignment, info))

@@ -181,13 +181,13 @@ class KillSwitch:
         """May anything run now? Before a cycle, before a session, and while it runs. A stat and no database."""
         return decide_kill(self._facts(self._holds), by_operator)
 
-    def stopped(self) -> str | None:
-        """Why nothing may begin now, not even what you approved; None when it may. A pause holds only what runs by
+    def stop_reason(self) -> str:
+        """Why nothing may begin now, not even what you approved; "" when it may. A pause holds only what runs by
         itself."""
         verdict = self.ask(by_operator=True)
-        return None if verdict.verdict is Verdict.ALLOW else verdict.reason
+        return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
-    def held(self) -> str:
+    def block_reason(self) -> str:
         """Why nothing may run by itself now; "" when it may."""
         verdict = self.ask()
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason

@@ -45,7 +45,7 @@ class SimulatedSandbox(Sandbox):
     """Claims to confine; nothing is executed."""
 
     name = "made up"
-    gates = True
+    can_filter_hosts = True
     fault = ""
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
@@ -144,7 +144,7 @@ class SimulatedRunner:
     def check(self, assignment: Assignment) -> RunnerInfo:
         flow = FLOWS.get(assignment.flow or "")
         return RunnerInfo(
-            takes=True,
+            available=True,
             check_only=flow is not None and flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE),
         )
 

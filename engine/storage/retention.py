@@ -26,10 +26,10 @@ from engine.storage.types import as_stored
 log = logging.getLogger(__name__)
 
 BATCH = 500
-"""So many rows are deleted in one transaction."""
+"""Maximum number of rows deleted in one transaction."""
 
 MAX_BATCHES = 40
-"""So many batches of a table are deleted in one round; the rest in the next."""
+"""Maximum number of batches of a table deleted in one round; the rest follow in the next."""
 
 
 class TableDay(Row, table=True):
@@ -54,15 +54,16 @@ class TableDay(Row, table=True):
 class Rule:
     """Which rows of a table may be deleted. All but `table` is SQL over the row `t`, from the program's own text alone.
 
-    `at` is the column of its time, `key` its integer key. `free` is true for a row that nothing needs any more; it may
-    use `:workspace` and the parameters that `values` returns. `kind` and `money` are the columns of its sums.
+    `at` is the column of its time, `key` its integer key. `deletable_when` is true for a row that nothing needs any
+    more; it may use `:workspace` and the parameters that `values` returns. `kind` and `money` are the columns of its
+    sums.
 
     `since` returns the time from which days are counted back, at most now: what was not read yet is not old.
     """
 
     table: str
     at: str
-    free: str
+    deletable_when: str
     kind: str
     key: str = "id"
     money: str = "0"
@@ -128,12 +129,12 @@ _WORKSPACES = (
 """Each workspace of a table, from one to the next: an index is not read whole for a few names."""
 
 
-def _expired_keys(session: Session, rule: Rule, parameters: Mapping[str, Any], most: int) -> list[int]:
+def _expired_keys(session: Session, rule: Rule, parameters: Mapping[str, Any], limit: int) -> list[int]:
     query = (
         f"SELECT t.{rule.key} FROM {rule.table} AS t WHERE t.workspace = :workspace AND t.{rule.at} < :before "
-        f"AND ({rule.free}) ORDER BY t.{rule.at}, t.{rule.key} LIMIT :most"
+        f"AND ({rule.deletable_when}) ORDER BY t.{rule.at}, t.{rule.key} LIMIT :limit"
     )
-    return [int(key) for (key,) in session.connection().execute(text(query), {**parameters, "most": most})]
+    return [int(key) for (key,) in session.connection().execute(text(query), {**parameters, "limit": limit})]
 
 
 def _delete_batch(tx: Transaction, rule: Rule, parameters: Mapping[str, Any]) -> int:

@@ -51,7 +51,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
     training = _AutomaticTraining(core)
 
     def goes_on() -> bool:
-        return core.safety.kill_switch.stopped() is None
+        return not core.safety.kill_switch.stop_reason()
 
     core.autonomy = Autonomy(
         core.database,
@@ -115,7 +115,7 @@ def _cards_of_new_tasks(core: Services) -> Callable[[], None]:
 
     def look() -> None:
         nonlocal last_seen
-        if (added := newest()) > last_seen and core.safety.kill_switch.stopped() is None:
+        if (added := newest()) > last_seen and not core.safety.kill_switch.stop_reason():
             last_seen = added
             core.predictions.run_cycle()
 
@@ -124,7 +124,7 @@ def _cards_of_new_tasks(core: Services) -> Callable[[], None]:
 
 def _look_at_new_workspaces(core: Services) -> None:
     """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
-    if core.safety.kill_switch.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
+    if core.safety.kill_switch.stop_reason() or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
     looked = core.predictions.last_checked()
     if new := [workspace for workspace in core.workspaces if workspace not in looked]:
@@ -169,7 +169,7 @@ class _AutomaticTraining:
             return True
         return (
             core.settings.current.training.automatic
-            and not core.safety.kill_switch.held()
+            and not core.safety.kill_switch.block_reason()
             and core.training.wanted(core.clock.now())
         )
 

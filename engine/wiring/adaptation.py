@@ -194,8 +194,8 @@ class _Sources:
     def phase(self) -> int:
         return self._core.predictions.phase().number
 
-    def held(self) -> str:
-        return self._core.safety.kill_switch.held()
+    def block_reason(self) -> str:
+        return self._core.safety.kill_switch.block_reason()
 
     def secrets(self) -> Iterable[str]:
         return self._core.keys.secrets()

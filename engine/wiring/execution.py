@@ -106,7 +106,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         calls=core.calls,
         costs=core.safety.costs,
         clock=clock,
-        hold_reason=core.safety.kill_switch.held,
+        hold_reason=core.safety.kill_switch.block_reason,
         secrets=core.keys.secrets,
     )
     agents = AcpRunner(services, data=home.data, version=core.version)
@@ -154,7 +154,7 @@ def _build_sessions(core: Services, runners: Sequence[Runner], sandbox: Sandbox 
         settings=core.settings,
         rails=SessionRails(
             core.safety.permits.consume,
-            core.safety.kill_switch.stopped,
+            core.safety.kill_switch.stop_reason,
             core.safety.check_command,
             core.safety.costs.hold,
             last_write=lambda workspace: last_sign(core, [workspace]),
@@ -195,7 +195,7 @@ def _last_check(core: Services, workspace: str) -> CheckResult | None:
 
 def _unattended(core: Services, workspace: str) -> str:
     """Why nothing may start by itself in a workspace now (SPEC 7.1, 7.3, 7.4); "" when it may."""
-    if reason := core.safety.kill_switch.held():
+    if reason := core.safety.kill_switch.block_reason():
         return reason
     settings = core.settings.current
     if not settings.autonomous_mode_enabled:

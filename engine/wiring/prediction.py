@@ -62,7 +62,7 @@ def build_twin(core: Services) -> PredictorHook:
             calls=core.calls,
             costs=core.safety.costs,
             clock=clock,
-            hold_reason=core.safety.kill_switch.held,
+            hold_reason=core.safety.kill_switch.block_reason,
             secrets=core.keys.secrets,
         ).ask,
         flows=core.flows,
@@ -77,7 +77,7 @@ def build_twin(core: Services) -> PredictorHook:
         twin=TwinModel(school.plan, school.provider, school.answer, school.adopt),
         budget=core.safety.costs,
         randomness=randomness,
-        hold=lambda: core.safety.kill_switch.stopped() or "",
+        hold=core.safety.kill_switch.stop_reason,
         stopped=core.safety.kill_switch.thrown,
     )
     core.insights = Figures(
@@ -223,7 +223,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
 def _takes_prose(launcher: Launcher, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
     info = launcher.check(Assignment("?", kind_of(HANDED_OVER).channel, workspace, AUTO, None, {}))
-    return info.by if info.takes else ""
+    return info.executor if info.available else ""
 
 
 def _follow_tasks(core: Services) -> None:
@@ -238,7 +238,7 @@ def _follow_tasks(core: Services) -> None:
 
 
 def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
-    if not core.safety.kill_switch.stopped():
+    if not core.safety.kill_switch.stop_reason():
         core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
     _follow_tasks(core)
     try:

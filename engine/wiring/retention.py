@@ -33,7 +33,7 @@ RECORDS = Rule(
     key="seq",
     kind="t.kind",
     values=lambda session: {"digested": int(state.get(session, DIGESTED, 0))},
-    free=(
+    deletable_when=(
         "t.seq <= :digested AND t.seq < (SELECT max(seq) FROM learning_records) AND t.id NOT IN ("
         "SELECT value FROM candidates, json_each(drafted_from) UNION ALL "
         "SELECT value FROM candidates, json_each(corroborated_by) UNION ALL "
@@ -46,7 +46,7 @@ RUNS = Rule(
     "validation_runs",
     "ran_at",
     kind="CASE WHEN t.failed + t.errors > 0 THEN 'red' ELSE 'green' END",
-    free=(
+    deletable_when=(
         "t.id NOT IN (SELECT n.id FROM (SELECT r.id, row_number() OVER (PARTITION BY r.changed ORDER BY r.id DESC) "
         f"AS place FROM validation_runs r WHERE r.workspace = :workspace) n WHERE n.place <= {RUNS_KEPT}) "
         f"AND t.session_id NOT IN ({_OPEN_SESSION})"
@@ -59,7 +59,7 @@ COSTS = Rule(
     "at",
     kind="CASE t.state WHEN 'released' THEN t.state ELSE t.purpose END",
     money="t.amount_microusd",
-    free=(
+    deletable_when=(
         "t.state <> 'reserved' AND (t.state = 'released' OR t.prediction_id IS NULL) "
         f"AND coalesce(t.session_id, '') NOT IN ({_OPEN_SESSION}) "
         "AND t.id NOT IN (SELECT cost_entry FROM training_runs WHERE cost_entry IS NOT NULL) "
@@ -74,7 +74,7 @@ TRIGGERS = Rule(
     "crosspoll_log",
     "created_at",
     kind="'blocked'",
-    free=(
+    deletable_when=(
         "t.blocked AND t.id < (SELECT max(id) FROM crosspoll_log) "
         f"AND coalesce(t.prediction_id, '') NOT IN ({_OPEN_CARD})"
     ),
@@ -97,7 +97,7 @@ def events(followers: Set[str]) -> Rule:
         kind="t.kind",
         values=lambda session: {"bound": min(_newest(session) - NEWEST, _read(session, followers))},
         since=lambda session, now: _unread(session, _read(session, followers), now),
-        free=(
+        deletable_when=(
             "t.id <= :bound AND t.id NOT IN (SELECT fact FROM learning_records) "
             "AND t.id NOT IN (SELECT fact_id FROM notifications WHERE standing IN ('waiting', 'dead')) "
             f"AND t.subject NOT IN ({_OPEN_SESSION}) AND t.subject NOT IN ({_OPEN_CARD})"

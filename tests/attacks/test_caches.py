@@ -124,7 +124,7 @@ def test_what_lies_beside_a_cache(victim: Victim, caches: Caches, name: str) -> 
 @pytest.mark.attack("caches")
 def test_a_link_in_a_cache_of_the_tree(victim: Victim, caches: Caches) -> None:
     """The folder that stands for .pytest_cache cannot be exchanged for a link that the next check follows."""
-    if not victim.confinement.discards:
+    if not victim.confinement.is_ephemeral:
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")
     head, word = victim.commit("one"), canary()
     victim.file(".ssh/id", word)

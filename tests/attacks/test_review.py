@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console.cli.printing.render import render
 from engine.api.documents import document as as_json
-from engine.execution.diffs import automatic_use, load_patterns
+from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.landing_world import World
 
@@ -50,16 +50,16 @@ RUN_BY_THEMSELVES = (
 
 @pytest.mark.parametrize("path", RUN_BY_THEMSELVES)
 def test_a_file_that_a_tool_runs_is_known(path: str) -> None:
-    assert automatic_use(path)
+    assert explain_automatic_use(path)
 
 
 @pytest.mark.parametrize("path", ["src/app.py", "README.md", "tests/test_setup.py", "docs/make.md", "envrc.txt"])
 def test_an_ordinary_file_is_not_marked(path: str) -> None:
-    assert automatic_use(path) == ""
+    assert explain_automatic_use(path) == ""
 
 
 def test_each_row_says_who_runs_it_and_when() -> None:
-    assert all(len(says) > 10 and pattern == pattern.strip() for pattern, says in load_patterns().items())
+    assert all(len(says) > 10 and pattern == pattern.strip() for pattern, says in load_auto_executed_files().items())
 
 
 def test_files_that_run_by_themselves_are_marked_before_the_diff(world: World) -> None:

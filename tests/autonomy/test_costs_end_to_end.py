@@ -23,7 +23,7 @@ from tests.autonomy.world import FLOW, World
 def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Where flows do not say that they are free, and so are thought to cost `costPerTrigger`."""
     check = FlowRunner.check
-    monkeypatch.setattr(FlowRunner, "check", lambda self, work: replace(check(self, work), free=False))
+    monkeypatch.setattr(FlowRunner, "check", lambda self, work: replace(check(self, work), is_free=False))
     return World(tmp_path, clock, monkeypatch)
 
 

@@ -102,7 +102,7 @@ def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
 
 
 def test_what_is_marked_as_it_lands() -> None:
-    file, cut = diff_of(), diff_of(cut=True, whole=True)
+    file, cut = diff_of(), diff_of(cut=True, all_or_nothing=True)
     path = file.change.path
     assert diff_files.parts([file], {(path, 2)}) == [FilePart(path, (2,))]
     assert diff_files.parts([file], file.marks) == [FilePart(path)]

@@ -66,9 +66,9 @@ class Permits:
 
 @dataclass
 class Brakes:
-    reason: str | None = None
+    reason: str = ""
 
-    def stopped(self) -> str | None:
+    def stop_reason(self) -> str:
         return self.reason
 
 
@@ -76,7 +76,7 @@ def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **o
     """Rails on which every permit is good once and `verdict` is the content filter's; `others` instead of these."""
     arguments: dict[str, Any] = {
         "consume": Permits().consume,
-        "stop_signal": lambda: None,
+        "stop_signal": str,
         "check": lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
     }
     return SessionRails(**arguments | others)
@@ -107,7 +107,9 @@ class ScriptRunner:
         self.gate = threading.Event()
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(takes=assignment.flow is not None, reason="" if assignment.flow else "no runner for prose")
+        return RunnerInfo(
+            available=assignment.flow is not None, reason="" if assignment.flow else "no runner for prose"
+        )
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         return assignment
@@ -168,7 +170,7 @@ class World:
             rails=rails(
                 verdict,
                 consume=self.permits.consume,
-                stop_signal=self.brakes.stopped,
+                stop_signal=self.brakes.stop_reason,
                 secrets=secrets,
                 sandbox=sandbox or NoSandbox(),
             ),
@@ -226,7 +228,7 @@ class ProseRunner:
         self.workspaces = workspaces
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(takes=True, check_only=False)
+        return RunnerInfo(available=True, check_only=False)
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         raise AssertionError("nothing is edited here")

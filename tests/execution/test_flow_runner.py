@@ -329,18 +329,18 @@ def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPa
 
 def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
     info = world.launcher.check(world.assignment("run_tests", paths=[]))
-    assert info.takes
+    assert info.available
     assert info.check_only
     assert info.estimate == 0  # a flow asks no model
-    assert info.served == ""
+    assert info.consent_text == ""
     assert info.sandbox == best_sandbox().describe(network=False)
     assert not world.launcher.check(world.assignment("draft_changelog", since="")).check_only
     prose = world.launcher.check(world.assignment(None))
-    assert not prose.takes
+    assert not prose.available
     assert "no model or agent is set up" in prose.reason
-    assert not world.launcher.check(world.assignment("no_such_flow")).takes
-    assert not world.launcher.check(world.assignment("run_tests", paths="no list")).takes
-    assert not world.launcher.check(replace(world.assignment("run_tests"), runner="acp")).takes
+    assert not world.launcher.check(world.assignment("no_such_flow")).available
+    assert not world.launcher.check(world.assignment("run_tests", paths="no list")).available
+    assert not world.launcher.check(replace(world.assignment("run_tests"), runner="acp")).available
     with pytest.raises(Refusal, match="no model or agent is set up"):
         world.start(None)
     world.script(Place.CHECK, lambda job: FlowResult("free"))

@@ -303,7 +303,7 @@ def parts_of(world: World, change: ChangeSet, chance: random.Random) -> list[Fil
     parts = []
     for file in world.changes.diff(change.id):
         hunks = file.hunks.count("\n@@ -") + file.hunks.startswith("@@ -")
-        if hunks > 1 and not file.whole and chance.random() < 0.7:
+        if hunks > 1 and not file.all_or_nothing and chance.random() < 0.7:
             numbers = list(itertools.islice(file.numbers, hunks))
             chosen = sorted(chance.sample(numbers, chance.randint(1, hunks)))
             parts.append(FilePart(file.path, tuple(chosen)))

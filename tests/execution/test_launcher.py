@@ -53,10 +53,10 @@ def launcher(bench: Bench, **channel: Any) -> Launcher:
     return Launcher(bench, FixedSettings(settings))  # type: ignore[arg-type]
 
 
-YES = RunnerInfo(takes=True, by="openai:gpt", hosts=("api.openai.com",))
-CLAUDE = RunnerInfo(takes=True, by="Claude Code", hosts=("api.anthropic.com",))
-FREE = RunnerInfo(takes=True, free=True)
-NO = RunnerInfo(takes=False, reason="no provider has a key")
+YES = RunnerInfo(available=True, executor="openai:gpt", hosts=("api.openai.com",))
+CLAUDE = RunnerInfo(available=True, executor="Claude Code", hosts=("api.anthropic.com",))
+FREE = RunnerInfo(available=True, is_free=True)
+NO = RunnerInfo(available=False, reason="no provider has a key")
 
 
 def test_auto_is_a_flow_where_the_work_names_one_and_a_model_where_it_does_not():
@@ -68,20 +68,20 @@ def test_auto_is_a_flow_where_the_work_names_one_and_a_model_where_it_does_not()
 def test_a_card_made_for_auto_goes_to_whom_its_channel_was_given_since():
     made = launcher(Bench(model=YES, acp__claude=CLAUDE), runner="acp:claude")
     assert made.choose(PROSE) == (replace(PROSE, runner="acp:claude"), "")
-    assert made.check(PROSE).by == "Claude Code"
+    assert made.check(PROSE).executor == "Claude Code"
 
 
 def test_auto_never_takes_a_coding_agent_that_nobody_named():
     made = launcher(Bench(model=NO, acp__claude=CLAUDE))
     assert made.choose(PROSE) == (PROSE, "")
     info = made.check(PROSE)
-    assert not info.takes
+    assert not info.available
     assert info.reason == "no provider has a key"
 
 
 def test_before_any_runner_of_prose_exists_the_card_says_how_to_set_one_up():
     info = launcher(Bench(flow=FREE)).check(PROSE)
-    assert not info.takes
+    assert not info.available
     assert "clawpy key set openai" in info.reason
 
 
@@ -121,7 +121,7 @@ def test_a_flow_edited_in_prose_is_work_for_who_takes_prose_else_refused_with_it
 
 def test_check_of_auto_is_that_of_who_would_do_it():
     info = launcher(Bench(model=NO, acp__claude=CLAUDE), fallback=("acp:claude",)).check(PROSE)
-    assert info.served == "Claude Code; network: api.anthropic.com for it alone"
+    assert info.consent_text == "Claude Code; network: api.anthropic.com for it alone"
 
 
 def test_what_is_free_is_estimated_at_nothing_all_else_by_its_history_then_the_setting():

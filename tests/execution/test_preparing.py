@@ -65,7 +65,7 @@ def world(
 
 @pytest.fixture(autouse=True)
 def _needs_a_sandbox_with_a_gate() -> None:
-    if not best_sandbox().gates:
+    if not best_sandbox().can_filter_hosts:
         pytest.skip("no sandbox here holds commands to some hosts")
 
 
@@ -92,14 +92,14 @@ def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world:
 
     info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
 
-    assert info.takes
-    assert info.does == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
+    assert info.available
+    assert info.learned_commands == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
     assert info.undo_note == "creates node_modules in your tree; to undo: rm -r node_modules"
     assert info.sandbox.endswith("network only to registry.npmjs.org")
     assert not info.check_only
     (top / "node_modules").mkdir()
     info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
-    assert info.does.endswith("updates your node_modules")
+    assert info.learned_commands.endswith("updates your node_modules")
 
 
 def test_only_the_projects_own_command_is_run(world: World) -> None:
@@ -107,11 +107,11 @@ def test_only_the_projects_own_command_is_run(world: World) -> None:
 
     info = world.launcher.check(world.assignment("prepare_environment", command=["npm install evil"]))
 
-    assert not info.takes
+    assert not info.available
     assert "`npm install evil` is not the command that installs the packages" in info.reason
     assert "`npm ci`" in info.reason
-    assert not world.launcher.check(world.assignment("prepare_environment", command=[])).takes
-    assert not world.launcher.check(world.assignment("update_lock", command=["npm ci"])).takes
+    assert not world.launcher.check(world.assignment("prepare_environment", command=[])).available
+    assert not world.launcher.check(world.assignment("update_lock", command=["npm ci"])).available
 
 
 @pytest.mark.parametrize("flow", ["prepare_environment", "update_lock"])
@@ -215,7 +215,7 @@ class AgentLike(FlowRunner):
     """Takes the place that an agent's session gets, and says what it finds there."""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(takes=True, check_only=False)
+        return RunnerInfo(available=True, check_only=False)
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         with self._workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:

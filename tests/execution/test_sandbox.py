@@ -369,6 +369,6 @@ def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytes
 
 @needs_bubblewrap
 def test_the_row_says_which_hosts_the_runner_reaches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = RunnerInfo(takes=True, hosts=("api.example.com",))
+    info = RunnerInfo(available=True, hosts=("api.example.com",))
     monkeypatch.setattr(world.runner, "check", lambda assignment: info)
     assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"

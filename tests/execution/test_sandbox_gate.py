@@ -23,7 +23,9 @@ from engine.model import SessionState
 from engine.storage.database import Database
 from tests.execution.session_world import World, until
 
-needs_a_gate = pytest.mark.skipif(not best_sandbox().gates, reason="no sandbox that holds to a gate works here")
+needs_a_gate = pytest.mark.skipif(
+    not best_sandbox().can_filter_hosts, reason="no sandbox that filters hosts works here"
+)
 
 
 class Echo(BaseHTTPRequestHandler):

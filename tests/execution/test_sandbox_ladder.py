@@ -61,7 +61,7 @@ def test_a_bubblewrap_without_a_footing(tmp_path: Path, monkeypatch: pytest.Monk
     assert isinstance(best_sandbox(), NoSandbox)
     report = reports()["bubblewrap"]
     assert not report.works
-    assert error in report.lacks
+    assert error in report.limitations
     assert fix in report.fix
     assert reports()["none"].in_force
 
@@ -72,7 +72,7 @@ def test_landlock_takes_the_place_of_a_missing_bubblewrap(monkeypatch: pytest.Mo
     monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
     assert best_sandbox().name == "landlock"
     assert best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
-    assert "/dev/shm" in reports()["landlock"].lacks
+    assert "/dev/shm" in reports()["landlock"].limitations
     assert [report.name for report in ladder.ladder_reports() if report.works] == ["landlock", "none"]
 
 
@@ -102,7 +102,7 @@ def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monke
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     assert best_sandbox().name == "seatbelt"
     assert best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
-    assert "without a Mac" in reports()["seatbelt"].lacks
+    assert "without a Mac" in reports()["seatbelt"].limitations
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     ladder._candidates.cache_clear()
     assert all(rung.name != "seatbelt" for rung in ladder.rungs())

@@ -154,7 +154,7 @@ class Bench:
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         if self.serves:
-            return RunnerInfo(True, by=self.serves, hosts=("api.example.com",), estimate=self.estimate)
+            return RunnerInfo(True, executor=self.serves, hosts=("api.example.com",), estimate=self.estimate)
         if assignment.flow is None:
             return RunnerInfo(False, f"no runner {assignment.runner!r} takes prose")
         return RunnerInfo(True, estimate=0, undo_note="nothing to undo")

@@ -100,3 +100,12 @@ def test_no_input_takes_long(check: Callable[[str], object]) -> None:
 def test_a_long_option_hides_no_short_one_after_it() -> None:
     assert check_command("git push -quietforce -f origin main").verdict is Verdict.BLOCK
     assert check_command("git push -quietforce origin main").verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command", ["chmod -R 755 build /etc", "chown -R me: build /etc lib", "setfacl -R -m u:me:rwx build /etc"]
+)
+def test_changed_permissions_are_told_of_the_path_that_counts(command: str) -> None:
+    verdict = check_command(command)
+    assert verdict.verdict is Verdict.BLOCK
+    assert "changes who may use /etc and everything below" in verdict.reason

@@ -99,13 +99,13 @@ class Hunk:
 
 @dataclass
 class DiffFile:
-    """A changed file with its hunks; `notes` say what the hunks do not. `whole`: it lands with all hunks or none;
-    `landed`: so many more are landed already."""
+    """A changed file with its hunks; `notes` say what the hunks do not. `all_or_nothing`: it lands with all hunks or
+    none; `landed`: number of further hunks that are landed already."""
 
     change: FileChange
     hunks: list[Hunk]
     notes: list[tuple[str, str]]
-    whole: bool
+    all_or_nothing: bool
     folded: bool = False
     landed: int = 0
 
@@ -150,7 +150,7 @@ def _file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
         notes.append(("grey", "a binary file: its lines are not shown" if diff.binary else "no lines changed"))
     if diff is not None and diff.cut:
         notes.append(("wants", "the diff is too long: its end is not shown"))
-    return DiffFile(change, hunks, notes, diff is None or diff.whole, landed=len(diff.landed) if diff else 0)
+    return DiffFile(change, hunks, notes, diff is None or diff.all_or_nothing, landed=len(diff.landed) if diff else 0)
 
 
 def _hunks(file: int, diff: FileDiff) -> list[Hunk]:
@@ -181,7 +181,7 @@ def parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
     file_parts = []
     for file in files:
         if here := file.marks & marked:
-            hunks = () if file.whole or here == file.marks else tuple(sorted(number for _, number in here))
+            hunks = () if file.all_or_nothing or here == file.marks else tuple(sorted(number for _, number in here))
             file_parts.append(FilePart(file.change.path, hunks))
     return file_parts
 

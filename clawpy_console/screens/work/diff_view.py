@@ -261,7 +261,7 @@ class DiffView(CursorView, can_focus=True):
     def _hunk(self, hunk: Hunk) -> str:
         file = self.files[hunk.file]
         folded = f"  {words.count(hunk.count, 'line')}" if hunk.folded else ""
-        mark = "" if file.whole else self._mark({(file.change.path, hunk.number)})
+        mark = "" if file.all_or_nothing else self._mark({(file.change.path, hunk.number)})
         number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
         return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
 
@@ -389,7 +389,7 @@ class DiffView(CursorView, can_focus=True):
         if entry is None:
             return
         file = self.files[entry.file]
-        alone = entry.hunk is not None and not file.whole
+        alone = entry.hunk is not None and not file.all_or_nothing
         self.mark({(file.change.path, entry.hunk.number)} if alone and entry.hunk else file.marks)
 
     def mark(self, marks: set[Mark]) -> None:

@@ -39,20 +39,20 @@ class FlowRunner:
             flow = self._resolve(assignment)
             installation = _installation(flow, assignment)
         except Refusal as refusal:
-            return RunnerInfo(takes=False, reason=refusal.message)
+            return RunnerInfo(available=False, reason=refusal.message)
         except FlowUnable as unable:
-            return RunnerInfo(takes=False, reason=str(unable))
+            return RunnerInfo(available=False, reason=str(unable))
         info = RunnerInfo(
-            takes=True,
+            available=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             undo_note=UNDO_NOTES[flow.place],
-            free=True,
-            does=flow.words() if isinstance(flow, LearnedFlow) else "",
+            is_free=True,
+            learned_commands=flow.words() if isinstance(flow, LearnedFlow) else "",
         )
         if installation is None:
             return info
         undo = installation.undo if flow.place is Place.INSTALL else info.undo_note
-        return replace(info, undo_note=undo, hosts=installation.hosts, does=installation.words)
+        return replace(info, undo_note=undo, hosts=installation.hosts, learned_commands=installation.words)
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and the prompt that says them."""

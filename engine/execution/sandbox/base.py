@@ -27,9 +27,9 @@ class Confinement:
     is `folder` itself, written to as if it were writable and all that is discarded with the session. `scratch` goes
     with the session and is never shown itself, only folders in it. `caches` are written. `readable` are further places
     to read, `writable` to write. `hidden` are secrets, not seen even inside a place that is shown. `variables` names
-    environment variables that commands inherit besides the usual ones. `placed` are folders that are seen elsewhere
-    than they lie, and written: place inside, folder outside; only where something is laid over the tree. `prepared`:
-    `folder` is a worktree with an environment of its own, which is used instead of the tree's.
+    environment variables that commands inherit besides the usual ones. `bind_mounts` are folders that are seen
+    elsewhere than they lie, and written: place inside, folder outside; only where something is laid over the tree.
+    `prepared`: `folder` is a worktree with an environment of its own, which is used instead of the tree's.
 
     `network`: any public host; `hosts` are those that are needed, "name" or "name:port". `gate` is the socket of the
     filter that leads to them and to nothing else (see `HostGate`); without it there is no way out.
@@ -46,11 +46,11 @@ class Confinement:
     hosts: tuple[str, ...] = ()
     gate: Path | None = None
     variables: tuple[str, ...] = ()
-    placed: tuple[tuple[Path, Path], ...] = ()
+    bind_mounts: tuple[tuple[Path, Path], ...] = ()
     prepared: bool = False
 
     @property
-    def discards(self) -> bool:
+    def is_ephemeral(self) -> bool:
         """Whether what is written in `folder` is thrown away, because it is the operator's tree."""
         return self.tree is not None and self.folder == self.tree
 
@@ -82,12 +82,12 @@ class Confinement:
 
 
 class Sandbox(ABC):
-    """One rung of the ladder. `confines`: commands are held by the operating system, not by good manners. `gates`: it
-    can hold commands to the hosts of a `HostGate`."""
+    """One rung of the ladder. `confines`: commands are held by the operating system, not by good manners.
+    `can_filter_hosts`: it can hold commands to the hosts of a `HostGate`."""
 
     name: str
     confines = True
-    gates = False
+    can_filter_hosts = False
 
     @property
     @abstractmethod
@@ -95,7 +95,7 @@ class Sandbox(ABC):
         """Why it does not work here, in words; "" when it does: a command was held by it."""
 
     @property
-    def lacks(self) -> Sequence[str]:
+    def limitations(self) -> Sequence[str]:
         """What it does not do here though it works."""
         return ()
 
@@ -113,7 +113,7 @@ class Sandbox(ABC):
         """How a session's row says it, for instance "bubblewrap, network only to api.anthropic.com"."""
         if network:
             return f"{self.name}, with network"
-        to = f"network only to {', '.join(hosts)}" if hosts and self.gates else "no network"
+        to = f"network only to {', '.join(hosts)}" if hosts and self.can_filter_hosts else "no network"
         return f"{self.name}, {to}"
 
     def temporary(self, confinement: Confinement) -> str:
@@ -162,11 +162,11 @@ class NoSandbox(Sandbox):
 
 @frozen
 class RungReport:
-    """What `doctor` says of one rung. `lacks` is what it does not do here, or why it does not work; `fix` how to mend
-    that, "" when there is nothing to mend."""
+    """What `doctor` says of one rung. `limitations` is what it does not do here, or why it does not work; `fix` how to
+    mend that, "" when there is nothing to mend."""
 
     name: str
     works: bool
     in_force: bool
-    lacks: str = ""
+    limitations: str = ""
     fix: str = ""

@@ -43,7 +43,7 @@ class Bubblewrap(Sandbox):
     """`bwrap` at `program`."""
 
     name = "bubblewrap"
-    gates = True
+    can_filter_hosts = True
 
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program
@@ -67,7 +67,7 @@ class Bubblewrap(Sandbox):
             ]
         layers = mounts.overlay_layers(confinement)
         if layers is not None and mounts.fault(layers):
-            assert not confinement.discards, "the ground takes a copy where nothing can be laid over the tree"
+            assert not confinement.is_ephemeral, "the ground takes a copy where nothing can be laid over the tree"
             layers = None
         options = [*self._base(), *self._mounts(confinement, readable, layers)]
         if gate is not None:
@@ -81,7 +81,7 @@ class Bubblewrap(Sandbox):
         return try_command(self._launched(options, ["true"])).fault
 
     @property
-    def lacks(self) -> list[str]:
+    def limitations(self) -> list[str]:
         """What it does not do here though it works."""
         missing = []
         if seccomp.filter_file() is None:
@@ -127,11 +127,11 @@ class Bubblewrap(Sandbox):
         moved = {place: confinement.tmp for place in PRIVATE if place.is_dir()}
         if layers is not None:
             moved |= {place: layers.source(place) for place in layers.places}
-        if confinement.discards:
+        if confinement.is_ephemeral:
             own_git = confinement.folder / ".git"
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
-            placed = dict(confinement.placed)
+            placed = dict(confinement.bind_mounts)
             kept_caches = caches.in_tree(confinement)
             moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _links()

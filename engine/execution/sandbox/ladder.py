@@ -66,7 +66,7 @@ def ladder_reports() -> list[RungReport]:
 def _lacks(rung: Sandbox) -> str:
     if rung.fault:
         return f"it does not work: {rung.fault}"
-    return "; ".join(rung.lacks)
+    return "; ".join(rung.limitations)
 
 
 def _fix(rung: Sandbox) -> str:

@@ -64,7 +64,7 @@ class Landlock(Sandbox):
         return super().describe(network=network, hosts=hosts) + ("" if network else ", no loopback")
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        assert not confinement.discards, "a session works in a copy where nothing can be laid over the tree"
+        assert not confinement.is_ephemeral, "a session works in a copy where nothing can be laid over the tree"
         readable = readable_places(confinement, argv[0])
         if confinement.network:
             readable.append(Path("/etc/resolv.conf").resolve())
@@ -101,7 +101,7 @@ class Landlock(Sandbox):
             return ""
 
     @property
-    def lacks(self) -> list[str]:
+    def limitations(self) -> list[str]:
         """What it does not hold, or does not give, though it works."""
         missing = [
             "commands see that files exist, their sizes and times, and the list of processes",

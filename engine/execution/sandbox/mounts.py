@@ -57,7 +57,7 @@ def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path
     if confinement.tmp not in moved.values():
         own_folders.append(confinement.tmp)
     kinds |= dict.fromkeys((folder, *own_folders, *confinement.writable), Kind.WRITE)
-    if confinement.discards:
+    if confinement.is_ephemeral:
         own_git = folder / ".git"
         git = [] if own_git.is_symlink() or not own_git.exists() else [own_git]
     else:
@@ -178,7 +178,7 @@ def overlay_layers(confinement: Confinement) -> Layers | None:
     readable = [place for place in confinement.readable if os.access(f"{place}/", os.R_OK)]
     if tree is not None:
         readable = [tree, *(place for place in readable if not place.is_relative_to(tree))]
-    return Layers(confinement.layers, tuple(dict.fromkeys(readable)), confinement.discards) if readable else None
+    return Layers(confinement.layers, tuple(dict.fromkeys(readable)), confinement.is_ephemeral) if readable else None
 
 
 _tried: dict[tuple[int, ...], str] = {}

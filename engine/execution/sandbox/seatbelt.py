@@ -55,7 +55,7 @@ class Seatbelt(Sandbox):
             return trial.fault or ("" if is_confined else "it did not hold a command")
 
     @property
-    def lacks(self) -> list[str]:
+    def limitations(self) -> list[str]:
         """What it does not do here though it works."""
         return [
             "its profile was written without a Mac; it has only been tested by the check on this machine",

@@ -107,12 +107,14 @@ def _accepted_arguments(name: str, properties: Mapping[str, Any]) -> str:
     return f"{name} takes {', '.join(properties)}"
 
 
-def check_plain_text(text: str, name: str, most: int) -> str:
+def check_plain_text(text: str, name: str, max_length: int) -> str:
     """`text` when a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
     if not text.strip():
         raise Refusal("bad_arguments", f"the {name} is empty")
-    if len(text) > most:
-        raise Refusal("bad_arguments", f"the {name} is longer than {most:,} characters", "write it into a file first")
+    if len(text) > max_length:
+        raise Refusal(
+            "bad_arguments", f"the {name} is longer than {max_length:,} characters", "write it into a file first"
+        )
     if sanitise(text) != text.expandtabs(4):
         raise Refusal("bad_arguments", f"the {name} has control characters in it", "write it as plain text")
     return text

@@ -285,7 +285,7 @@ class Adaptation:
         """Why nothing is promoted by itself, in words; "" when it is (SPEC 5.6)."""
         if not self._is_autonomous():
             return "adaptation.mode is manual"
-        hold = self._sources.held()
+        hold = self._sources.block_reason()
         return hold or ("" if self._sources.phase() else "in phase 0 nothing becomes active without your approval")
 
     def _is_autonomous(self) -> bool:

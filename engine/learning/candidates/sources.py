@@ -107,7 +107,7 @@ class Sources(Protocol):
     def phase(self) -> int:
         """That of SPEC 2.6."""
 
-    def held(self) -> str:
+    def block_reason(self) -> str:
         """Why nothing may be done by itself now, "" when it may."""
 
     def objection_to(self, candidate: Candidate, /) -> str:

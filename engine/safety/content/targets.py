@@ -18,22 +18,25 @@ def judge_permissions(call: Call) -> Hit | None:
     recursive = has_option(call.args, "-R", "--recursive")
     words = plain_words(call)
     paths = words if call.base == "setfacl" else words[1:]
-    if recursive and any(
-        path in ("/", "/*", "~", "$HOME")
-        or re.match(r"^/(etc|bin|sbin|lib|boot|root|sys|proc|dev|usr/(bin|sbin))(/|$)|^/(usr|var|home|opt)/?$", path)
-        for path in paths
-    ):
-        return BLOCK, "permissions", f"changes who may use {paths[0][:80]} and everything below"
+    if recursive and (path := next(filter(_is_system_tree, paths), None)) is not None:
+        return BLOCK, "permissions", f"changes who may use {path[:80]} and everything below"
     if (
         words[:1]
         and words[0] in ("777", "0777", "a+rwx", "666", "000", "0", "0000", "a-rwx")
-        and any(_system_file(path) for path in paths)
+        and any(_is_under_system_folder(path) for path in paths)
     ):
         return BLOCK, "permissions", "gives everybody access to system files, or nobody"
     return None
 
 
-def _system_file(path: str) -> bool:
+def _is_system_tree(path: str) -> bool:
+    """Whether what lies below `path` is the system, or all of home."""
+    return path in ("/", "/*", "~", "$HOME") or bool(
+        re.match(r"^/(etc|bin|sbin|lib|boot|root|sys|proc|dev|usr/(bin|sbin))(/|$)|^/(usr|var|home|opt)/?$", path)
+    )
+
+
+def _is_under_system_folder(path: str) -> bool:
     return bool(re.match(r"^/(etc|usr|bin|sbin|boot|root)(/|$)|^/$", path))
 
 
@@ -48,12 +51,12 @@ def judge_move(call: Call) -> Hit | None:
         path.rstrip("/") in ("", "/etc", "/usr", "/home", "/var", "/bin", "~") for path in paths[:-1]
     ):
         return BLOCK, "move", "moves a system folder away"
-    if any(_SYSTEM_FILE.match(path) for path in paths[-1:]):
+    if any(_PROTECTED_FILE.match(path) for path in paths[-1:]):
         return BLOCK, "system-file", f"overwrites {paths[-1]}"
     return None
 
 
-_SYSTEM_FILE = re.compile(
+_PROTECTED_FILE = re.compile(
     r"^/(etc/(passwd|shadow|sudoers|fstab|hosts|ssh/|pam|crontab|cron\.)|boot/|dev/(sd|nvme|hd|vd|mmc|disk))"
 )
 
@@ -163,7 +166,7 @@ def judge_dd(call: Call) -> Hit | None:
     """dd onto a device or a system file."""
     for word in call.args:
         if word.startswith("of=") and (
-            _SYSTEM_FILE.match(word[3:]) or re.match(r"/dev/(?!null$|zero$|std|tty|fd/|shm/)", word[3:])
+            _PROTECTED_FILE.match(word[3:]) or re.match(r"/dev/(?!null$|zero$|std|tty|fd/|shm/)", word[3:])
         ):
             return BLOCK, "disk", f"overwrites {word[3:83]}"
     return None
@@ -172,7 +175,7 @@ def judge_dd(call: Call) -> Hit | None:
 def judge_redirects(call: Call) -> Hit | None:
     """`> /dev/sda`, `> /etc/passwd`."""
     for operator, target in call.simple.redirects:
-        if ">" in operator and _SYSTEM_FILE.match(target):
+        if ">" in operator and _PROTECTED_FILE.match(target):
             return BLOCK, "system-file", f"overwrites {target[:80]}"
         if ">" in operator and re.search(r"(^|/)\.ssh/(authorized_keys|rc|config)$", target):
             return BLOCK, "system-file", "changes who may log in"

@@ -153,7 +153,7 @@ class AcpWorld:
             settings=self.settings,
             rails=SessionRails(
                 self.permits.consume,
-                Brakes().stopped,
+                Brakes().stop_reason,
                 lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
                 purse,
                 sandbox=sandbox or NoSandbox(),

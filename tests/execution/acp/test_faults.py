@@ -77,10 +77,10 @@ def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Mak
     here = Assignment("x", "koji-core", str(world.repository.path), "acp:small")
     assert "not on the PATH" in world.runner.check(here).reason
     assert "in the settings" in world.runner.check(replace(here, runner="acp:other")).reason
-    assert not world.runner.check(here).takes
+    assert not world.runner.check(here).available
     prose = make()
     assert "text prompts" in prose.runner.check(replace(here, flow="run_tests")).reason
-    assert prose.runner.check(here).takes
+    assert prose.runner.check(here).available
 
 
 # In the middle
@@ -253,7 +253,7 @@ def test_an_agent_that_runs_by_itself_has_its_tokens_counted_while_it_runs(make:
     class Holding:
         """A sandbox as far as sessions ask."""
 
-        name, confines, gates = "holding", True, True
+        name, confines, can_filter_hosts = "holding", True, True
 
         def describe(self, *, network: bool, hosts: Any = ()) -> str:
             return "holding"

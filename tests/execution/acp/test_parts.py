@@ -191,7 +191,7 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     path = os.pathsep.join(str(user / one) for one in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
-    own = agent_confinement(session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    own = agent_confinement(session, home=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
     shown = readable_places(own, "claude-agent-acp", environment)
     assert {one for one in shown if one.is_relative_to(user)} == {
         user / ".cargo/bin",
@@ -202,7 +202,7 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     }
     assert own.writable == (place,)
     assert own.hosts == ("api.anthropic.com",)
-    commands = command_confinement(own, session, place=place)
+    commands = command_confinement(own, session, home=place)
     assert (commands.writable, commands.hosts) == ((), ())
-    added = agent_environment(place=place, names=["KEY", "GONE"], environment=environment)
+    added = agent_environment(home=place, names=["KEY", "GONE"], environment=environment)
     assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -79,7 +79,7 @@ class Told:
     def phase(self) -> int:
         return self.own_phase
 
-    def held(self) -> str:
+    def block_reason(self) -> str:
         return self.hold
 
     def objection_to(self, candidate: Candidate) -> str:

@@ -110,22 +110,20 @@ TOOL_HOMES = {
 """Toolchains that are found through HOME, which is another one for an agent: they are named instead."""
 
 
-def agent_confinement(
-    session: Confinement, *, place: Path, command: Sequence[str], hosts: Sequence[str]
-) -> Confinement:
+def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
     """What the agent may touch: what its session may, its own home, its installation; of the network `hosts` besides
     what the workspace allows."""
     return replace(
         session,
         readable=tuple(dict.fromkeys((*session.readable, *script_paths(command)))),
-        writable=(*session.writable, place),
+        writable=(*session.writable, home),
         hosts=(*session.hosts, *hosts),
     )
 
 
-def command_confinement(agent: Confinement, session: Confinement, *, place: Path) -> Confinement:
+def command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
     """What commands may touch that it has run for it: the same, but for its home and its way to its provider."""
-    return replace(agent, writable=tuple(folder for folder in agent.writable if folder != place), hosts=session.hosts)
+    return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
 
 
 def script_paths(command: Sequence[str]) -> list[Path]:
@@ -139,10 +137,10 @@ def script_paths(command: Sequence[str]) -> list[Path]:
     return paths
 
 
-def agent_environment(*, place: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+def agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """What is added to a session's clean environment: its home, toolchains, and the variables the operator named."""
     user = Path(environment.get("HOME") or Path.home())
-    added = {"HOME": str(place)}
+    added = {"HOME": str(home)}
     for name, folder in TOOL_HOMES.items():
         if name not in environment and (user / folder).is_dir():
             added[name] = str(user / folder)

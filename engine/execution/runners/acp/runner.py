@@ -32,12 +32,12 @@ START_SECONDS = 90.0
 
 @frozen
 class ConfiguredAgent:
-    """A coding agent as the settings name it. `place` is its home here."""
+    """A coding agent as the settings name it. `home` is its home folder here."""
 
     name: str
     title: str
     settings: AcpSettings
-    place: Path
+    home: Path
 
 
 class AcpRunner(AgentRunner):
@@ -66,15 +66,17 @@ class AcpRunner(AgentRunner):
         try:
             agent = self.configured_agent(assignment.runner)
         except Refusal as refusal:
-            return RunnerInfo(takes=False, reason=refusal.message)
+            return RunnerInfo(available=False, reason=refusal.message)
         if assignment.flow is not None:
-            return RunnerInfo(takes=False, reason=f"{agent.title} takes text prompts, not the flow {assignment.flow}")
+            return RunnerInfo(
+                available=False, reason=f"{agent.title} takes text prompts, not the flow {assignment.flow}"
+            )
         return RunnerInfo(
-            takes=True,
+            available=True,
             check_only=False,
             undo_note=UNDO_NOTES[Place.CHANGE_SET],
             hosts=agent.settings.hosts,
-            by=agent.title,
+            executor=agent.title,
         )
 
     def configured_agent(self, runner: str) -> ConfiguredAgent:
@@ -99,26 +101,26 @@ class AcpRunner(AgentRunner):
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
         agent = self.configured_agent(live.assignment.runner)
-        agent.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             kind = "reply" if workspace.continues else "task"
             prompt = self._prompt(live, view, workspace, kind)
             command = agent.settings.command
             confinement = agent_confinement(
-                live.confinement, place=agent.place, command=command, hosts=agent.settings.hosts
+                live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts
             )
             _require_host_limits(live, agent, confinement)
             transcript = AgentTranscript(live.write, live.journal.erred, live.without_secrets)
             terminals = Terminals(
-                live, workspace.folder, command_confinement(confinement, live.confinement, place=agent.place)
+                live, workspace.folder, command_confinement(confinement, live.confinement, home=agent.home)
             )
-            counting = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
+            usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
             belt = self._services.belts.open(live, view, workspace.folder)
-            requests = ClientRequests(live, belt, terminals, transcript, on_usage=counting.update)
+            requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.update)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             live.say(f"{agent.title} · {_describe_start(live, agent)}")
-            environment = agent_environment(place=agent.place, names=agent.settings.env, environment=self._environment)
+            environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
             with live.spawn(command, cwd=workspace.folder, env=environment, confinement=confinement) as process:
                 conversation = Conversation(
                     live,
@@ -126,12 +128,12 @@ class AcpRunner(AgentRunner):
                     requests,
                     transcript,
                     title=agent.title,
-                    login=login_hint(agent.name, agent.place, command),
+                    login=login_hint(agent.name, agent.home, command),
                     version=self._version,
                     start_seconds=self._start_seconds,
                 )
                 turns = AgentTurns(
-                    live, view, conversation, counting, self._services.calls, name=agent.name, title=agent.title
+                    live, view, conversation, usage_counter, self._services.calls, name=agent.name, title=agent.title
                 )
                 try:
                     with conversation.opened(workspace.folder):
@@ -155,14 +157,14 @@ class AcpRunner(AgentRunner):
                 facts={
                     "agent": conversation.model or agent.title,
                     "turns": turns.turns,
-                    "price_known": counting.meter.price_known,
+                    "price_known": usage_counter.meter.price_known,
                 },
             )
 
 
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
     """Raises `FlowUnable` where the sandbox cannot restrict the agent to the hosts of its provider."""
-    if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
+    if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
         fix = "install bubblewrap, or set network = true for this workspace"
         raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 

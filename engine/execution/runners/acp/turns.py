@@ -89,7 +89,7 @@ class AgentTurns:
         live: LiveSession,
         view: SessionView,
         conversation: Conversation,
-        counting: UsageCounter,
+        usage_counter: UsageCounter,
         calls: ModelCalls,
         *,
         name: str,
@@ -99,7 +99,7 @@ class AgentTurns:
         self.view = view
         self.turns = 0
         self._conversation = conversation
-        self._counting = counting
+        self._usage_counter = usage_counter
         self._calls = calls
         self._name = name
         self._title = title
@@ -141,7 +141,7 @@ class AgentTurns:
         prompt: Prompt | None = None,
         messages: tuple[PromptPart, ...] = (),
     ) -> None:
-        self._counting.begin()
+        self._usage_counter.begin()
         self._last_call = call = self._calls.begin(
             self.view,
             provider=f"{ACP}{self._name}",
@@ -164,14 +164,14 @@ class AgentTurns:
             self.live.journal.erred(f"{ACP}{self._name}", failure.message)
             raise
         finally:
-            spent = self._counting.end(usage)
+            spent = self._usage_counter.end(usage)
             self._calls.finish(
                 call,
                 state=state,
                 input_tokens=spent.input_tokens,
                 output_tokens=spent.output_tokens,
                 cost=spent.cost,
-                price_known=self._counting.meter.price_known,
+                price_known=self._usage_counter.meter.price_known,
                 error=error,
                 reply=message,
             )

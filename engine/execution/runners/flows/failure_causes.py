@@ -37,8 +37,8 @@ _FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/p
 @frozen
 class Cause:
     """What went wrong and where: equal for failures that are one and the same. `message` is without what differs from
-    run to run, `said` is as it was printed. `where` is the innermost line of the project's own,
-    "" when the output names none."""
+    run to run, `printed` as it stood in the output. `where` is the innermost line of the project's own, "" when the
+    output names none."""
 
     kind: str
     message: str
@@ -99,6 +99,6 @@ def signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -
 def messages_by_signature(
     texts: Mapping[str, str], signatures_by_test: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
-    """For each signature of `signed` what its first test printed, to be shown in its place."""
+    """For each signature, what its first test in `signatures_by_test` printed, to be shown in its place."""
     firsts = {signature: test for test, signature in reversed(list(signatures_by_test.items()))}
     return {signature: str(cause_of(texts[test], str(folder))) for signature, test in firsts.items()}

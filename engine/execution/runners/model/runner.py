@@ -36,23 +36,25 @@ class ModelRunner(AgentRunner):
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Takes prose when a model can be reached, and says which."""
         if assignment.flow is not None:
-            return RunnerInfo(takes=False, reason=f"{assignment.flow} is a flow; it runs without a model")
+            return RunnerInfo(available=False, reason=f"{assignment.flow} is a flow; it runs without a model")
         previous = continued(assignment)
         if previous and not self._providers.histories.has(previous):
-            return RunnerInfo(takes=False, reason=f"no conversation of {previous} is stored that could be continued")
+            return RunnerInfo(
+                available=False, reason=f"no conversation of {previous} is stored that could be continued"
+            )
         try:
             agent = assignment.agent or self._channels.get(assignment.channel).agent
             choice = self._choose(agent, assignment, REPLY if previous else TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
-            return RunnerInfo(takes=False, reason=f"{refusal.message}{fix}")
+            return RunnerInfo(available=False, reason=f"{refusal.message}{fix}")
         return RunnerInfo(
-            takes=True,
+            available=True,
             check_only=False,
             undo_note=UNDO_NOTES[Place.CHANGE_SET],
             hosts=(choice.host,),
-            by=f"{choice.provider}:{choice.model}",
-            free=choice.keyless,
+            executor=f"{choice.provider}:{choice.model}",
+            is_free=choice.keyless,
         )
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:

@@ -79,7 +79,8 @@ class Completions:
         hold_reason: Callable[[], str],
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`held()` says why nothing may be asked now, "" when it may; `secrets` are in no question and no answer."""
+        """`hold_reason()` says why nothing may be asked now, "" when it may; `secrets` are in no question and no
+        answer."""
         self._database = database
         self._host = host
         self._access = access
