@@ -158,7 +158,7 @@ class CardController:
             if card is None:
                 return
             self._changed(card.id, card)
-            asks = card.served or card.note or words.risk(card) or words.blocked(card)
+            asks = card.served or card.note or words.approval_risk(card) or words.blocking_verdict(card)
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
             else:

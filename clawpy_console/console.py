@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_PROMPTS = 50
-"""So many prompts are kept."""
+"""Maximum number of prompts that are kept."""
 
 STARTING = Refusal("starting", "The engine is still starting.", "")
 

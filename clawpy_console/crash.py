@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 MAX_EVENTS = 30
-"""So many of the last events are named."""
+"""Maximum number of the last events that are named."""
 
 
 def report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 
-MAX_KEPT = {
+MAX_ITEMS = {
     "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
     "changes": 0, "permissions": 0, "retired": 0, "log": 0, "blocked": 0, "rails": 0, "burn": 0, "chain": 0,
     "levels": 0,
 }  # fmt: skip
-"""So many of each are kept; the first frame shows no others."""
+"""Maximum number of each that is kept; the first frame shows no others."""
 
 
 @frozen
@@ -84,7 +84,7 @@ def save(file: Path, screen: LastScreen) -> None:
 def trim(screen: LastScreen) -> LastScreen:
     """Only what a first frame can show, so that reading it costs a millisecond or two."""
     state = dataclasses.replace(
-        screen.state, **{name: getattr(screen.state, name)[:most] for name, most in MAX_KEPT.items()}
+        screen.state, **{name: getattr(screen.state, name)[:limit] for name, limit in MAX_ITEMS.items()}
     )
     return dataclasses.replace(screen, state=state, saved_at=screen.saved_at or datetime.now(UTC))
 

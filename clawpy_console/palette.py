@@ -91,7 +91,7 @@ def choose_theme(app: Console, name: str) -> None:
 
 
 KEYS = "abcdefghilmnopqrstuvwxyz"
-"""So many are listed at once, the newest; `clawpy muted` lists all. j and k move the cursor."""
+"""A key for each mute that is listed, the newest first; `clawpy muted` lists all. j and k move the cursor."""
 
 
 def show_muted(app: Console) -> None:
@@ -116,7 +116,7 @@ def show_muted(app: Console) -> None:
 
 def _what(mute: Mute) -> str:
     """What is muted, and where."""
-    where = words.name(mute.workspace) if mute.workspace else "everywhere"
+    where = words.workspace_name(mute.workspace) if mute.workspace else "everywhere"
     about = words.crop(words.one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
     return f"{about}, {where}"
 

@@ -181,7 +181,9 @@ def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
             next_cycle=engine.autonomy.next_cycle(),
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
-            remark=next((f"{words.name(remark)}: {said}" for remark, said in engine.predictions.remarks().items()), ""),
+            remark=next(
+                (f"{words.workspace_name(remark)}: {said}" for remark, said in engine.predictions.remarks().items()), ""
+            ),
             looked=tuple(sorted(engine.predictions.last_checked().items())),
         )
     }

@@ -42,7 +42,7 @@ def duration(length: timedelta) -> str:
     return f"{hours}h {rest // 60:02}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
 
 
-def hour(moment: datetime) -> str:
+def clock_time(moment: datetime) -> str:
     """Local hour and minute: `14:30`."""
     return moment.astimezone().strftime("%H:%M")
 
@@ -75,12 +75,12 @@ def tokens(number: int) -> str:
     return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
 
 
-def name(workspace: str) -> str:
+def workspace_name(workspace: str) -> str:
     """A workspace by the last part of its path."""
     return PurePath(workspace).name or workspace
 
 
-def after(choices: Sequence[T], choice: T) -> T:
+def next_choice(choices: Sequence[T], choice: T) -> T:
     """The choice after `one`; the first after the last, and after what is no choice."""
     return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
 
@@ -97,7 +97,7 @@ def crop(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"[:width]
 
 
-def fit(text: str, width: int) -> str:
+def fit_to_width(text: str, width: int) -> str:
     """`text` cropped or padded to exactly `width` cells."""
     return set_cell_size(crop(text, width), width)
 
@@ -125,7 +125,7 @@ def session_state(name: str) -> str:
     return SESSION_STATES.get(name, name)
 
 
-def ended(state: str, result: str | None, failed: tuple[int, int] | None) -> tuple[str, str, str]:
+def session_outcome(state: str, result: str | None, failed: tuple[int, int] | None) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands. One that ran to its end while tests failed says so: `failed` are
     these tests and errors."""
     if state == "succeeded" and result == "failed" and failed:
@@ -150,7 +150,7 @@ def touches(flow: str, check_only: bool, without_sandbox: bool) -> str:
 NO_SANDBOX = "no sandbox on this machine"
 
 
-def risk(card: Card) -> str:
+def approval_risk(card: Card) -> str:
     """What makes a card risky, in words, "" when nothing does: no sandbox works here, the content filter asks, or it
     touches production.
 
@@ -169,6 +169,6 @@ def _asking_reason(card: Card) -> str:
     return ""
 
 
-def blocked(card: Card) -> RailVerdict | None:
+def blocking_verdict(card: Card) -> RailVerdict | None:
     """The first rail that would block the card now."""
     return next((verdict for verdict in card.verdicts if verdict.verdict is Verdict.BLOCK), None)

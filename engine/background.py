@@ -27,11 +27,6 @@ class Background:
         self._closed = False
 
     @property
-    def begun(self) -> bool:
-        """Whether it was ever woken."""
-        return self._thread is not None
-
-    @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._closed

@@ -98,13 +98,13 @@ class HomeLock:
             raise
 
     def _take(self) -> bool:
-        if _acquired(self._lock):
+        if _try_acquire(self._lock):
             return True
         holder = read_holder(self._home)
-        if holder is None or _alive(holder.pid):
+        if holder is None or _is_alive(holder.pid):
             return False
         # It died while it was starting a program, which lets go of what it inherited a moment later.
-        return _acquired(self._lock, within=RELEASE_TIMEOUT_S)
+        return _try_acquire(self._lock, timeout_s=RELEASE_TIMEOUT_S)
 
     def announce(self, address: str) -> None:
         """Write the address of the control socket into the note. "" removes it and never fails, because an engine must
@@ -140,7 +140,7 @@ class HomeLock:
                 raise _unwritable(note_file(self._home), error) from error
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -163,7 +163,7 @@ def _unwritable(path: Path, error: OSError) -> Refusal:
 def is_free(home: Home) -> bool:
     """Whether no engine holds `home` now."""
     lock = _lock_of(home)
-    if not _acquired(lock):
+    if not _try_acquire(lock):
         return False
     lock.release()
     return True
@@ -175,12 +175,12 @@ def _lock_of(home: Home) -> BaseFileLock:
     return FileLock(home.lock, thread_local=False)
 
 
-def _acquired(lock: BaseFileLock, *, within: float = 0.0) -> bool:
-    """Whether the lock could be taken `within` so many seconds. Raises OSError when the file cannot be made."""
+def _try_acquire(lock: BaseFileLock, *, timeout_s: float = 0.0) -> bool:
+    """Whether the lock could be taken before `timeout_s`. Raises OSError when the file cannot be made."""
     from filelock import Timeout
 
     try:
-        lock.acquire(timeout=within)
+        lock.acquire(timeout=timeout_s)
     except Timeout:
         return False
     return True

@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 
 
-def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False) -> bytes:
-    """The content of a regular file of at most `most` bytes; never waits for a pipe.
+def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False) -> bytes:
+    """The content of a regular file of at most `limit` bytes; never waits for a pipe.
 
-    Without `follow` a symbolic link at `path` is refused; with `cut` a larger file is read up to `most` bytes. Raises
+    Without `follow` a symbolic link at `path` is refused; with `cut` a larger file is read up to `limit` bytes. Raises
     OSError, and ValueError for a larger file or one that is not regular.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -21,10 +21,10 @@ def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a regular file")
-        if status.st_size > most and not cut:
-            raise ValueError(f"is larger than {most} bytes")
+        if status.st_size > limit and not cut:
+            raise ValueError(f"is larger than {limit} bytes")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
+            return file.read(limit)
     finally:
         os.close(descriptor)
 

@@ -25,6 +25,6 @@ def _search_path(path: str, without: tuple[Path, ...]) -> str:
     return os.pathsep.join(folders)
 
 
-def find(program: str, *without: Path) -> str | None:
+def find_program(program: str, *without: Path) -> str | None:
     """The absolute path of `program`; None when there is none outside of `without`."""
     return shutil.which(program, path=search_path(*without))

@@ -194,10 +194,12 @@ class Services:
 
     def queue(self) -> list[Waiting]:
         """What waits for you (SPEC 9.3): what blocks an agent first, then the oldest first."""
-        acknowledged = views.acknowledged(self.database)
+        acknowledged = views.acknowledged_sessions(self.database)
         changes, sessions = self.changes.list(state=ChangeState.WAITING, limit=100), self.sessions.list(limit=20)
         queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), acknowledged)
-        queue += [views.checked(entry, self.safety.check_prompt) for entries in self._queues for entry in entries()]
+        queue += [
+            views.with_objection(entry, self.safety.check_prompt) for entries in self._queues for entry in entries()
+        ]
         return views.in_order(queue)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
@@ -232,7 +234,7 @@ class Services:
 
     def place(self, workspace: str) -> str:
         """Name and branch of a workspace for the status line."""
-        return views.place(workspace)
+        return views.workspace_place(workspace)
 
     def report(self, where: str, message: str) -> None:
         """Record a fault that work can go on without."""

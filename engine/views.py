@@ -68,12 +68,12 @@ class Learnt:
     by_itself: int = 0
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """True when nothing was learnt."""
         return not (self.learnings or self.facts or self.proposed or self.by_itself)
 
 
-def learnt(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
+def learnt_since(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
     """What these facts of the kinds `LEARNT` say was learned since `instant`. Pure."""
     later = [fact for fact in facts if fact.at > instant]
     return Learnt(
@@ -102,9 +102,9 @@ class Since:
     learnt: Learnt = Learnt()
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """True when nothing ran, was blocked, was decided or learnt."""
-        return not (self.ran or self.blocked or self.approved or self.rejected) and self.learnt.nothing
+        return not (self.ran or self.blocked or self.approved or self.rejected) and self.learnt.is_empty
 
 
 def since(
@@ -136,7 +136,7 @@ def since(
         rejected=sum(fact.kind == "PredictionRejected" for fact in standing.values()),
         spent=spent,
         waits=tuple(waits),
-        learnt=learnt(learnings, instant),
+        learnt=learnt_since(learnings, instant),
     )
 
 
@@ -183,7 +183,7 @@ def waiting(
     return in_order(queue)
 
 
-def checked(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
+def with_objection(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
     """An entry, marked when the content filter objects to its text."""
     reason = objection(entry.text, check)
     return replace(entry, hostile=reason, title=f"▲ hostile: {reason}. {entry.title}") if reason else entry
@@ -209,7 +209,7 @@ def in_order(queue: Iterable[Waiting]) -> list[Waiting]:
     return sorted(queue, key=lambda entry: (entry.kind != "permission", entry.since))
 
 
-def acknowledged(database: Database) -> frozenset[str]:
+def acknowledged_sessions(database: Database) -> frozenset[str]:
     """Interrupted sessions that the operator knows of."""
     with database.read() as session:
         return frozenset(state.get(session, ACKNOWLEDGED, {}))
@@ -227,7 +227,7 @@ def acknowledge(database: Database, session_id: str) -> None:
     database.write(work)
 
 
-def place(workspace: str) -> str:
+def workspace_place(workspace: str) -> str:
     """Name and branch of a workspace for the status line, such as `shop main*`, with a star for uncommitted changes."""
     folder = Path(workspace)
     git = Git(folder, timeout=5)

@@ -83,11 +83,11 @@ def test_a_permission_stands_before_what_waits_longer() -> None:
 def test_an_interruption_that_was_acknowledged_waits_no_longer(tmp_path: Path, clock: FakeClock) -> None:
     database = Database(tmp_path / "engine.db", clock=clock, bus=EventBus(), recorder=append)
     try:
-        assert views.acknowledged(database) == frozenset()
+        assert views.acknowledged_sessions(database) == frozenset()
         views.acknowledge(database, "sess_1")
         clock.advance(timedelta(hours=24))
         views.acknowledge(database, "sess_2")
-        assert views.acknowledged(database) == {"sess_2"}, "after a day an interruption waits no longer anyway"
+        assert views.acknowledged_sessions(database) == {"sess_2"}, "after a day an interruption waits no longer anyway"
     finally:
         database.close()
     cut = session("sess_1", "lint", SessionState.INTERRUPTED)
@@ -107,8 +107,8 @@ def test_what_was_learnt_since() -> None:
         fact(LATER, "CandidatePromoted", "autonomy", "cand_2"),
     ]
     assert {one.kind for one in facts} == set(views.LEARNT)
-    assert views.learnt(facts, NIGHT) == views.Learnt(2, 1, 1, 1)
-    assert views.learnt(facts, LATER).nothing
+    assert views.learnt_since(facts, NIGHT) == views.Learnt(2, 1, 1, 1)
+    assert views.learnt_since(facts, LATER).nothing
     nothing = views.since(NOW, sessions=(), blocked=(), decided=(), spent=0, waits=())
     assert nothing.nothing
     assert not replace(nothing, learnt=views.Learnt(proposed=1)).nothing

@@ -176,7 +176,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     return None
 
 
-def size() -> tuple[int, int]:
+def terminal_size() -> tuple[int, int]:
     """The columns and rows of this terminal."""
     with suppress(OSError):
         columns, rows = os.get_terminal_size(1)
@@ -192,7 +192,7 @@ def describe_terminal() -> dict[str, Any]:
         folder = str(Path.cwd())
     except FileNotFoundError:  # it was removed meanwhile
         folder = "/"
-    return {"environment": environment, "size": size(), "folder": folder}
+    return {"environment": environment, "size": terminal_size(), "folder": folder}
 
 
 class Client:
@@ -274,14 +274,14 @@ class Client:
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGWINCH:
-            self._send(SIZE, json.dumps(size()).encode())
+            self._send(SIZE, json.dumps(terminal_size()).encode())
         elif number in (signal.SIGTERM, signal.SIGHUP):
             self._end_after(number)
         elif number == signal.SIGTSTP:
             self._restore()
             os.kill(os.getpid(), signal.SIGSTOP)
         elif number == signal.SIGCONT:
-            self._send(BACK, json.dumps(size()).encode())
+            self._send(BACK, json.dumps(terminal_size()).encode())
 
     def _end_after(self, number: int) -> None:
         """End after a signal: tell the console, and wait for it for some seconds."""
@@ -302,16 +302,16 @@ class Client:
         except OSError:
             self._connected = False
 
-    def _write(self, most: int | None = None) -> None:
-        """Write all pending output, or `most` bytes of it."""
+    def _write(self, limit: int | None = None) -> None:
+        """Write all pending output, or at most `limit` bytes of it."""
         while self._pending:
             try:
-                written = os.write(1, self._pending[: most or CHUNK_BYTES])
+                written = os.write(1, self._pending[: limit or CHUNK_BYTES])
             except OSError:  # the terminal is gone; the signal that says so comes
                 self._pending.clear()
                 return
             del self._pending[:written]
-            if most is not None:
+            if limit is not None:
                 return
 
     def _enter(self) -> None:
@@ -356,7 +356,7 @@ class Client:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._send(BACK, json.dumps(size()).encode())
+        self._send(BACK, json.dumps(terminal_size()).encode())
 
 
 def _engine_note(home: Home) -> dict[str, Any]:

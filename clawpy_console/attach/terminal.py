@@ -30,10 +30,10 @@ up."""
 
 
 MAX_SIZE = (2000, 1000)
-"""Columns and rows that are drawn at most: a terminal may claim any size, and each cell takes memory."""
+"""Maximum number of columns and rows that are drawn: a terminal may claim any size, and each cell takes memory."""
 
 
-def bounded(size: Sequence[int]) -> tuple[int, int]:
+def bound_size(size: Sequence[int]) -> tuple[int, int]:
     """The size of a terminal within bounds. Raises ValueError or TypeError for an invalid one."""
     columns, rows = size
     return max(1, min(int(columns), MAX_SIZE[0])), max(1, min(int(rows), MAX_SIZE[1]))
@@ -49,7 +49,7 @@ class Terminal(asyncio.Protocol):
 
     def __init__(self, environment: Mapping[str, str], size: Sequence[int]) -> None:
         self.environment = environment
-        self.size = bounded(size)
+        self.size = bound_size(size)
         self.driver: TerminalDriver | None = None
         self.hung_up: Callable[[], None] = lambda: None
         """Called when the client is gone."""
@@ -135,7 +135,7 @@ class Terminal(asyncio.Protocol):
     def _received(self, data: bytes) -> None:
         for kind, content in self._messages.feed(data):
             if kind in (client.SIZE, client.BACK):
-                self.size = bounded(json.loads(content))
+                self.size = bound_size(json.loads(content))
             if self.driver is None:
                 continue
             if kind == client.INPUT:

@@ -18,15 +18,15 @@ MAX_PIECE_BYTES = 1024 * 1024
 """Bytes of JSON in one request, so that answers come out while a long file is read."""
 
 
-def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: int) -> bool:
+def answer_lines(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, limit: int) -> bool:
     """Print one line of JSON for each line of the file `name`, in order, `-` for standard input; blank lines are
-    skipped. `ask` answers up to `most` lines at once. True when every line could be answered.
+    skipped. `ask` answers up to `limit` lines at once. True when every line could be answered.
 
     What was left out of an answer is printed once on standard error. Raises `Refusal`: `no_file`, and those of the
     engine.
     """
     all_answered, reported = True, set[str]()
-    for piece in pieces(((number, line) for number, line in numbered_lines(name) if line.strip()), most):
+    for piece in split_lines(((number, line) for number, line in numbered_lines(name) if line.strip()), limit):
         for number, result in zip(piece, ask(list(piece.values()))["results"], strict=True):
             if "error" in result:
                 result["error"]["message"] = f"line {number}: {result['error']['message']}"
@@ -39,13 +39,13 @@ def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: in
     return all_answered
 
 
-def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, str]]:
-    """Lines by number, in pieces of at most `most` lines and `MAX_PIECE_BYTES`; a single larger line is a piece of its
+def split_lines(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[dict[int, str]]:
+    """Lines by number, in pieces of at most `limit` lines and `MAX_PIECE_BYTES`; a single larger line is a piece of its
     own."""
     piece, size = dict[int, str](), 0
     for number, line in lines:
         length = len(json.dumps(line))
-        if piece and (len(piece) >= most or size + length > MAX_PIECE_BYTES):
+        if piece and (len(piece) >= limit or size + length > MAX_PIECE_BYTES):
             yield piece
             piece, size = {}, 0
         piece[number] = line
@@ -54,7 +54,7 @@ def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, st
         yield piece
 
 
-def parsed(line: str) -> Any:
+def parse_json(line: str) -> Any:
     """The value of a line of JSON, None when it is invalid."""
     try:
         return json.loads(line)
@@ -116,7 +116,7 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
         Console(stderr=True).status("Reading…") as progress,
         engine.talk(common.home, workspaces=common.all(), opener=opener) as ask,
     ):
-        for piece in pieces(lines(), MAX_PIECE_LINES):
+        for piece in split_lines(lines(), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]
             counts["known"] += answer["known"]

@@ -79,7 +79,7 @@ def run(
         feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
         printer = EventPrinter(as_json, engine)
         try:
-            watched = ", ".join(map(words.name, engine.workspaces)) or "no workspace"
+            watched = ", ".join(map(words.workspace_name, engine.workspaces)) or "no workspace"
             printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
                 show_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)

@@ -325,12 +325,12 @@ def _check(options: argparse.Namespace, common: CommonOptions) -> Any:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
     folder = {"cwd": str(Path.cwd())}
     if options.batch is not None:
-        from clawpy_console.cli.batch import answer, parsed
+        from clawpy_console.cli.batch import answer_lines, parse_json
 
         def ask(lines: list[str]) -> Any:
-            return _call_engine("check", folder | {"lines": [parsed(line) for line in lines]}, common, ())
+            return _call_engine("check", folder | {"lines": [parse_json(line) for line in lines]}, common, ())
 
-        return DONE if answer(options.batch, ask, most=5000) else REFUSED
+        return DONE if answer_lines(options.batch, ask, limit=5000) else REFUSED
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
     arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
@@ -344,9 +344,9 @@ def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
     if common.workspace_names:
         scope["workspaces"] = common.scope()
     if options.batch is not None:
-        from clawpy_console.cli.batch import answer
+        from clawpy_console.cli.batch import answer_lines
 
         with engine.talk(common.home, workspaces=common.all(), opener=open_engine) as ask:
-            good = answer(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), most=50)
+            good = answer_lines(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), limit=50)
         return DONE if good else REFUSED
     return _call_engine("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())

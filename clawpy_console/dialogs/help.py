@@ -83,7 +83,7 @@ class Help(Dialog[None]):
         room = width - 2 - max(KEY, cell_len(key) + 1) - named
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY - cell_len(key))}", "bold $ink"),
-            (words.fit(action.tooltip, room), "$grey"),
+            (words.fit_to_width(action.tooltip, room), "$grey"),
             (f" {action.id}" if named else "", "$faint"),
         )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 MAX_COMPLETIONS = 6
-"""So many completions are shown at once."""
+"""Maximum number of completions that are shown at once."""
 
 NO_MODEL = Refusal(
     "no_model",
@@ -175,7 +175,7 @@ class OwnPrompt(Dialog[Card | None]):
             if len(self._workspaces) > 1
             else ""
         )
-        place = words.name(self._workspaces[self._workspace_index])
+        place = words.workspace_name(self._workspaces[self._workspace_index])
         self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
 
     # Typing

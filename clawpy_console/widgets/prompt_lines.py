@@ -132,7 +132,7 @@ class PromptLines(LinesView, CursorView):
         marker = "▲" if hostile else MARKS.get(source.standing, "│")
         marker = "▸" if line == self.cursor and self.has_focus and not part else marker
         return [
-            Segment(words.fit(name, GUTTER - 3) + " ", base + self.tone(COLOURS[source.kind])),
+            Segment(words.fit_to_width(name, GUTTER - 3) + " ", base + self.tone(COLOURS[source.kind])),
             Segment(f"{marker} ", base + self.tone("error" if marker == "▲" else "hunk")),
         ]
 

@@ -111,7 +111,7 @@ class RowView(ScrollKeys, ScrollView):
             return self.row(number, width, base)
         if self.height or number or not self.empty:
             return Strip.blank(width, base)
-        return Strip([Segment(words.fit(f"  {self.empty}", width), base + self.tone("faint"))])
+        return Strip([Segment(words.fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
 
     def tone(self, name: str) -> Style:
         """The style `name` in the colours of the theme, to lay over the widget's own."""

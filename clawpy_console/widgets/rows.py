@@ -116,7 +116,7 @@ class Rows(CursorView, can_focus=True):
     def row(self, number: int, width: int, base: Style) -> Strip:
         row = self._rows[number]
         if not row.id:
-            return Strip([Segment(words.fit(row.text, width), base + self.tone("heading"))])
+            return Strip([Segment(words.fit_to_width(row.text, width), base + self.tone("heading"))])
         lit = number == self.cursor and (self.has_focus or self.has_class("-lit"))
         base = base + self.tone("lit") if lit else base
         mark = f"{row.mark} " if row.mark else ""
@@ -127,7 +127,7 @@ class Rows(CursorView, can_focus=True):
         parts = (
             ("▸" if lit else " ", "accent"),
             (mark, row.mark_style or row.style),
-            (words.fit(row.text, max(0, room)), row.style),
+            (words.fit_to_width(row.text, max(0, room)), row.style),
             (right, row.right_style),
         )
         return Strip([Segment(text, base + self.tone(tone)) for text, tone in parts]).crop(0, width)

@@ -27,7 +27,7 @@ def waits(change: ChangeSet | None) -> bool:
 def ended(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
-    return words.ended(state, session.result, (check.failed, check.errors) if check else None)
+    return words.session_outcome(state, session.result, (check.failed, check.errors) if check else None)
 
 
 def session_row(
@@ -40,7 +40,7 @@ def session_row(
         right = words.duration(now - session.started_at)
     else:
         right = words.span(now - (session.discarded_at or session.ended_at or session.created_at))
-    place = f"{words.name(session.workspace)}: " if placed else ""
+    place = f"{words.workspace_name(session.workspace)}: " if placed else ""
     text = f"{place}{words.one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waits or not session.state.over else "grey", style)
 
@@ -55,15 +55,15 @@ def file_row(file: FileChange) -> Row:
     return Row(file.path, name, mark, counts, "ink", style, "faint")
 
 
-def marked_files(files: Sequence[FileChange], width: int, most: int) -> list[Content]:
+def marked_files(files: Sequence[FileChange], width: int, limit: int) -> list[Content]:
     """What a reviewer must know of files before reading the diff, one line each: what cannot be landed first."""
     refused = [(f"✗ {file.path}: {file.refused}; cannot be landed", "$wrong") for file in files if file.refused]
     noted = [(f"▲ {file.path}: {file.note}", "$wants") for file in files if file.note and not file.refused]
     lines = [*refused, *noted]
-    if len(lines) > most:
-        omitted = lines[most - 1 :]
+    if len(lines) > limit:
+        omitted = lines[limit - 1 :]
         summary = f"▲ {words.count(len(omitted), 'more file')} marked in the list below"
-        lines = [*lines[: most - 1], (summary, "$wrong" if len(refused) >= most else "$wants")]
+        lines = [*lines[: limit - 1], (summary, "$wrong" if len(refused) >= limit else "$wants")]
     return [Content.styled(words.crop(text, width), style) for text, style in lines]
 
 
@@ -74,7 +74,8 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     took = words.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
         took = f"started {words.moment(session.started_at, now)}"  # when it ended nobody saw: it was found out later
-    place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
+    workspace = words.workspace_name(session.workspace)
+    place = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
     outcome = words.one_line(session.error or session.summary)
     lines = [
         *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],

@@ -122,7 +122,7 @@ def place_words(state: AppState) -> str:
     if not state.workspaces:
         return api.strip()
     more = f" +{len(state.workspaces) - 1}" if len(state.workspaces) > 1 else ""
-    return f"{api}{state.place or words.name(state.workspaces[0])}{more}"
+    return f"{api}{state.place or words.workspace_name(state.workspaces[0])}{more}"
 
 
 def state_line(state: AppState, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
@@ -135,7 +135,7 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume:
         fault_text = words.one_line(f"▲ {state.fault}")  # until it is mended it stands where the costs do
         head = _state_pieces(state, now, opening, False, stopped)[:2]
         room = width - _cells(head) - cell_len(key) - 4
-        fault = words.fit(fault_text, max(0, room))
+        fault = words.fit_to_width(fault_text, max(0, room))
         return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), ends]
     pieces = _state_pieces(state, now, opening, True, stopped)
     room = width - cell_len(key) - 2
@@ -167,7 +167,10 @@ def _state_pieces(state: AppState, now: datetime, opening: str, full: bool, stop
             pieces += [("  inactive ", "$faint"), (f"{silence:>3} of {after}m", "$grey")]
         next_cycle = state.autonomy.next_cycle
         if next_cycle is not None and next_cycle > now:
-            pieces += [(f"{wide}{'next check' if full else 'next'} ", "$faint"), (words.hour(next_cycle), "$grey")]
+            pieces += [
+                (f"{wide}{'next check' if full else 'next'} ", "$faint"),
+                (words.clock_time(next_cycle), "$grey"),
+            ]
         if state.learning:
             pieces += [(wide, ""), (state.learning, "$grey")]
     costs = state.costs
@@ -216,6 +219,6 @@ class Banner(ReflowingText):
             return
         self.set_class(grave.word == "stop", "-stop")
         heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(grave.word, f"▲ {grave.word}")
-        until = f", until {words.hour(grave.until)}" if grave.until else ""
-        text = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)}"
-        self.show(lambda width: [Content(words.fit(text, max(10, width - cell_len(how) - 2)) + "  " + how)])
+        until = f", until {words.clock_time(grave.until)}" if grave.until else ""
+        text = f"{heading} {words.clock_time(grave.since)}{until}  {words.one_line(grave.reason)}"
+        self.show(lambda width: [Content(words.fit_to_width(text, max(10, width - cell_len(how) - 2)) + "  " + how)])

@@ -12,7 +12,7 @@ from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.session import failure_lines
 from engine.model import SessionView, TranscriptLine
 
-BAR = 16
+BAR_CELLS = 16
 """Cells of a bar."""
 
 # As text: to compile them takes longer than the first frame may wait, and `re` keeps what it compiled.
@@ -70,8 +70,8 @@ class Progress:
 def bar(percent: float) -> str:
     """`━━━━────  50 %`; what is beyond 100 counts as 100."""
     percent = min(100.0, percent)
-    full = round(BAR * percent / 100)
-    return f"{'━' * full}{'─' * (BAR - full)} {percent:3.0f} %"
+    full = round(BAR_CELLS * percent / 100)
+    return f"{'━' * full}{'─' * (BAR_CELLS - full)} {percent:3.0f} %"
 
 
 Fetch = Callable[[str, int, int], Sequence[TranscriptLine]]

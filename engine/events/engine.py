@@ -91,7 +91,7 @@ class GatewayClosed(Event):
 
 @event
 class NotificationsGivenUp(Event):
-    """So many notifications for a surface (the subject) were not delivered and are tried no further (SPEC 10.2)."""
+    """A number of notifications for a surface (the subject) were not delivered and are tried no further (SPEC 10.2)."""
 
     topics: ClassVar = ("changes",)
 

@@ -116,7 +116,7 @@ class GitHub:
         with self._lock:
             asked_at, state = self._known.get(workspace, (float("-inf"), None))
             stale = self._clock.monotonic() - asked_at >= MAX_AGE_S
-            if stale and workspace not in self._asking and programs.find(self._program):
+            if stale and workspace not in self._asking and programs.find_program(self._program):
                 thread = threading.Thread(target=self._ask, args=(workspace,), name="gh", daemon=True)
                 self._asking[workspace] = thread
                 thread.start()
@@ -140,7 +140,7 @@ class GitHub:
             address = address_of(workspace)
         except Refusal as refusal:
             return GitHubState(error=refusal.message)
-        program = programs.find(self._program, workspace)
+        program = programs.find_program(self._program, workspace)
         if not address or program is None:
             return GitHubState(error="no remote is on GitHub" if program else "gh is inside the repository")
         host = address.partition("/")[0]

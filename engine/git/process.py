@@ -60,7 +60,7 @@ def run_git(
     """Run git in `folder` with exactly `PASSED_ON`, `FIXED` and `environment`. No program from a folder in `without`
     is used. Raises `GitError` (exit code -1) after `timeout` seconds, `Refusal` `no_folder`, `no_git`."""
     path = programs.search_path(*without)
-    program = programs.find("git", *without)
+    program = programs.find_program("git", *without)
     if program is None:
         raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

@@ -21,8 +21,9 @@ from engine.storage.retention import RetentionRounds, Rule
 if TYPE_CHECKING:
     from engine.services import Services
 
-RUNS_KEPT = 50
-"""So many of the newest runs of a workspace's checks stay, of the operator's files and of agents' each; 20 are read."""
+MAX_RUNS = 50
+"""Number of the newest runs of a workspace's checks that stay, of the operator's files and of agents' each (20 are
+read)."""
 
 _OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
 _OPEN_CARD = "SELECT id FROM predictions WHERE status IN ('pending', 'confirmed')"
@@ -48,7 +49,7 @@ RUNS = Rule(
     kind="CASE WHEN t.failed + t.errors > 0 THEN 'red' ELSE 'green' END",
     deletable_when=(
         "t.id NOT IN (SELECT n.id FROM (SELECT r.id, row_number() OVER (PARTITION BY r.changed ORDER BY r.id DESC) "
-        f"AS place FROM validation_runs r WHERE r.workspace = :workspace) n WHERE n.place <= {RUNS_KEPT}) "
+        f"AS place FROM validation_runs r WHERE r.workspace = :workspace) n WHERE n.place <= {MAX_RUNS}) "
         f"AND t.session_id NOT IN ({_OPEN_SESSION})"
     ),
 )

@@ -96,7 +96,7 @@ def in_tree(folder: Path, scratch: Path) -> list[str]:
     steps = [
         lambda: repository_root(folder),
         lambda: GitReader().read(folder),
-        lambda: views.place(str(folder)),
+        lambda: views.workspace_place(str(folder)),
         lambda: address_of(folder),
         lambda: flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
         lambda: flow("review_unpushed", folder, scratch, upstream="upstream"),

@@ -65,7 +65,7 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
 
 def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    told = text(figures.table_fields(document(with_sources(read, groups)), ("sources",), most=2))
+    told = text(figures.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
     says(told, "SOURCE", "1,000       2      50%  $0.09")
     assert told.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.hierarchy.tree import FOLD_ABOVE, Folds, Node, below, leaders, tree
+from clawpy_console.screens.hierarchy.tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
 from engine.model import AgentView
 
 
@@ -23,9 +23,9 @@ def drawn(nodes: list[Node]) -> list[str]:
 
 def test_everyone_stands_below_his_leader() -> None:
     agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
-    assert drawn(tree(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
-    assert drawn(tree(agents, folds=Folds(closed=frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
-    assert below(agents, "ceo") == {"cto", "lead", "coo"}
+    assert drawn(tree_nodes(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
+    assert drawn(tree_nodes(agents, folds=Folds(closed=frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
+    assert ids_below(agents, "ceo") == {"cto", "lead", "coo"}
     assert leaders(agents, ["lead"]) == ["cto", "ceo"]
 
 
@@ -34,15 +34,15 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
         agent("ceo", "owner", worked=False),
         *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
     ]
-    assert len(tree(agents, folds=Folds())) == 1 + FOLD_ABOVE  # not so long that it needs folding
+    assert len(tree_nodes(agents, folds=Folds())) == 1 + FOLD_ABOVE  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
-    assert drawn(tree(agents, folds=Folds())) == [
+    assert drawn(tree_nodes(agents, folds=Folds())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, w2, w3, w4, w5, w6",
     ]  # fmt: skip
-    unfolded = drawn(tree(agents, folds=Folds(shown=frozenset({"ceo"}))))
+    unfolded = drawn(tree_nodes(agents, folds=Folds(shown=frozenset({"ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
-    assert len(tree(agents, folds=Folds(everyone=True))) == 1 + len(agents)
-    assert "    w3" in drawn(tree(agents, folds=Folds(kept=frozenset({"w3"}))))
+    assert len(tree_nodes(agents, folds=Folds(everyone=True))) == 1 + len(agents)
+    assert "    w3" in drawn(tree_nodes(agents, folds=Folds(kept=frozenset({"w3"}))))
 
 
 def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:
@@ -51,7 +51,7 @@ def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None
         agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
         agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
     ]  # fmt: skip
-    assert drawn(tree(agents, folds=Folds())) == [
+    assert drawn(tree_nodes(agents, folds=Folds())) == [
         "owner",
         "  ceo",
         "    bad_tools",  # its place is known, only its tools are broken
@@ -74,17 +74,17 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
         agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
     ]  # fmt: skip
-    found = tree(agents, folds=Folds(closed=frozenset({"ceo"})), needle=["tier", "3"])
+    found = tree_nodes(agents, folds=Folds(closed=frozenset({"ceo"})), needle=["tier", "3"])
     assert [(item.id, item.matches) for item in found if item.agent] == [
         ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
     ]  # fmt: skip
-    assert drawn(tree(agents, folds=Folds(), needle=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
+    assert drawn(tree_nodes(agents, folds=Folds(), needle=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
 
 
 def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
     gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
-    assert drawn(tree([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
-    assert drawn(tree([], gone, folds=Folds(shown=frozenset({"=retired"}))))[-1] == "  old"
+    assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
+    assert drawn(tree_nodes([], gone, folds=Folds(shown=frozenset({"=retired"}))))[-1] == "  old"
 
 
 NAMES = [f"n{number}" for number in range(12)]
@@ -93,10 +93,10 @@ NAMES = [f"n{number}" for number in range(12)]
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
 def test_whoever_reports_to_whom_everybody_is_drawn_once(reports_to: dict[str, str], worked: bool) -> None:
     agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
-    nodes = tree(agents, folds=Folds(everyone=True))
+    nodes = tree_nodes(agents, folds=Folds(everyone=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 
 def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
     agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
-    assert tree(agents, folds=Folds())[-1].depth == 3000
+    assert tree_nodes(agents, folds=Folds())[-1].depth == 3000

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.transcript import BAR, Progress
+from clawpy_console.widgets.transcript import BAR_CELLS, Progress
 from engine.model import CheckResult, SessionState, TranscriptLine
 from tests.console.conftest import running, screen_text, sees
 from tests.console.stand_in import StandIn
@@ -38,7 +38,7 @@ from tests.console.stand_in_data import NOW
 def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None) -> None:
     progress = Progress()
     shown = [progress.row(line) for line in lines][-1]
-    assert shown == row if row is None else shown is not None and shown[BAR + 1 :] == row
+    assert shown == row if row is None else shown is not None and shown[BAR_CELLS + 1 :] == row
 
 
 async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(

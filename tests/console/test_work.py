@@ -12,7 +12,7 @@ from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
-from clawpy_console.words import moment, name
+from clawpy_console.words import moment, workspace_name
 from engine.events import SessionOutput
 from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
 from tests.console.conftest import at, live, running, screen_text, sees, until
@@ -89,12 +89,12 @@ async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
 async def test_sessions_name_their_repository_where_there_are_several(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.sessions.all[0]
     async with running(console, "2", size=(80, 24)) as pilot:
-        await until(pilot, lambda: f"{name(first.workspace)}: {first.prompt}"[:30] in screen_text(console))
+        await until(pilot, lambda: f"{workspace_name(first.workspace)}: {first.prompt}"[:30] in screen_text(console))
         engine.sessions.all = [
             dataclasses.replace(session, workspace=first.workspace) for session in engine.sessions.all
         ]
         console.renew(["sessions"])
-        await until(pilot, lambda: f"{name(first.workspace)}: " not in screen_text(console))
+        await until(pilot, lambda: f"{workspace_name(first.workspace)}: " not in screen_text(console))
         assert first.prompt[:30] in screen_text(console)
 
 

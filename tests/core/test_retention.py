@@ -283,7 +283,7 @@ def test_the_newest_runs_of_checks_stay_and_those_of_open_sessions(database: Dat
     run(database, 1, clock.now(), session="running")
     run(database, 2, clock.now(), failed=1)
     run(database, 3, clock.now())
-    for id in range(4, 4 + retention.RUNS_KEPT):
+    for id in range(4, 4 + retention.MAX_RUNS):
         run(database, id, clock.now())
     clock.advance(60 * DAY)
     found = keeping(database, clock, "[retention]\nvalidationRuns = 59")

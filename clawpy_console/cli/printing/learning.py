@@ -102,7 +102,11 @@ def _listed(learning: Document) -> Lines:
             f"{learning['targetAgent']} → {learning['leader']}, {time(learning['at'])}  {learning['session']}"
         )
         return
-    details = [entry.where(learning), entry.KINDS[learning["kind"]][1], f"confidence {learning['confidence']:.2f}"]
+    details = [
+        entry.scope_words(learning),
+        entry.KINDS[learning["kind"]][1],
+        f"confidence {learning['confidence']:.2f}",
+    ]
     sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
     details += [f"from {count(len(sessions), 'session')}"] if sessions else []
     details += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
@@ -121,7 +125,7 @@ def _head(document: Document) -> str:
 
 def _links(learning: Document) -> list[Field]:
     """The sources of a learning, what became of it, and where else its lesson is used."""
-    details = [Field(name, f"{each['id']}  {entry.where(each)}: {entry.title(each)}")
+    details = [Field(name, f"{each['id']}  {entry.scope_words(each)}: {entry.title(each)}")
             for name, key in (("came from", "from"), ("became", "became")) for each in learning[key]]  # fmt: skip
     details += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
     details += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
@@ -213,9 +217,8 @@ def _list(document: Document) -> Lines:
     """Those that need your decision first."""
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)
-        yield "    " + dim(
-            f"{candidate.TYPES[proposal['type']][1]}, for {candidate.where(proposal)}; {candidate.evidence(proposal)}"
-        )
+        scope = candidate.scope_words(proposal)
+        yield "    " + dim(f"{candidate.TYPES[proposal['type']][1]}, for {scope}; {candidate.evidence(proposal)}")
     if not document["candidates"]:
         records = document["records"]
         text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"

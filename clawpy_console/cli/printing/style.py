@@ -97,7 +97,7 @@ def indented(text: str) -> Lines:
 def session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
     check = session["check"]
-    _, tone, text = words.ended(
+    _, tone, text = words.session_outcome(
         session["state"], session["result"], (check["failed"], check["errors"]) if check else None
     )
     return paint(tone, text)

@@ -16,7 +16,7 @@ from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings
 from clawpy_console.screens.hierarchy.agent import edited_fields, moved_fields
-from clawpy_console.screens.hierarchy.tree import OWNER, searched
+from clawpy_console.screens.hierarchy.tree import OWNER, search_text
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
@@ -119,7 +119,9 @@ class MoveAgent(PreviewDialog[str | None]):
         """`leaders` are those it may be moved under, besides the owner."""
         super().__init__()
         self._agent = agent
-        self._leaders = {OWNER: (OWNER, "")} | {leader.id: (searched(leader), f"{leader.tier}") for leader in leaders}
+        self._leaders = {OWNER: (OWNER, "")} | {
+            leader.id: (search_text(leader), f"{leader.tier}") for leader in leaders
+        }
         self._leader = ""  # whose preview is shown, or worked out
         self._previewed = False
 

@@ -12,7 +12,7 @@ from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.hierarchy.agent import broken_file
 from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
-from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, below
+from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
 from clawpy_console.widgets.keyline import TabLine
 from engine.model import AgentView, LeaderProfile, Taught
 
@@ -94,7 +94,7 @@ class Organising(ConsoleScreen):
                     shows=agent.id,
                 )
 
-        under = {agent.id, *below(self.state.agents, agent.id)}
+        under = {agent.id, *ids_below(self.state.agents, agent.id)}
         leaders = [two for two in self.state.agents if not two.broken and two.id not in under]
         self.app.push_screen(MoveAgent(agent, leaders), on_choice)
 

@@ -19,7 +19,7 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.hierarchy import agent as agent_fields
 from clawpy_console.screens.hierarchy.organising import Organising
-from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree
+from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
 from clawpy_console.widgets.keyline import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
 MAX_ITEMS = 200
-"""So many findings and sessions of an agent are listed."""
+"""Maximum number of findings, and of sessions, of an agent that are listed."""
 
 DEBOUNCE_S = 0.06
 """Seconds that the cursor rests on a row before it is read: walking through a long tree reads nothing."""
 
 
-def read(engine: Engine, id: str) -> dict[str, Any]:
+def read_agent(engine: Engine, id: str) -> dict[str, Any]:
     """What is shown of an agent or of the owner, by tab. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
@@ -122,7 +122,7 @@ class HierarchyScreen(Organising, Filtering):
         if exists:  # unfold whatever hides it
             folds, above = self._folds, {self._wanted, OWNER, *leaders(state.agents, [self._wanted])}
             self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
-        nodes = tree(state.agents, state.retired, folds=self._folds, needle=self.needle)
+        nodes = tree_nodes(state.agents, state.retired, folds=self._folds, needle=self.needle)
         rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
         if exists:
             rows.select(self._wanted)
@@ -218,7 +218,7 @@ class HierarchyScreen(Organising, Filtering):
         if node.agent is None and node.id != OWNER:
             self._take({})
         else:
-            self.read(lambda engine: read(engine, node.id), self._take, group="detail", wait=wait)
+            self.read(lambda engine: read_agent(engine, node.id), self._take, group="detail", wait=wait)
 
     def _take(self, shown: dict[str, Any]) -> None:
         same = self._shown.get("id") == shown.get("id")

@@ -31,7 +31,7 @@ FOLD_ABOVE = 8
 """In an organisation of more agents than this, agents that never worked are folded (SPEC 6)."""
 
 MAX_NAMES = 12
-"""So many of the folded agents are named on their row."""
+"""Maximum number of folded agents that are named on their row."""
 
 STATES: Mapping[str, tuple[str, str, str]] = {
     "idle": ("○", "faint", ""), "queued": ("○", "accent", "waiting"), "running": ("◐", "accent", "working"),
@@ -70,13 +70,13 @@ class Folds:
     kept: frozenset[str] = frozenset()
 
 
-def tree(
+def tree_nodes(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, needle: Sequence[str] = ()
 ) -> list[Node]:
     """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
     below, why = _places(agents, retired)
-    matching = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
-    visible = matching if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
+    matching = {agent.id for agent in (*agents, *retired) if all(word in search_text(agent) for word in needle)}
+    visible = matching if needle else {agent.id for agent in agents if is_busy(agent) or agent.id in folds.kept}
     visible = visible.union(leaders(agents, visible))
     folding = not needle and not folds.everyone and len(agents) > FOLD_ABOVE
 
@@ -92,7 +92,7 @@ def tree(
             for member in members
         ]
         unused = [member for member in members if member.id not in visible]
-        hidden = sum(1 + len(_reach(below, agent.id)) for agent in unused) if folding else 0
+        hidden = sum(1 + len(ids_reached(below, agent.id)) for agent in unused) if folding else 0
         with_all = node.id in folds.shown or (node.agent is not None and node.id not in visible)
         if hidden < 2 or with_all or node.id.startswith(GROUP):
             return rows
@@ -127,31 +127,31 @@ def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     return list(chain)
 
 
-def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
+def ids_below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
     """Everyone below an agent."""
-    return _reach(_under(agents), agent_id)
+    return ids_reached(group_by_leader(agents), agent_id)
 
 
-def busy(agent: AgentView) -> bool:
+def is_busy(agent: AgentView) -> bool:
     """Whether an agent has anything to show: it worked, works, or is broken."""
     return bool(agent.sessions or agent.broken or agent.state not in ("idle", "retired"))
 
 
-def searched(agent: AgentView) -> str:
+def search_text(agent: AgentView) -> str:
     """The text that a filter searches."""
     parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", agent.state, STATES[agent.state][2],
              *agent.channels, agent.archetype, agent.broken)  # fmt: skip
     return " ".join(parts).lower()
 
 
-def _under(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
+def group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
     reports: dict[str, list[AgentView]] = {}
     for agent in agents:
         reports.setdefault(agent.reports_to, []).append(agent)
     return reports
 
 
-def _reach(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
+def ids_reached(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
     reached: set[str] = set()
     todo = [leader]
     while todo:
@@ -165,15 +165,15 @@ def _places(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and for those whose chain does not reach the owner why."""
-    by_id, under = {agent.id: agent for agent in agents}, _under(agents)
+    by_id, under = {agent.id: agent for agent in agents}, group_by_leader(agents)
     groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
     why: dict[str, str] = {}
-    reached = _reach(under, OWNER)
+    reached = ids_reached(under, OWNER)
 
     def place(group: str, head: AgentView, reason: str) -> None:
         groups[group].append(head)
         why[head.id] = reason
-        reached.update({head.id} | _reach(under, head.id))
+        reached.update({head.id} | ids_reached(under, head.id))
 
     for agent in agents:
         if agent.id not in reached and agent.reports_to not in by_id:
@@ -193,7 +193,7 @@ def _places(
 MAX_INDENT = 12
 """Rows deeper than this are not indented further, so that names stay in sight."""
 
-MARKED = 3
+MAX_MARKED = 3
 """Cells before the indentation: the cursor, the sign of the state, a space."""
 
 
@@ -246,7 +246,7 @@ class Tree(Rows):
         if number >= len(self._rows):
             return
         node = self.nodes[self._rows[number].id]
-        at = MARKED + 2 * min(node.depth, MAX_INDENT)
+        at = MAX_MARKED + 2 * min(node.depth, MAX_INDENT)
         if node.id.startswith((FOLD, GROUP)) or (node.open is not None and at <= event.x < at + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
@@ -271,6 +271,6 @@ def row(node: Node) -> Row:
     elif not node.matches or agent.state == "retired":
         style = "faint"
     else:
-        style = "ink" if busy(agent) else "grey"
+        style = "ink" if is_busy(agent) else "grey"
     wants = agent.state in ("queued", "waiting", "broken")
     return Row(node.id, text, sign, f"{word}{used}", style, colour, colour if wants else "grey")

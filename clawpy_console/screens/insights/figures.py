@@ -81,10 +81,12 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
     if buckets:
         error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
-        at, least = insights["atThreshold"], insights["autoExecuteThreshold"]
+        at, threshold = insights["atThreshold"], insights["autoExecuteThreshold"]
         cards = words.count(at["predictions"], "card")
         sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
-        yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you have not decided any such card'}")
+        yield Field(
+            "acts from", f"{threshold:.2f}: {sure if at['predictions'] else 'you have not decided any such card'}"
+        )
     yield Field("phase", f"{insights['phase']}: {words.one_line(insights['phaseReason'])}")
     if insights["calibrationWords"] not in insights["phaseReason"]:
         yield Field("", words.one_line(insights["calibrationWords"]), "grey")
@@ -102,8 +104,8 @@ def verdict(bucket: Document) -> tuple[str, str]:
     return (f"▲ too low: {stated:.0%}", "wants") if stated < bucket["low"] else (f"▼ too high: {stated:.0%}", "wrong")
 
 
-def table_fields(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
-    """The groups `names` of the document as tables, the first `most` of each."""
+def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Iterator[Field]:
+    """The groups `names` of the document as tables, the first `limit` of each."""
     blank: list[Field] = []
     for name in names:
         groups = insights[name]
@@ -114,14 +116,14 @@ def table_fields(insights: Document, names: Sequence[str], most: int = 8) -> Ite
             yield from blank
             blank = [Field("", "")]
             yield Field("", head.rstrip(), "faint")
-        for group in groups[:most]:
+        for group in groups[:limit]:
             label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
             cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
             decided = group["approved"] + group["rejected"]
             row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
-            yield Field("", f"{words.fit(label, NAME_CELLS)}{row}".rstrip())
-        if len(groups) > most:
-            yield Field("", f"and {len(groups) - most} more", "faint")
+            yield Field("", f"{words.fit_to_width(label, NAME_CELLS)}{row}".rstrip())
+        if len(groups) > limit:
+            yield Field("", f"and {len(groups) - limit} more", "faint")
 
 
 def hours_fields(insights: Document) -> Iterator[Field]:

@@ -118,7 +118,7 @@ class InsightsScreen(ConsoleScreen):
     def _parts(self, read: Insights, now: datetime) -> list[list[Field]]:
         """What stands in each column; nothing in the tables while there is no card."""
         insights = document(read)
-        place = words.name(read.workspace) if read.workspace else "all workspaces"
+        place = words.workspace_name(read.workspace) if read.workspace else "all workspaces"
         plots = [Field("", f"Cards of {place}", "title"), *figures.head_fields(insights)]
         if not insights["approved"] + insights["rejected"]:
             plots.append(Field("", empty_message(read), "grey"))
@@ -147,12 +147,12 @@ class InsightsScreen(ConsoleScreen):
 
     def action_period(self) -> None:
         """The next time span."""
-        self._days = words.after(PERIODS, self._days)
+        self._days = words.next_choice(PERIODS, self._days)
         self.read_again()
 
     def action_workspace(self) -> None:
         """The figures of the next workspace, then of all."""
-        self._workspace = words.after(["", *self.state.workspaces], self._workspace)
+        self._workspace = words.next_choice(["", *self.state.workspaces], self._workspace)
         self.read_again()
 
     # Training

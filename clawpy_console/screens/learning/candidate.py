@@ -48,8 +48,8 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
     yield Field("", words.one_line(proposal["title"]), "title")
     yield Field("", f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
-    yield Field("changes", f"{TYPES[proposal['type']][1]}, for {where(proposal)}")
-    yield Field("seen in", f"{words.name(proposal['scopeId'])}: {words.one_line(proposal['sourceLabel'])}")
+    yield Field("changes", f"{TYPES[proposal['type']][1]}, for {scope_words(proposal)}")
+    yield Field("seen in", f"{words.workspace_name(proposal['scopeId'])}: {words.one_line(proposal['sourceLabel'])}")
     yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence(proposal)}")
     if proposal["reason"]:
         yield Field("reason", words.one_line(proposal["reason"]))
@@ -68,10 +68,10 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
         yield Field(f"{sign} {step['name']}", text, tone)
 
 
-def where(document: Document) -> str:
+def scope_words(document: Document) -> str:
     """Whose runs it changes."""
     runs = f"{document['runKind']} runs" if document["runKind"] else "all runs"
-    place = f" in {words.name(document['workspace'])}" if document["workspace"] else ""
+    place = f" in {words.workspace_name(document['workspace'])}" if document["workspace"] else ""
     return f"{document['targetAgent'] or 'every agent'}, {runs}{place}"
 
 
@@ -112,7 +112,7 @@ def decision_fields(document: Document, how: str) -> Iterator[Field]:
     if how == "roll back":
         yield Field("", "Its changes are removed:")
     else:
-        yield Field("", f"It becomes active for {where(document['candidate'])}:")
+        yield Field("", f"It becomes active for {scope_words(document['candidate'])}:")
     yield from effect_fields(document["preview"], removed=how == "roll back")
 
 
@@ -122,7 +122,7 @@ def record_fields(happening: Document, now: datetime) -> Iterator[Field]:
     yield Field("", words.one_line(happening["reason"]), "grey")
     who = [
         happening["targetAgent"],
-        words.name(happening["workspace"]),
+        words.workspace_name(happening["workspace"]),
         f"session {happening['session']}" if happening["session"] else "",
     ]
     parts = [word for word in who if word and word != "."]

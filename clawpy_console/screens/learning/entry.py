@@ -28,13 +28,13 @@ def scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
         case "global":
             return "all projects"
         case "project":
-            return f"project {words.name(workspace) or scope_id}"
+            return f"project {words.workspace_name(workspace) or scope_id}"
         case "session":
             return f"session {words.one_line(task or scope_id)}"
     return f"{name} {words.one_line(f'{scope_id}: {task}' if task else scope_id)}"
 
 
-def where(document: Document) -> str:
+def scope_words(document: Document) -> str:
     """Where a learning is valid."""
     return scope(
         document["scope"],
@@ -54,7 +54,7 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     sign, tone, label = STATUS[learned["status"]]
     if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text says it
         yield Field("", title(learned), "title")
-    yield Field("", f"{sign} {label}, {where(learned)}, {learned['type']}", tone)
+    yield Field("", f"{sign} {label}, {scope_words(learned)}, {learned['type']}", tone)
     if learned["review"]:
         yield Field("", f"▲ check it: {words.one_line(learned['review'])}", "wants")
     if learned["because"]:
@@ -95,7 +95,7 @@ def retraction_fields(learning: Document) -> Iterator[Field]:
         return
     yield Field("", f"{words.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
     for entry in active[:8]:
-        yield Field("", f"▸ {where(entry)}: {title(entry)}")
+        yield Field("", f"▸ {scope_words(entry)}: {title(entry)}")
     if len(active) > 8:
         yield Field("", f"  and {len(active) - 8:,} more", "faint")
 
@@ -105,4 +105,4 @@ def promotion_fields(learning: Document) -> Iterator[Field]:
     yield Field("", title(learning), "title")
     yield from (Field("", line) for line in learning["text"].split("\n")[:12])
     copied = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
-    yield Field("", f"It applies in {where(learning)} now. {copied} You can retract the copy.", "grey")
+    yield Field("", f"It applies in {scope_words(learning)} now. {copied} You can retract the copy.", "grey")

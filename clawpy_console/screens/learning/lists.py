@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from engine import Engine
 
 MAX_ITEMS = 500
-"""So many candidates, and so many learnings, are listed: the newest. The filter finds older learnings too."""
+"""Maximum number of candidates, and of learnings, that are listed: the newest. The filter finds older learnings
+too."""
 
 YOURS = "Needs your decision"
 GROUPS = {
@@ -63,7 +64,9 @@ def listed(listing: Listing, needle: Sequence[str], only: str, now: datetime) ->
     for item in sorted(listing.learnings, key=lambda learning: SCOPES.index(learning["scope"])):
         if (only not in entry.KINDS or item["kind"] == only) and matches(item, needle, entry.STATUS):
             yours = item["review"] and item["status"] == "active"
-            groups.setdefault(YOURS if yours else f"Learned: {entry.where(item)}", []).append(entry_row(item, now))
+            groups.setdefault(YOURS if yours else f"Learned: {entry.scope_words(item)}", []).append(
+                entry_row(item, now)
+            )
     groups["Cannot be read"] = [Row(FAULT + fault, fault, "▲", mark_style="wants") for fault in listing.faults]
     return {title: rows for title, rows in groups.items() if rows and only in ("", title, *entry.KINDS)}
 

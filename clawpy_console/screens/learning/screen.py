@@ -292,7 +292,7 @@ class LearningScreen(Filtering):
     def action_only(self, what: str) -> None:
         """Show the next group, or the next kind of learning, alone; after the last, all."""
         titles = dict.fromkeys(GROUPS.values()) if what == "group" else entry.KINDS
-        self._only = words.after(["", *titles], self._only if self._only in titles else "")
+        self._only = words.next_choice(["", *titles], self._only if self._only in titles else "")
         self._draw_list()
         self.go_to("list")
 

@@ -183,7 +183,7 @@ def _value(value: Any, attribute: str, now: datetime) -> str:
     if not value:
         return ""
     if attribute == "workspace":
-        return words.name(value)
+        return words.workspace_name(value)
     if isinstance(value, datetime):
         return words.moment(value, now)
     if isinstance(value, Retention):

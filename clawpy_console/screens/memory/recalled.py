@@ -61,7 +61,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         with Vertical(classes="dialog -whole") as frame:
             frame.border_title = Content("What would be recalled for …")
             frame.border_subtitle = Content(
-                " · ".join(part for part in (words.name(request.workspace), request.agent) if part)
+                " · ".join(part for part in (words.workspace_name(request.workspace), request.agent) if part)
             )
             yield Input(words.one_line(request.task), id="task", placeholder="describe a task, then ⏎")
             yield Static(id="said", markup=False)

@@ -388,7 +388,7 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
         if isinstance(entry.value, Recalled):
             row = Row(entry.key, text, f"{entry.value.score:.2f}", ago, "ink", "accent")
         else:
-            text = f"{words.fit(entry.word, wide)}  {text}" if wide else text
+            text = f"{words.fit_to_width(entry.word, wide)}  {text}" if wide else text
             row = Row(entry.key, text, entry.mark or " ", ago, "faint" if entry.old else "ink", entry.mark_style)
         groups.setdefault("" if isinstance(entry.value, Recalled) else entry.group, []).append(row)
     return grouped(groups)

@@ -58,9 +58,9 @@ def headline(card: Card, width: int) -> Content:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
-    place = f"{words.name(card.assignment.workspace)} · {kind_of_work(card)}"
+    place = f"{words.workspace_name(card.assignment.workspace)} · {kind_of_work(card)}"
     room = max(1, width - label.cell_length - right.cell_length - 1)
-    return Content.assemble(label, (words.fit(place, room), "$grey"), " ", right)
+    return Content.assemble(label, (words.fit_to_width(place, room), "$grey"), " ", right)
 
 
 def signal_words(signal: Signal) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def signal_line(signal: Signal) -> Content:
     name, text = signal_words(signal)
     filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
     shown = f"{'▇' * filled:<{BAR_CELLS}} "
-    return Content.assemble((f"{words.fit(name, 8)} ", "$faint"), (shown, "$accent"), (text, "$grey"))
+    return Content.assemble((f"{words.fit_to_width(name, 8)} ", "$faint"), (shown, "$accent"), (text, "$grey"))
 
 
 def facts(card: Card) -> str:
@@ -93,9 +93,9 @@ def facts(card: Card) -> str:
 
 def caution(card: Card) -> tuple[str, str]:
     """What you should read before approving, "" for nothing, with its colour."""
-    if blocking_verdict := words.blocked(card):
+    if blocking_verdict := words.blocking_verdict(card):
         return f"✗ {blocking_verdict.rail} would block: {words.one_line(blocking_verdict.reason)}", "$wrong"
-    if (risk := words.risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
+    if (risk := words.approval_risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
         return f"▲ {words.one_line(card.note)}", "$wants"

@@ -159,12 +159,12 @@ class Details(Dialog[None]):
 
     def action_approve(self, typing: bool = False) -> None:
         """Approve what stands in the editor; a risky card first says so and waits for its own key."""
-        if (risk := words.risk(self._card)) and not self._armed:
+        if (risk := words.approval_risk(self._card)) and not self._armed:
             self._armed = True
             self._refuse(f"risky: {risk}; A approves it anyway")
             self.query_one("#details").focus()
             return
-        if not words.risk(self._card):
+        if not words.approval_risk(self._card):
             self._approve()
 
     def action_insist(self) -> None:

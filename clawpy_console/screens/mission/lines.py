@@ -22,16 +22,20 @@ MAX_SESSIONS = 20
 
 def card_rows(cards: Sequence[Card], several: bool) -> list[Row]:
     """The pending cards: tier, workspace if there are `several`, what is proposed, the kind of work."""
-    room = min(12, max((len(words.name(card.assignment.workspace)) for card in cards), default=0)) if several else 0
+    room = (
+        min(12, max((len(words.workspace_name(card.assignment.workspace)) for card in cards), default=0))
+        if several
+        else 0
+    )
     return [
         Row(
             card.id,
-            (words.fit(words.name(card.assignment.workspace), room) + "  " if room else "")
+            (words.fit_to_width(words.workspace_name(card.assignment.workspace), room) + "  " if room else "")
             + words.one_line(card.assignment.prompt),
-            words.fit(tier_label(card), 7),
+            words.fit_to_width(tier_label(card), 7),
             kind_of_work(card),
             "grey",
-            "wrong" if card.tier is Tier.BROKEN else "wants" if words.risk(card) else "faint",
+            "wrong" if card.tier is Tier.BROKEN else "wants" if words.approval_risk(card) else "faint",
         )
         for card in cards
     ]
@@ -43,7 +47,7 @@ def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     several = len({session.workspace for session in sessions}) > 1
     rows = []
     for session in sessions[:MAX_SESSIONS]:
-        place = f"{words.name(session.workspace)}: " if several else ""
+        place = f"{words.workspace_name(session.workspace)}: " if several else ""
         mark, style, _ = ended(session)
         ink = "grey" if session.state.over else "ink"
         rows.append(Row(session.id, place + words.one_line(session.prompt), mark, "", ink, style))
@@ -76,7 +80,7 @@ def live_title(session: SessionView | None, now: datetime) -> str:
     """The heading over the output of `session`."""
     if session is None:
         return "LIVE"
-    about = f"{words.name(session.workspace)} · {words.one_line(session.prompt)}"
+    about = f"{words.workspace_name(session.workspace)} · {words.one_line(session.prompt)}"
     return f"LAST OUTPUT  {words.moment(event_time(session), now)}  {about}" if session.state.over else f"LIVE  {about}"
 
 

@@ -176,7 +176,7 @@ class MissionScreen(ConsoleScreen):
     def _draw_stack_words(self, stack: CardStack) -> None:
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
         if self._workspace and len(self._workspaces()) > 1:
-            title += f"   only {words.name(self._workspace)}"
+            title += f"   only {words.workspace_name(self._workspace)}"
         self.put("#stack-title", Content(title))
         self.put("#question", self._question(stack))
 
@@ -240,13 +240,13 @@ class MissionScreen(ConsoleScreen):
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
         cycle = state.autonomy.next_cycle
-        when = f"Next check: {words.hour(cycle)}" if cycle else "No check is scheduled."
+        when = f"Next check: {words.clock_time(cycle)}" if cycle else "No check is scheduled."
         remark = state.autonomy.remark
         remarks = words.one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
         looked = [at for place, at in state.autonomy.looked if self._workspace in ("", place)]
         head = "No cards: nothing has been checked yet."
         if looked:
-            where = words.name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
+            where = words.workspace_name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
             head = f"✓ Nothing needs you\n\nChecked {where} at {words.moment(min(looked), self.app.now())}"
         return f"{head}\n{remarks}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
 
@@ -350,7 +350,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_filter(self) -> None:
         """Cards of one workspace, the next, all."""
-        self._workspace = words.after(["", *self._workspaces()], self._workspace)
+        self._workspace = words.next_choice(["", *self._workspaces()], self._workspace)
         self.refresh_state(frozenset({"cards"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

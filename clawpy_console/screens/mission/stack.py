@@ -138,7 +138,7 @@ class CardStack(Widget, can_focus=True):
         front.display = self.front is not None
         self.query_one("#empty").display = self.front is None
         front.set_class(self.front is not None and self.front.tier is Tier.BROKEN, "-broken")
-        front.set_class(self.front is not None and bool(words.risk(self.front)), "-risky")
+        front.set_class(self.front is not None and bool(words.approval_risk(self.front)), "-risky")
         front.set_class(self.armed, "-armed")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -192,7 +192,7 @@ class CardStack(Widget, can_focus=True):
 
     def action_approve(self) -> None:
         card = self.front
-        if card is not None and self._steady() and words.risk(card):
+        if card is not None and self._steady() and words.approval_risk(card):
             self._armed = card.id
             self._draw()
             self.post_message(self.Turned())

@@ -144,7 +144,7 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         yield Field("since", f"{words.moment(view.since, now)}: {words.one_line(view.cause)}")
     yield Field("next", next_change(state, now))
     silence = words.span(view.silence_at(now)).replace("now", "0m")
-    cycle = f", next check {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
+    cycle = f", next check {words.clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
     if state.by_itself:
         yield Field("by itself", words.one_line(state.by_itself))
@@ -152,7 +152,9 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         yield Field("phase", words.one_line(state.phase).removeprefix("phase "))
     quiet = state.quiet
     if quiet.dnd_until is not None:
-        yield Field("quiet", f"do not disturb until {words.hour(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
+        yield Field(
+            "quiet", f"do not disturb until {words.clock_time(quiet.dnd_until)}. Press {dnd} to end it.", "wants"
+        )
     else:
         hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
         since = " now" if quiet.now else ""
@@ -166,7 +168,7 @@ def next_change(state: AppState, now: datetime) -> str:
     checks = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
     if view.next_change is not None and view.next_change > now:
         remaining = words.duration(view.next_change - now)
-        return f"{'check' if checks else 'change'} in {remaining}, at {words.hour(view.next_change)}"
+        return f"{'check' if checks else 'change'} in {remaining}, at {words.clock_time(view.next_change)}"
     if view.state == "PRIMING":
         return "AUTONOMOUS once it starts a card by itself"
     return "check any moment" if checks and view.next_change is not None else "no automatic change"
@@ -191,7 +193,7 @@ def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
     for step in state.chain:
         answer = step.answer_until is not None and step.answer_until > now
         parts = [f"depth {step.depth}", f"{step.runs}× in 10 min" if step.runs else ""]
-        parts += [f"no reply until {words.hour(step.answer_until)}"] if answer and step.answer_until else []
+        parts += [f"no reply until {words.clock_time(step.answer_until)}"] if answer and step.answer_until else []
         text = f"{step.from_channel} → {step.to_channel}  {', '.join(filter(None, parts))}"
         yield Field(words.moment(step.at, now), text, "ink" if step.depth > 1 or step.runs or answer else "grey")
 
@@ -200,7 +202,11 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """What was asked, each rail that did not allow it with rule and reason, and what can be done with `key`."""
     yield Field("", words.crop(words.one_line(entry.prompt), 400))
     start = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
-    where = [entry.trigger_type, f"{words.name(entry.workspace)} → {entry.channel}{start}", words.moment(entry.at, now)]
+    where = [
+        entry.trigger_type,
+        f"{words.workspace_name(entry.workspace)} → {entry.channel}{start}",
+        words.moment(entry.at, now),
+    ]
     yield Field("", " · ".join(filter(None, where)), "faint")
     for verdict in entry.verdicts:
         if verdict.verdict is not Verdict.ALLOW:

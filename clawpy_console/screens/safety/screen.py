@@ -226,7 +226,7 @@ class SafetyScreen(Filtering):
             if chosen != present:
                 self.app.keep_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
 
-        title = f"What may the engine do in {words.name(workspace)}?"
+        title = f"What may the engine do in {words.workspace_name(workspace)}?"
         self.app.push_screen(Ask(title, "", AUTONOMY, present=present), on_answer)
 
     # Holds
@@ -243,7 +243,9 @@ class SafetyScreen(Filtering):
         span = None if self.state.quiet.dnd_until is not None else DND
 
         def done(until: datetime | None) -> None:
-            self.app.say(f"Nothing runs by itself until {words.hour(until)}" if until else "Do not disturb is off.")
+            self.app.say(
+                f"Nothing runs by itself until {words.clock_time(until)}" if until else "Do not disturb is off."
+            )
             self.app.renew(["rails", "autonomy"])
 
         self.app.ask(lambda engine: engine.autonomy.dnd(span), done)
@@ -284,7 +286,7 @@ def switch_rows(state: AppState) -> Iterator[Row]:
         yield Row("", " AUTONOMY BY WORKSPACE")
     for workspace, autonomy in state.autonomies:
         mark = {"act": "●", "cards": "◐"}.get(autonomy, "○")
-        yield Row(workspace, words.name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
+        yield Row(workspace, words.workspace_name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
                   "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
 
 

@@ -201,7 +201,7 @@ class Changes(Vertical):
             some = f", some only in part ({words.count(hunks, 'hunk')})" if hunks else ""
             text = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
             lines.append((text, "$accent"))
-        preview, place = self._preview, words.name(change.workspace)
+        preview, place = self._preview, words.workspace_name(change.workspace)
         if preview is None:
             return lines
         if preview.clean:

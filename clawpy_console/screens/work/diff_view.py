@@ -249,13 +249,13 @@ class DiffView(CursorView, can_focus=True):
         else:
             before = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
             text, tone = before + entry.text, entry.tone
-        return Strip.join([lead, Strip([Segment(words.fit(text, width), style + self.tone(tone))])])
+        return Strip.join([lead, Strip([Segment(words.fit_to_width(text, width), style + self.tone(tone))])])
 
     def _file(self, file: DiffFile, width: int, style: Style) -> Strip:
         change = file.change
         right = " binary " if change.added is None else f" +{change.added} -{change.removed} "
         name = f"{self._mark(file.marks)}{'▸' if file.folded else '▾'} {file.name}"
-        name = words.fit(name, width - len(right))
+        name = words.fit_to_width(name, width - len(right))
         return Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])
 
     def _hunk(self, hunk: Hunk) -> str:

@@ -204,11 +204,11 @@ class Guard:
 
     async def _body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
         """Read the whole body, so that the application never waits for a slow sender. It may have to be `empty`."""
-        stated, most = headers.get("content-length", "0"), self._limits.body
-        too_large = Fault(413, "too_large", f"a request may have at most {most} bytes", "send less at a time")
+        stated, limit = headers.get("content-length", "0"), self._limits.body
+        too_large = Fault(413, "too_large", f"a request may have at most {limit} bytes", "send less at a time")
         if not (stated.isascii() and stated.isdigit()):
             raise Fault(400, "bad_request", "Content-Length is not a number")
-        if len(stated) > 12 or int(stated) > most:
+        if len(stated) > 12 or int(stated) > limit:
             raise too_large
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise Fault(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
@@ -220,7 +220,7 @@ class Guard:
                 raise Fault(400, "bad_request", "the request ended early")
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > most:
+            if len(body) > limit:
                 raise too_large
         if empty and body:
             _refuse_content_with_pass()

@@ -119,7 +119,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
         return Failure("there is no such service, or its address is incomplete", lasting=True)
     body, title = note.text, note.title
     if fields["schema"] in ("ntfy", "ntfys"):
-        fields |= ntfy(note, buttons)
+        fields |= ntfy_fields(note, buttons)
     elif fields["schema"] in ("json", "jsons"):
         if buttons and note.ask:  # the program that takes the push can answer it
             note = replace(note, body=f"{note.body} {note.ask}")
@@ -162,7 +162,7 @@ def describe_failure(messages: Sequence[str]) -> Failure:
     return Failure("it did not accept the notification")
 
 
-def ntfy(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
+def ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
     """Fields of ntfy: priority, and buttons that call an address."""
     priority = "min" if note.form in (Form.SILENT, Form.REFRESH) else "low" if note.form in QUIET_FORMS else "default"
     if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:

@@ -87,7 +87,7 @@ class Note:
 
 def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()) -> Note:
     """The note of a moment in a form, while `pending` cards wait."""
-    words = clean(moment.words, secrets)
+    words = clean_line(moment.words, secrets)
     percent = f"{round(100 * moment.confidence)}%" if moment.confidence is not None and moment.stated else ""
     # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
     risk = moment.tier.word if moment.tier and (not moment.stated or moment.tier is Tier.BROKEN) else ""
@@ -124,7 +124,7 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
             whole = is_complete(moment, words)
             ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
             answers = ACTIONS[:2] if whole else ACTIONS[1:2]
-            return replace(base, title="", subtitle="", body=spoken(moment, words), actions=answers, ask=ask)
+            return replace(base, title="", subtitle="", body=spoken_text(moment, words), actions=answers, ask=ask)
         case Form.EMBED:
             return replace(base, title="🔮 " + base.subtitle, subtitle="")
         case Form.TICK | Form.CROSS:
@@ -162,7 +162,7 @@ def digest(notes: Sequence[Note]) -> Note:
     )
 
 
-def clean(text: str, secrets: Iterable[str]) -> str:
+def clean_line(text: str, secrets: Iterable[str]) -> str:
     """One line of at most `MAX_CHARS` characters, without control characters and secrets."""
     line = " ".join(redact(sanitise(text), secrets).split())
     return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"
@@ -173,7 +173,7 @@ def is_complete(moment: Moment, words: str) -> bool:
     return not moment.asks and words == " ".join(sanitise(moment.words).split())
 
 
-def spoken(moment: Moment, words: str) -> str:
+def spoken_text(moment: Moment, words: str) -> str:
     """A card as it is read aloud."""
     assert moment.confidence is not None
     risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""

@@ -287,7 +287,7 @@ class _Sender:
     def _failed(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
         outbox, now = self._hub.outbox, self._engine.clock.now()
         self._failures += 1
-        pause = timing.backoff(self._failures)
+        pause = timing.backoff_s(self._failures)
         self.shut_until, self.trouble = now + timedelta(seconds=pause), failure.words
         over = [row for row in rows if failure.lasting or timing.is_expired(row.tries + 1, now - row.created_at)]
         outbox.give_up(self._surface, over, failure.words)

@@ -61,7 +61,7 @@ def plan(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> P
     return Plan(wait=min(waits) if waits else None)
 
 
-def backoff(failures: int) -> float:
+def backoff_s(failures: int) -> float:
     """Seconds that a surface is left alone after so many failures in a row."""
     return BACKOFF[min(failures, len(BACKOFF)) - 1]
 

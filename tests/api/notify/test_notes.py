@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
-from engine.api.notify.notes import ACTIONS, MAX_CHARS, MAX_DIGEST_LINES, Note, clean, digest, note
+from engine.api.notify.notes import ACTIONS, MAX_CHARS, MAX_DIGEST_LINES, Note, clean_line, digest, note
 from engine.model import Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -111,7 +111,7 @@ def test_what_leaves_the_machine_has_no_secret_and_no_escape(form: Form) -> None
 
 @given(st.text(max_size=2000))
 def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
-    line = clean(text, [])
+    line = clean_line(text, [])
     assert len(line) <= MAX_CHARS
     assert "\n" not in line
 

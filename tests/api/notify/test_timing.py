@@ -15,7 +15,7 @@ from engine.api.notify.timing import (
     MAX_TRIES,
     QUIET_POLL_S,
     Plan,
-    backoff,
+    backoff_s,
     is_expired,
     plan,
     schedule,
@@ -69,7 +69,7 @@ def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
 
 
 def test_a_failing_surface_is_left_alone_ever_longer() -> None:
-    assert [backoff(failures) for failures in range(1, 7)] == [*BACKOFF, BACKOFF[-1]]
+    assert [backoff_s(failures) for failures in range(1, 7)] == [*BACKOFF, BACKOFF[-1]]
 
 
 def test_when_it_is_given_up() -> None:
