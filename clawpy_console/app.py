@@ -36,7 +36,7 @@ from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.themes import Appearance
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
-from clawpy_console.widgets.status import gravest
+from clawpy_console.widgets.status import gravest_hold
 from engine.home import Home
 from engine.model import Hold, Refusal
 
@@ -343,7 +343,7 @@ class ConsoleApp(CardConsole):
 
     def action_resume(self) -> None:
         """Resume after what stops most; asks first after a stop and a month stop."""
-        if (hold := gravest(self.holds)) is not None:
+        if (hold := gravest_hold(self.holds)) is not None:
             from clawpy_console.palette import ask_to_resume
 
             ask_to_resume(self, hold)

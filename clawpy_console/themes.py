@@ -34,21 +34,21 @@ COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "w
 DEFAULT = "clawpy-dark"
 
 
-def shipped() -> Path:
+def shipped_folder() -> Path:
     """The folder with the themes that come with the program: inside the wheel, or beside an editable install."""
     inside = Path(__file__).parent / "themes"
     return inside if inside.is_dir() else Path(__file__).parent.parent / "themes"
 
 
-def find(name: str, user_folder: Path) -> Path | None:
+def find_theme_file(name: str, user_folder: Path) -> Path | None:
     """The file of theme `name`; the operator's own comes before ours of the same name."""
-    for folder in (user_folder, shipped()):
+    for folder in (user_folder, shipped_folder()):
         if (file := folder / f"{name}.toml").is_file():
             return file
     return None
 
 
-def load(file: Path) -> Theme:
+def load_theme(file: Path) -> Theme:
     """The theme in `file`, named after the file.
 
     Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
@@ -91,10 +91,10 @@ def load(file: Path) -> Theme:
 
 def load_all(user_folder: Path) -> Iterator[Theme | Refusal]:
     """Every theme there is, ours first; a file that is no good comes as its refusal and does not stop the rest."""
-    for folder in (shipped(), user_folder):
+    for folder in (shipped_folder(), user_folder):
         for file in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
             try:
-                yield load(file)
+                yield load_theme(file)
             except Refusal as refusal:
                 yield refusal
 
@@ -163,11 +163,11 @@ class Appearance:
     def use_theme(self, name: str) -> bool:
         """Load theme `name` from its file and take it; False when there is none or it is no good."""
         if name not in self._app.available_themes or name not in BUILTIN_THEMES:
-            file = find(name, self._app.home.config / "themes")
+            file = find_theme_file(name, self._app.home.config / "themes")
             if file is None:
                 return False
             try:
-                self._app.register_theme(load(file))
+                self._app.register_theme(load_theme(file))
             except Refusal as refusal:
                 self._app.complain(refusal)
                 return False
@@ -216,15 +216,17 @@ def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:
 
 def check_theme(name: str, user_themes: Path) -> None:
     """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is no good."""
-    file = find(name, user_themes)
+    file = find_theme_file(name, user_themes)
     if file is None:
-        names = sorted({found_file.stem for folder in (shipped(), user_themes) for found_file in folder.glob("*.toml")})
+        names = sorted(
+            {found_file.stem for folder in (shipped_folder(), user_themes) for found_file in folder.glob("*.toml")}
+        )
         raise Refusal(
             "unknown_theme",
             f"console.theme: there is no theme {sanitise(name)[:60]!r}",
             f"one of {', '.join(names)}; or put your own theme file into {user_themes}",
         )
-    load(file)
+    load_theme(file)
 
 
 def check_value(key: str, value: str, config: Path) -> None:

@@ -108,10 +108,10 @@ def test_what_was_learnt_since() -> None:
     ]
     assert {one.kind for one in facts} == set(views.LEARNT)
     assert views.learnt_since(facts, NIGHT) == views.Learnt(2, 1, 1, 1)
-    assert views.learnt_since(facts, LATER).nothing
+    assert views.learnt_since(facts, LATER).is_empty
     nothing = views.since(NOW, sessions=(), blocked=(), decided=(), spent=0, waits=())
-    assert nothing.nothing
-    assert not replace(nothing, learnt=views.Learnt(proposed=1)).nothing
+    assert nothing.is_empty
+    assert not replace(nothing, learnt=views.Learnt(proposed=1)).is_empty
 
 
 def ended(name: str, at: datetime | None) -> SessionView:
@@ -175,4 +175,4 @@ def test_a_decision_taken_back_counts_no_more_and_the_one_after_it_counts_once()
 @pytest.mark.parametrize("waits", [(), (Waiting("change_set", "chg", "land 1 file?", NIGHT),)])
 def test_what_waits_is_there_whenever_it_came_and_is_nothing_that_happened(waits: tuple[Waiting, ...]) -> None:
     assert look(waits=waits).waits == waits
-    assert look(waits=waits).nothing
+    assert look(waits=waits).is_empty

@@ -24,7 +24,7 @@ def waits(change: ChangeSet | None) -> bool:
     return change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
 
 
-def ended(session: SessionView) -> tuple[str, str, str]:
+def session_outcome(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
     return words.session_outcome(state, session.result, (check.failed, check.errors) if check else None)
@@ -35,7 +35,7 @@ def session_row(
 ) -> Row:
     """A session in the list. `waits`: its changes wait to be landed; `asks`: it waits for a permission; `placed`: its
     repository is named, for the list has those of several."""
-    mark, style = ("▲", "wants") if asks else ("▼", "wants") if waits else ended(session)[:2]
+    mark, style = ("▲", "wants") if asks else ("▼", "wants") if waits else session_outcome(session)[:2]
     if session.state is SessionState.RUNNING and session.started_at:
         right = words.duration(now - session.started_at)
     else:
@@ -67,9 +67,9 @@ def marked_files(files: Sequence[FileChange], width: int, limit: int) -> list[Co
     return [Content.styled(words.crop(text, width), style) for text, style in lines]
 
 
-def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
+def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
     """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
-    glyph, style, how = ended(session)
+    glyph, style, how = session_outcome(session)
     end = session.ended_at or now
     took = words.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
@@ -79,7 +79,7 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     outcome = words.one_line(session.error or session.summary)
     lines = [
         *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
-        Content.assemble((f"{glyph} {how}", f"${style}"), (f"  {took} · {spent(session, calls)}", "$grey")),
+        Content.assemble((f"{glyph} {how}", f"${style}"), (f"  {took} · {cost_words(session, calls)}", "$grey")),
         Content.styled(words.crop(place, width), "$grey"),
         *([Content.styled(words.crop(served, width), "$grey")] if (served := model_words(session, calls)) else []),
         Content.styled(words.crop(session.sandbox, width), "$faint"),
@@ -90,7 +90,7 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     return lines
 
 
-def spent(session: SessionView, calls: Sequence[ModelCall] = ()) -> str:
+def cost_words(session: SessionView, calls: Sequence[ModelCall] = ()) -> str:
     """What it cost, with its tokens; `≈` before what is an estimate, for a model whose price nobody knows."""
     about = "≈" if any(not call.price_known for call in calls) and session.cost else ""
     tokens = f" · {words.tokens(session.tokens)} tokens" if session.tokens else ""

@@ -193,7 +193,7 @@ def cost_color(spent: int, cap: int) -> str:
     return "bold $wants" if spent < cap else "bold $wrong"
 
 
-def gravest(holds: Sequence[Hold]) -> Hold | None:
+def gravest_hold(holds: Sequence[Hold]) -> Hold | None:
     """The hold that stops most, None when there is none."""
     order = ("stop", "month", "pause")
     return min(holds, key=lambda hold: order.index(hold.word), default=None)
@@ -213,7 +213,7 @@ class Banner(ReflowingText):
 
     def tell(self, holds: Sequence[Hold], how: str) -> None:
         """Show the gravest hold of `holds`; `how` says how to resume."""
-        grave = gravest(holds)
+        grave = gravest_hold(holds)
         self.set_class(grave is not None, "-shown")
         if grave is None:
             return

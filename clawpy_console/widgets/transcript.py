@@ -52,9 +52,9 @@ class Progress:
             return None
         if match := re.match(_OF, line):
             done, total = int(match["done"]), max(1, int(match["total"]))
-            return f"{bar(100 * done / total)}  {done} of {total}"
+            return f"{progress_bar(100 * done / total)}  {done} of {total}"
         if match := re.match(_DRAWN, line):
-            return bar(float(match["percent"]))
+            return progress_bar(float(match["percent"]))
         return None
 
     def _ran(self, results: list[str], percent: float) -> str:
@@ -64,10 +64,10 @@ class Progress:
         self._done += len(results)
         self._failed += sum(result in _FAILED for result in results)
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
+        return f"{progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
 
 
-def bar(percent: float) -> str:
+def progress_bar(percent: float) -> str:
     """`━━━━────  50 %`; what is beyond 100 counts as 100."""
     percent = min(100.0, percent)
     full = round(BAR_CELLS * percent / 100)

@@ -56,19 +56,19 @@ class Target:
         raise Refusal("no_change_set", f"{self.session.id} {message}", "there is nothing to land or discard")
 
 
-def find(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:
+def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:
     """The target of `prefix`; `see` is the verb that lists candidates, for the error. Raises `Refusal` `unknown_id`,
     `ambiguous_id`."""
-    card = _exact(engine.cards.get, prefix, "unknown_card")
+    card = get_or_none(engine.cards.get, prefix, "unknown_card")
     if card is not None:
         return _of_card(engine, card)
-    session = _exact(engine.sessions.get, prefix, "unknown_session")
+    session = get_or_none(engine.sessions.get, prefix, "unknown_session")
     if session is not None:
         return _of_session(engine, session)
     cards, sessions, changes = (
         port.ids_with_prefix(prefix) for port in (engine.cards, engine.sessions, engine.changes)
     )
-    match_id = match(prefix, [*cards, *sessions, *changes], see=see)
+    match_id = match_prefix(prefix, [*cards, *sessions, *changes], see=see)
     if match_id in cards:
         return _of_card(engine, engine.cards.get(match_id))
     return _of_session(
@@ -84,7 +84,9 @@ def channel_named(engine: Services, name: str | None) -> str | None:
     return name or None
 
 
-def match(prefix: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards") -> str:
+def match_prefix(
+    prefix: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards"
+) -> str:
     """The only id that equals `prefix` or begins with it. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
     ids = list(dict.fromkeys(ids))
     if prefix in ids:
@@ -127,7 +129,7 @@ def document_with_transcript(engine: Services, target: Target, lines: int) -> Do
     return reply
 
 
-def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
+def get_or_none(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
     try:
         return get(wanted)
     except Refusal as error:
@@ -137,10 +139,10 @@ def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
 
 
 def _of_card(engine: Services, card: Card) -> Target:
-    session = _exact(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
+    session = get_or_none(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
     return Target(card, session, engine.changes.for_session(session.id) if session else None)
 
 
 def _of_session(engine: Services, session: SessionView) -> Target:
-    card = _exact(engine.cards.get, session.prediction_id, "unknown_card")
+    card = get_or_none(engine.cards.get, session.prediction_id, "unknown_card")
     return Target(card, session, engine.changes.for_session(session.id))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.find import find
+from engine.api.find import find_target
 from engine.clock import FakeClock
 from engine.model import Refusal
 from engine.prediction.card_rows import Prediction
@@ -31,10 +31,10 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
         ]  # fmt: skip
         engine.database.write(lambda tx: tx.session.add_all(rows))
         for wanted in ("pred_old%", "old%", "old%_1"):
-            assert find(engine, wanted).card_id == "pred_old%_1", "% and _ are letters like any other"
-        assert find(engine, "n01499").card_id == "pred_n01499"
+            assert find_target(engine, wanted).card_id == "pred_old%_1", "% and _ are letters like any other"
+        assert find_target(engine, "n01499").card_id == "pred_n01499"
         codes = {"old": "ambiguous_id", "n0": "ambiguous_id", "ld%": "unknown_id", "": "unknown_id"}
         for wanted, code in codes.items():
             with pytest.raises(Refusal) as refused:
-                find(engine, wanted)
+                find_target(engine, wanted)
             assert refused.value.code == code, wanted

@@ -29,7 +29,7 @@ from textual.widgets import Static
 from clawpy_console.cli.main import GC_THRESHOLD
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
-from clawpy_console.themes import load, shipped
+from clawpy_console.themes import load_theme, shipped_folder
 from clawpy_console.widgets.lines import LinesView
 from engine.model import ChangeSet
 from tests.benchmarks.terminal import percentile, row
@@ -63,7 +63,7 @@ class Drawing(App[None]):
         yield self._widget
 
     def on_mount(self) -> None:
-        theme = load(shipped() / "clawpy-dark.toml")
+        theme = load_theme(shipped_folder() / "clawpy-dark.toml")
         self.register_theme(theme)
         self.theme = theme.name
         self._widget.focus()
@@ -144,7 +144,7 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, Chang
 
     async def diff(view: Widget) -> None:
         assert isinstance(view, DiffView)
-        view.show(await asyncio.to_thread(lambda: diff_files.read(made.files, world.changes.diff(made.id))))
+        view.show(await asyncio.to_thread(lambda: diff_files.read_files(made.files, world.changes.diff(made.id))))
 
     async def plain(view: Widget) -> None:
         assert isinstance(view, LinesView)

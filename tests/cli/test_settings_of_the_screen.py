@@ -30,7 +30,7 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     own.write_text("[colors]\n")
     said = clawpy("config", "set", "console.theme", "mine")
     assert (said.code, "colors.background: is missing" in said.err) == (1, True)
-    own.write_text((themes.shipped() / "clawpy-dark.toml").read_text())
+    own.write_text((themes.shipped_folder() / "clawpy-dark.toml").read_text())
     assert clawpy("config", "set", "console.theme", "mine").code == 0
 
 

@@ -38,7 +38,7 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
 
 def diff_of(hunks: str = HUNKS, **more: object) -> diff_files.DiffFile:
     change = FileChange("shop/cart.py", "modified", 3, 3)
-    [file] = diff_files.read([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **more)])  # type: ignore[arg-type]
+    [file] = diff_files.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **more)])  # type: ignore[arg-type]
     return file
 
 
@@ -55,8 +55,8 @@ def test_hunks_that_are_left_keep_their_numbers() -> None:
     file = diff_of(landed=(1, 3))
     path = file.change.path
     assert [hunk.number for hunk in file.hunks] == [2, 4]
-    assert diff_files.parts([file], {(path, 4)}) == [FilePart(path, (4,))]
-    assert diff_files.parts([file], file.marks) == [FilePart(path)]
+    assert diff_files.file_parts([file], {(path, 4)}) == [FilePart(path, (4,))]
+    assert diff_files.file_parts([file], file.marks) == [FilePart(path)]
 
 
 def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None:
@@ -90,7 +90,7 @@ def test_what_changed_within_a_line(item: str, other: str, part: str) -> None:
 def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
     paths = ("a/b/c/x.py", "a/b/c/y.py", "a/b/z.py", "top.md")
     files = [diff_files.DiffFile(FileChange(path, "modified", 2, 1), [], [], False) for path in paths]
-    rows = diff_files.tree(files, {("a/b/z.py", 0)})
+    rows = diff_files.tree_rows(files, {("a/b/z.py", 0)})
     assert [(row.id, row.text, row.right) for row in rows] == [
         ("a/b/", "◐ a/b/", "+6 -3"),
         ("a/b/c/", "  ○ c/", "+4 -2"),
@@ -104,10 +104,10 @@ def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
 def test_what_is_marked_as_it_lands() -> None:
     file, cut = diff_of(), diff_of(cut=True, all_or_nothing=True)
     path = file.change.path
-    assert diff_files.parts([file], {(path, 2)}) == [FilePart(path, (2,))]
-    assert diff_files.parts([file], file.marks) == [FilePart(path)]
-    assert diff_files.parts([cut], {(path, 1)}) == [FilePart(path)]
-    assert diff_files.parts([file], set()) == []
+    assert diff_files.file_parts([file], {(path, 2)}) == [FilePart(path, (2,))]
+    assert diff_files.file_parts([file], file.marks) == [FilePart(path)]
+    assert diff_files.file_parts([cut], {(path, 1)}) == [FilePart(path)]
+    assert diff_files.file_parts([file], set()) == []
 
 
 SORTS = {

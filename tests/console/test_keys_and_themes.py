@@ -174,7 +174,7 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
     file = tmp_path / "own.toml"
     file.write_text(OWN.replace(old, new))
     with pytest.raises(Refusal) as refused:
-        themes.load(file)
+        themes.load_theme(file)
     assert str(file) in refused.value.message
     assert named in str(refused.value)
 
@@ -197,7 +197,7 @@ def contrast(item: str, other: str) -> float:
 def test_text_can_be_read(name: str, least: float) -> None:
     import tomllib
 
-    colors = tomllib.loads((themes.shipped() / f"{name}.toml").read_text())["colors"]
+    colors = tomllib.loads((themes.shipped_folder() / f"{name}.toml").read_text())["colors"]
     for key in ("text", "grey", "accent", "wants", "wrong", "good"):
         assert contrast(colors[key], colors["background"]) >= least, key
         assert contrast(colors[key], colors["surface"]) >= least * 0.9, key

@@ -10,7 +10,7 @@ import pytest
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
 from clawpy_console.screens.learning import candidate, entry
-from clawpy_console.screens.learning.lists import linked
+from clawpy_console.screens.learning.lists import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model.adaptation import LearningRecord
@@ -115,7 +115,7 @@ def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
 
 
 def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
-    rows = list(linked(document(learnings.view(PROJECT.id)), {SESSIONS[1]: "Round totals"}, NOW))
+    rows = list(link_rows(document(learnings.view(PROJECT.id)), {SESSIONS[1]: "Round totals"}, NOW))
     headings = [row.text for row in rows if not row.id]
     assert headings == [" CAME FROM  3", " BECAME  1", " SESSIONS  3", " REACHED 12 PROMPTS, THE NEWEST  3"]
     assert f"learning:{GLOBAL.id}" in [row.id for row in rows]

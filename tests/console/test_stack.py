@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission.card import KINDS_OF_WORK, facts, kind_of_work
+from clawpy_console.screens.mission.card import KINDS_OF_WORK, kind_of_work, work_facts
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
@@ -312,5 +312,5 @@ def test_every_flow_has_a_kind_of_work_that_a_card_can_say() -> None:
 
 
 def test_what_costs_nothing_shows_no_cost() -> None:
-    assert "est. $0.05" in facts(stand_in.card(1, "x", estimate=50_000))
-    assert "$" not in facts(stand_in.card(1, "x", estimate=0))
+    assert "est. $0.05" in work_facts(stand_in.card(1, "x", estimate=50_000))
+    assert "$" not in work_facts(stand_in.card(1, "x", estimate=0))

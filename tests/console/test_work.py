@@ -10,7 +10,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import about
+from clawpy_console.widgets.session import heading_lines
 from clawpy_console.widgets.transcript import Transcript
 from clawpy_console.words import moment, workspace_name
 from engine.events import SessionOutput
@@ -291,5 +291,5 @@ async def test_a_filter_says_that_it_looked_among_the_newest_only(console: Conso
 def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:
     whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
-    told = "\n".join(line.plain for line in about(cut, (), NOW, 100))
+    told = "\n".join(line.plain for line in heading_lines(cut, (), NOW, 100))
     assert f"interrupted  started {moment(cut.started_at, NOW)}" in told

@@ -218,7 +218,7 @@ def _list(document: Document) -> Lines:
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)
         scope = candidate.scope_words(proposal)
-        yield "    " + dim(f"{candidate.TYPES[proposal['type']][1]}, for {scope}; {candidate.evidence(proposal)}")
+        yield "    " + dim(f"{candidate.TYPES[proposal['type']][1]}, for {scope}; {candidate.evidence_words(proposal)}")
     if not document["candidates"]:
         records = document["records"]
         text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"

@@ -214,7 +214,7 @@ class Tree(Rows):
     def show_nodes(self, nodes: Sequence[Node], *, empty: str = "") -> None:
         """Show the organisation. The cursor stays on the same agent."""
         self.nodes = {node.id: node for node in nodes}
-        self.show([row(node) for node in nodes], empty=empty)
+        self.show([node_row(node) for node in nodes], empty=empty)
 
     @property
     def node(self) -> Node | None:
@@ -253,7 +253,7 @@ class Tree(Rows):
             self.post_message(self.Fold(node.id, None))
 
 
-def row(node: Node) -> Row:
+def node_row(node: Node) -> Row:
     """A row: state, indentation, fold mark, tier, name; at the right the state in a word, and the tokens used."""
     agent = node.agent
     indent = "  " * min(node.depth, MAX_INDENT)

@@ -181,7 +181,7 @@ def training_fields(read: TrainingView, now: datetime, train: str, swap: str) ->
         yield Field(swap, label, "accent")
 
 
-def question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
+def training_question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
     """What is sent where, what it may cost, what comes of it, before a training is started; `key` stops it again."""
     where = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
     use = "" if read.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
@@ -200,7 +200,7 @@ def question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
     )
 
 
-def stopping(run: TrainingRunView) -> str:
+def stop_question(run: TrainingRunView) -> str:
     """What stopping a run means."""
     return (
         f"{run.id}: {run.records:,} {METHODS.get(run.method, run.method)} at {run.provider}, "
@@ -209,7 +209,7 @@ def stopping(run: TrainingRunView) -> str:
     )
 
 
-def swapping(run: TrainingRunView, read: TrainingView) -> tuple[str, str]:
+def swap_title_and_question(run: TrainingRunView, read: TrainingView) -> tuple[str, str]:
     """Title and question of a swap."""
     measured = f"\n\nMeasured: {words.one_line(run.note)}" if run.note else ""
     if run.state == "kept_old":

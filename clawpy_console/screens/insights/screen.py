@@ -177,7 +177,7 @@ class InsightsScreen(ConsoleScreen):
         def stop() -> None:
             self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._moved("the training is stopped"))
 
-        confirm(self.app, "Stop the training?", figures.stopping(run), "stop it", stop, risky=True)
+        confirm(self.app, "Stop the training?", figures.stop_question(run), "stop it", stop, risky=True)
 
     def _offered(self, offer: TrainingOffer) -> None:
         if (read := self._read) is None:
@@ -187,7 +187,7 @@ class InsightsScreen(ConsoleScreen):
             self.app.ask(lambda engine: engine.training.launch(), lambda run: self._moved(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
-        question = figures.question(offer, read.training, key)
+        question = figures.training_question(offer, read.training, key)
         confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 
     def _not_yet(self, refusal: Refusal) -> None:
@@ -198,7 +198,7 @@ class InsightsScreen(ConsoleScreen):
         read = self._read
         if read is None or (run := read.training.swap) is None:
             return
-        title, question = figures.swapping(run, read.training)
+        title, question = figures.swap_title_and_question(run, read.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.put_back()

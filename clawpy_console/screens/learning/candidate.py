@@ -50,7 +50,7 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     yield Field("", f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
     yield Field("changes", f"{TYPES[proposal['type']][1]}, for {scope_words(proposal)}")
     yield Field("seen in", f"{words.workspace_name(proposal['scopeId'])}: {words.one_line(proposal['sourceLabel'])}")
-    yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence(proposal)}")
+    yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}")
     if proposal["reason"]:
         yield Field("reason", words.one_line(proposal["reason"]))
     if document["lift"] or proposal["status"] == "promoted":
@@ -75,7 +75,7 @@ def scope_words(document: Document) -> str:
     return f"{document['targetAgent'] or 'every agent'}, {runs}{place}"
 
 
-def evidence(candidate: Document) -> str:
+def evidence_words(candidate: Document) -> str:
     """How many records are for it and against it."""
     pro = len({*candidate["draftedFrom"], *candidate["corroboratedBy"]})
     return f"evidence for: {pro}, against: {len(candidate['against'])}"

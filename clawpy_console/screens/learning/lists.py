@@ -53,16 +53,16 @@ def read_listing(engine: Engine, needle: str, wanted: str) -> Listing:
     return Listing(candidates, learnings, {id: lift for id, lift in lifts.items() if lift}, faults)
 
 
-def listed(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
+def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
     """The rows with all words of `needle`, by their headings; of the heading or the kind of learning `only`."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
-        if only not in entry.KINDS and matches(item, needle, candidate.STATUS):
+        if only not in entry.KINDS and matches_filter(item, needle, candidate.STATUS):
             lift = listing.lifts.get(item["id"])
             harms = lift is not None and lift["verdict"] == "harms"
             groups[YOURS if harms else GROUPS[item["status"]]].append(candidate_row(item, lift))
     for item in sorted(listing.learnings, key=lambda learning: SCOPES.index(learning["scope"])):
-        if (only not in entry.KINDS or item["kind"] == only) and matches(item, needle, entry.STATUS):
+        if (only not in entry.KINDS or item["kind"] == only) and matches_filter(item, needle, entry.STATUS):
             yours = item["review"] and item["status"] == "active"
             groups.setdefault(YOURS if yours else f"Learned: {entry.scope_words(item)}", []).append(
                 entry_row(item, now)
@@ -71,7 +71,7 @@ def listed(listing: Listing, needle: Sequence[str], only: str, now: datetime) ->
     return {title: rows for title, rows in groups.items() if rows and only in ("", title, *entry.KINDS)}
 
 
-def matches(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
+def matches_filter(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
     """Whether all words of `needle` are in what a document says."""
     texts = [value for value in document.values() if isinstance(value, str)]
     text = " ".join([*texts, status[document["status"]][2]]).lower()
@@ -110,7 +110,7 @@ def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
     )
 
 
-def linked(view: Document, tasks: Mapping[str, str], now: datetime) -> Iterator[Row]:
+def link_rows(view: Document, tasks: Mapping[str, str], now: datetime) -> Iterator[Row]:
     """What belongs to a candidate or a learning, and can be opened: records of a candidate; sources of a learning,
     what became of it, the prompts that contained it. Ids are `record:ID`, `learning:ID` and `session:ID`; `tasks` are
     those of sessions, by id."""

@@ -21,7 +21,7 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.learning import candidate, entry
-from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, linked, listed, read_listing
+from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
 from clawpy_console.widgets.keyline import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.row_view import Scrolled
@@ -219,7 +219,7 @@ class LearningScreen(Filtering):
     def _draw_list(self) -> None:
         if self._listing is None:
             return
-        groups = listed(self._listing, self.needle, self._only, self.app.now())
+        groups = listing_rows(self._listing, self.needle, self._only, self.app.now())
         empty = "No match." if self.needle or self._only else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self.query_one("#list", Rows).show(rows, empty=empty)
@@ -242,7 +242,7 @@ class LearningScreen(Filtering):
         self.show_fields("#told", fields)
         links = self.query_one("#links", Rows)
         tasks = {session.id: words.one_line(session.prompt) for session in self.state.sessions}
-        links.show(list(linked(view, tasks, now)) if view else [])
+        links.show(list(link_rows(view, tasks, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
             self.go_to("list")

@@ -77,7 +77,7 @@ def signal_line(signal: Signal) -> Content:
     return Content.assemble((f"{words.fit_to_width(name, 8)} ", "$faint"), (shown, "$accent"), (text, "$grey"))
 
 
-def facts(card: Card) -> str:
+def work_facts(card: Card) -> str:
     """What it may cost, what it changes, what runs it, what undoes it; unknown while nothing can run it."""
     if not card.undo_note:
         return "No model or agent can run this yet."
@@ -91,7 +91,7 @@ def facts(card: Card) -> str:
     return " · ".join(parts)
 
 
-def caution(card: Card) -> tuple[str, str]:
+def caution_and_style(card: Card) -> tuple[str, str]:
     """What you should read before approving, "" for nothing, with its colour."""
     if blocking_verdict := words.blocking_verdict(card):
         return f"✗ {blocking_verdict.rail} would block: {words.one_line(blocking_verdict.reason)}", "$wrong"
@@ -120,8 +120,8 @@ def layout(card: Card, width: int, height: int, *, with_signals: bool = True) ->
         "prompt": wrapped(card.assignment.prompt, "bold $ink", 5),
         "reason": wrapped(card.reasoning, "$grey", 5),
         "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
-        "caution": wrapped(*caution(card), 6),
-        "facts": wrapped(facts(card), "$faint", 5),
+        "caution": wrapped(*caution_and_style(card), 6),
+        "facts": wrapped(work_facts(card), "$faint", 5),
     }
     for name, min_lines in SHRINK_ORDER:
         gaps = 2 + bool(parts["reason"]) + bool(parts["signals"])

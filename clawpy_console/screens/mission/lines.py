@@ -11,7 +11,7 @@ from clawpy_console import words
 from clawpy_console.screens.mission.card import kind_of_work, tier_label
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Row
-from clawpy_console.widgets.session import ended
+from clawpy_console.widgets.session import session_outcome
 from engine.model import Card, Result, SessionState, SessionView, Tier
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
@@ -48,7 +48,7 @@ def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     rows = []
     for session in sessions[:MAX_SESSIONS]:
         place = f"{words.workspace_name(session.workspace)}: " if several else ""
-        mark, style, _ = ended(session)
+        mark, style, _ = session_outcome(session)
         ink = "grey" if session.state.over else "ink"
         rows.append(Row(session.id, place + words.one_line(session.prompt), mark, "", ink, style))
         rows += _below(result_words(session, now), width)
@@ -65,7 +65,7 @@ def result_words(session: SessionView, now: datetime) -> str:
     took = ""
     if session.started_at and session.state is not SessionState.INTERRUPTED:  # nobody saw when that one ended
         took = words.duration((session.ended_at or now) - session.started_at)
-    label = ended(session)[2]
+    label = session_outcome(session)[2]
     detail = words.one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         label, detail = detail or "finished", ""

@@ -80,7 +80,7 @@ class Changes(Vertical):
     @property
     def parts(self) -> list[FilePart]:
         """What is marked to be landed; [] for all of it."""
-        return diff_files.parts(self.view.files, self.view.marked)
+        return diff_files.file_parts(self.view.files, self.view.marked)
 
     def cannot_land(self, change: ChangeSet) -> str:
         """Why `L` waits, "" when it does not: without its marks, all of a change set would land."""
@@ -140,7 +140,7 @@ class Changes(Vertical):
             self._look()
 
         self._reads.read(
-            lambda engine: diff_files.read(change.files, engine.changes.diff(change.id)),
+            lambda engine: diff_files.read_files(change.files, engine.changes.diff(change.id)),
             read,
             lambda refusal: self.view.say(str(refusal)) if self._shown == request else None,
             group="diff",
@@ -191,7 +191,7 @@ class Changes(Vertical):
             self._head = head
             self.query_one("#verdict", Static).update(head)
         shown = self.view.files or [diff_files.DiffFile(file, [], [], True) for file in files]
-        self.query_one(Files).show(diff_files.tree(shown, self.view.marked))
+        self.query_one(Files).show(diff_files.tree_rows(shown, self.view.marked))
 
     def _landing(self, change: ChangeSet) -> list[tuple[str, str]]:
         """What landing would do, in words with their style."""

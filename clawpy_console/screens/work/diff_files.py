@@ -131,7 +131,7 @@ def _language(ending: str) -> str:
     return get_lexer_by_name(lexer.aliases[0]).aliases[0] if lexer is not None and lexer.aliases else ""
 
 
-def read(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
+def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
     """The files of a change set with their hunks, in the order of `changes`. Slow, for a thread."""
     diff_by_path = {diff.path: diff for diff in diffs}
     for change in changes:
@@ -176,7 +176,7 @@ def lines(files: Sequence[DiffFile]) -> dict[Mark, str]:
     return hunks | {(file.change.path, 0): "" for file in files if not file.hunks}
 
 
-def parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
+def file_parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
     """What is marked, as it is landed."""
     file_parts = []
     for file in files:
@@ -191,7 +191,7 @@ def mark_of(marks: set[Mark], marked: set[Mark]) -> str:
     return "●" if marks <= marked else "◐" if marks & marked else "○"
 
 
-def tree(files: Sequence[DiffFile], marked: set[Mark]) -> list[Row]:
+def tree_rows(files: Sequence[DiffFile], marked: set[Mark]) -> list[Row]:
     """Folders and files as rows, a folder with one folder in it as one; the id of a folder ends in a slash."""
     rows: list[Row] = []
     _branch(files, "", 0, marked, rows)

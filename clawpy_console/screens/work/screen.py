@@ -23,7 +23,7 @@ from clawpy_console.state import NEWEST
 from clawpy_console.widgets.keyline import Columns, Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.session import about, session_row, waits
+from clawpy_console.widgets.session import heading_lines, session_row, waits
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
@@ -194,7 +194,9 @@ class WorkScreen(Conversing, Filtering):
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls
-        self.query_one("#about", ReflowingText).show(lambda width: about(session, calls, now, width) if session else [])
+        self.query_one("#about", ReflowingText).show(
+            lambda width: heading_lines(session, calls, now, width) if session else []
+        )
 
     def _draw_asked(self, now: datetime) -> None:
         requests = self.state.asked_by(self.session.id) if self.session else ()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.api import crosspoll
 from engine.api.documents import Document, document, instant
-from engine.api.find import channel_named, find, target_document
+from engine.api.find import channel_named, find_target, target_document
 from engine.api.gateway.bodies import ConfigBody, ConfirmBody, TriggerBody, TwinBody
 from engine.api.operations.cards import decision_document, dismiss_card
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
@@ -157,7 +157,9 @@ class GatewayService:
         return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=ASKED_BY)
 
     def _triggered(self, card_id: str | None, channel: str | None, obstacle: str) -> Document:
-        about = target_document(find(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
+        about = (
+            target_document(find_target(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
+        )
         card = about["prediction"]
         channel = card["targetChannel"] if card else channel
         return {

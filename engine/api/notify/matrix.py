@@ -88,7 +88,7 @@ def form_of(happening: Happening, surface: Surface) -> Form | None:
     return MATRIX[happening].get(surface)
 
 
-def allowed(surface: Surface, settings: Settings) -> bool:
+def is_allowed(surface: Surface, settings: Settings) -> bool:
     """Whether the flags of SPEC 7.4 allow notifications on a surface."""
     if surface is Surface.WATCH:
         return settings.watch_complications_enabled

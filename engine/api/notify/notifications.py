@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from engine.api.notify import moments, notes, timing
 from engine.api.notify.addresses import Address, Addresses
 from engine.api.notify.delivery import Button, Failure, PassFor, buttons, deliver
-from engine.api.notify.matrix import URGENCY, Happening, Urgency, allowed, form_of
+from engine.api.notify.matrix import URGENCY, Happening, Urgency, form_of, is_allowed
 from engine.api.notify.notes import Note
 from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox, UndeliveredNotes
 from engine.background import Background
@@ -148,7 +148,7 @@ class Notifications:
 
     def is_enabled(self, surface: Surface) -> bool:
         """Whether a surface has an address and is switched on."""
-        return allowed(surface, self._engine.settings.current) and self.addresses.is_configured(surface)
+        return is_allowed(surface, self._engine.settings.current) and self.addresses.is_configured(surface)
 
     # -- delivery
 

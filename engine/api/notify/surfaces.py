@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import Document, instant
 from engine.api.notify import addresses, delivery
-from engine.api.notify.matrix import allowed
+from engine.api.notify.matrix import is_allowed
 from engine.clock import SystemClock
 from engine.config.notify import KEPT, Surface, address_fault, key_name, variable
 from engine.home import Home
@@ -50,7 +50,7 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
         url = KEPT
     write(f"notify.{surface.value}.url", url)
     current = SettingsStore(home.config_file, clock=SystemClock()).current
-    off = "" if allowed(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
+    off = "" if is_allowed(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
     return {
         "surface": surface.value,
         "source": source,
@@ -85,7 +85,7 @@ def list_surfaces(engine: ApiServices) -> list[Document]:
 
 def _reached(engine: ApiServices, surface: Surface) -> Document:
     """The service of a surface, or what is missing."""
-    on = allowed(surface, engine.settings.current)
+    on = is_allowed(surface, engine.settings.current)
     reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
     try:
         address = engine.notify.addresses.of(surface)

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.find import TRANSCRIPT_LINES, channel_named, document_with_transcript, find, match, target_document
+from engine.api.find import (
+    TRANSCRIPT_LINES,
+    channel_named,
+    document_with_transcript,
+    find_target,
+    match_prefix,
+    target_document,
+)
 from engine.api.operations.operation import Limit, NonEmptyText, Seconds, Text, operation, require
 from engine.model import Card, DecidedBy, DismissReason, Refusal, Status
 
@@ -94,7 +101,7 @@ def propose(
     continues: Text | None = None,
 ) -> Document:
     """Make a card of your own; with `continues` one that continues a finished session."""
-    former = find(engine, continues).session if continues is not None else None
+    former = find_target(engine, continues).session if continues is not None else None
     if continues is not None and former is None:
         raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
     card = engine.cards.propose(
@@ -116,18 +123,18 @@ def approve(
     without_sandbox: bool = False,
 ) -> Document:
     """Approve a card and start it; with `wait` return when its session has ended."""
-    target = find(engine, id)
+    target = find_target(engine, id)
     card = engine.cards.approve(target.card_id, edit=edit, parameters=parameters, without_sandbox=without_sandbox)
     if not wait or card.session_id is None:
         return _card_document(engine, target.card_id)
     engine.sessions.wait(card.session_id, None)
-    return document_with_transcript(engine, find(engine, target.card_id), TRANSCRIPT_LINES)
+    return document_with_transcript(engine, find_target(engine, target.card_id), TRANSCRIPT_LINES)
 
 
 @operation(by_you=True)
 def dismiss(engine: Services, id: NonEmptyText, reason: Reason | Literal[""] = "") -> Document:
     """Dismiss a card, or give the reason for an earlier dismissal."""
-    return decision_document(engine, dismiss_card(engine, find(engine, id).card_id, reason or None))
+    return decision_document(engine, dismiss_card(engine, find_target(engine, id).card_id, reason or None))
 
 
 def dismiss_card(
@@ -145,7 +152,9 @@ def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text =
     mutes = engine.cards.muted()
     if action == "lift":
         mutes = [
-            engine.cards.lift(match(require("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted"))
+            engine.cards.lift(
+                match_prefix(require("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted")
+            )
         ]
     return {"muted": document(mutes)}
 
@@ -153,7 +162,7 @@ def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text =
 @operation(by_you=True)
 def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Document:
     """Show a card again later, after 2 hours by default."""
-    card_id = find(engine, id).card_id
+    card_id = find_target(engine, id).card_id
     engine.cards.snooze(card_id, span=timedelta(seconds=seconds))
     return _card_document(engine, card_id)
 
@@ -161,7 +170,7 @@ def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Docum
 @operation(by_you=True)
 def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
-    card_id = find(engine, id).card_id
+    card_id = find_target(engine, id).card_id
     engine.cards.undo(card_id)
     return _card_document(engine, card_id)
 
@@ -173,7 +182,7 @@ def decision_document(engine: Services, card: Card) -> Document:
 
 
 def _card_document(engine: Services, card_id: str) -> Document:
-    return target_document(find(engine, card_id))
+    return target_document(find_target(engine, card_id))
 
 
 @operation(by_you=True)

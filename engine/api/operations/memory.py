@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.api.documents import Document, document
-from engine.api.find import match
+from engine.api.find import match_prefix
 from engine.api.operations.operation import WHOLE, NonEmptyText, Text, operation, require, validate_arguments
 from engine.memory.json_lines import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
@@ -193,7 +193,9 @@ def drafts(
         return {"drafts": document(waiting)}
     # One that was decided is known by its whole id: the same verb again says what became of it.
     decided_ids = [id] if _is_draft(engine, require("id", id)) else []
-    draft_id = match(id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list")
+    draft_id = match_prefix(
+        id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list"
+    )
     if action == "dismiss":
         return {"drafts": [document(service.reject(draft_id))]}
     fact = service.promote(draft_id, edit=edit)

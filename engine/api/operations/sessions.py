@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.find import TRANSCRIPT_LINES, Target, document_with_transcript, find, match, target_document
+from engine.api.find import (
+    TRANSCRIPT_LINES,
+    Target,
+    document_with_transcript,
+    find_target,
+    match_prefix,
+    target_document,
+)
 from engine.api.operations.operation import WHOLE, Limit, NonEmptyText, Text, operation, require
 from engine.model import (
     ChangeState,
@@ -69,7 +76,7 @@ def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Docume
     """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
     target = _find(engine, id)
     engine.changes.land(target.change_set_id, [_part(part) for part in only])
-    return target_document(find(engine, target.change_set_id))
+    return target_document(find_target(engine, target.change_set_id))
 
 
 @operation(by_you=True)
@@ -77,7 +84,7 @@ def branch(engine: Services, id: NonEmptyText) -> Document:
     """Commit a change set to a new branch."""
     target = _find(engine, id)
     engine.changes.branch(target.change_set_id)
-    return target_document(find(engine, target.change_set_id))
+    return target_document(find_target(engine, target.change_set_id))
 
 
 @operation(by_you=True)
@@ -90,7 +97,7 @@ def discard(engine: Services, id: NonEmptyText) -> Document:
             return target_document(target)
     engine.changes.discard(target.change_set_id)
     engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
-    return target_document(find(engine, target.change_set_id))
+    return target_document(find_target(engine, target.change_set_id))
 
 
 @operation(by_you=True)
@@ -112,7 +119,7 @@ def comment(
         changes.comment(change_id, file, line, text, old=old)
     if remove:
         changes.remove_comment(change_id, remove)
-    reply = target_document(find(engine, change_id))
+    reply = target_document(find_target(engine, change_id))
     if send:
         session = target.session
         assert session is not None  # it has a change set
@@ -137,7 +144,7 @@ def _part(part: object) -> FilePart:
 
 
 def _find(engine: Services, wanted: str) -> Target:
-    return find(engine, wanted, see="clawpy work")
+    return find_target(engine, wanted, see="clawpy work")
 
 
 @operation()
@@ -146,7 +153,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     prompt, each line with its source, its trust and the objection of the content filter."""
     session = None
     if not id.startswith("nightly:"):
-        session = find(engine, id).session
+        session = find_target(engine, id).session
         if session is None:
             raise Refusal("no_session", "this card has not run yet", "approve it first: clawpy approve ID")
         id = session.id
@@ -191,7 +198,7 @@ def _chosen(calls: list[ModelCall], named: object, session_id: str) -> ModelCall
 @operation(by_you=True)
 def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
     """Send a message to a running session."""
-    target = find(engine, id, see="clawpy work")
+    target = find_target(engine, id, see="clawpy work")
     if target.session is None:
         raise Refusal("no_session", "this card has not run yet", f"clawpy approve {target.card_id} runs it")
     engine.sessions.reply(target.session.id, text)
@@ -213,7 +220,7 @@ def permissions(
         requests = engine.permissions.latest(limit) if all else engine.permissions.waiting()
         return {"permissions": [_permission(engine, request) for request in requests]}
     requests = [*engine.permissions.waiting(), *engine.permissions.latest(MAX_REQUESTS)]
-    request_id = match(
+    request_id = match_prefix(
         require("id", id),
         [request.id for request in requests],
         what="permission request",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.api.notify.matrix import MATRIX, Form, Happening, allowed, form_of
+from engine.api.notify.matrix import MATRIX, Form, Happening, form_of, is_allowed
 from engine.config import Settings
 from engine.config.notify import Surface
 
@@ -42,8 +42,8 @@ def test_the_table_is_whole() -> None:
 @pytest.mark.parametrize("surface", list(Surface))
 def test_the_flags(surface: Surface) -> None:
     """SPEC 7.4: pushes and complications unless switched off, glasses only when switched on."""
-    assert allowed(surface, Settings()) is (surface is not S.GLASSES)
-    assert allowed(surface, Settings(glasses_alerts_enabled=True))
+    assert is_allowed(surface, Settings()) is (surface is not S.GLASSES)
+    assert is_allowed(surface, Settings(glasses_alerts_enabled=True))
     off = Settings(push_notifications_enabled=False)
-    assert allowed(surface, off) is (surface is S.WATCH)
-    assert allowed(surface, Settings(watch_complications_enabled=False)) is (surface not in (S.WATCH, S.GLASSES))
+    assert is_allowed(surface, off) is (surface is S.WATCH)
+    assert is_allowed(surface, Settings(watch_complications_enabled=False)) is (surface not in (S.WATCH, S.GLASSES))
