@@ -27,7 +27,7 @@ from engine.model import Refusal, sanitise
 KeyPath = tuple[str, ...]
 
 MAX_FILE_BYTES = 256 * 1024
-"""A settings file is at most so many bytes; beyond it is surely something else."""
+"""Maximum size of a settings file in bytes; a larger one is surely something else."""
 
 
 NAMES = "an id: a lower-case letter, then at most 39 of a-z, 0-9, _ and -"

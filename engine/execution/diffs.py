@@ -52,19 +52,19 @@ def explain_automatic_use(path: str) -> str:
     return ""
 
 
-HUNKS_KEPT = 100_000
+MAX_HUNK_CHARACTERS = 100_000
 """Characters of unified diff shown for one file."""
 
-LINE_SHOWN = 1_000
+MAX_LINE_CHARACTERS = 1_000
 """Characters of one line of a diff."""
 
-TARGET_SHOWN = 200
+MAX_TARGET_CHARACTERS = 200
 """Characters of a link's target."""
 
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-_TOO_LONG = re.compile(rf"(?m)^(.{{{LINE_SHOWN}}})(.+)$")
+_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
 _UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
 
@@ -115,7 +115,7 @@ def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
 
 def _target(git: Git, oid: str) -> str:
     target = shown(git.output("cat-file", "blob", oid))
-    return target if len(target) <= TARGET_SHOWN else f"{target[:TARGET_SHOWN]}…"
+    return target if len(target) <= MAX_TARGET_CHARACTERS else f"{target[:MAX_TARGET_CHARACTERS]}…"
 
 
 def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes]:
@@ -149,12 +149,12 @@ def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileD
         landed_numbers = landed_hunks(git, file, section, remaining)
         text = _hunks(section, landed_numbers or frozenset())
         binary = not text and re.search(rb"(?m)^Binary files ", section) is not None
-        cut = len(text) > HUNKS_KEPT
+        cut = len(text) > MAX_HUNK_CHARACTERS
         paths = shown(file.path), file.status, shown(file.old_path)
         all_or_nothing = cut or file.sections > 1 or landed_numbers is None
         numbers = tuple(sorted(landed_numbers or ()))
         diffs.append(
-            FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, all_or_nothing=all_or_nothing, landed=numbers)
+            FileDiff(*paths, binary, text[:MAX_HUNK_CHARACTERS], cut=cut, all_or_nothing=all_or_nothing, landed=numbers)
         )
     return diffs
 
@@ -168,7 +168,7 @@ def _hunks(section: bytes, without: Collection[int]) -> str:
     if "\r" in text and not _UNIX_LINE.search(text):
         text = text.replace("\r\n", "\n")  # ends of lines are named only where they differ
     text = shown_text(text)
-    if max(map(len, text.split("\n"))) > LINE_SHOWN:
+    if max(map(len, text.split("\n"))) > MAX_LINE_CHARACTERS:
         text = _TOO_LONG.sub(lambda match: f"{match[1]} … {len(match[2]):,} more characters in this line", text)
     return text
 

@@ -15,7 +15,7 @@ from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
 
 MAX_MEASURED = 50_000
-"""So many files are measured at most; a size is "at least" then."""
+"""Maximum number of files that are measured; beyond it a size is "at least"."""
 
 
 FEW_BYTES = 5_000_000_000

@@ -15,7 +15,7 @@ from engine.model.secrets import redact
 
 MAX_CALLS = 500
 MAX_ERRORS = 50
-"""So many calls and errors of one session are recorded, the first ones; the same error only once."""
+"""Maximum number of calls and errors of one session that are recorded, the first ones; the same error only once."""
 
 MAX_MESSAGE = 500
 """Characters of an error."""

@@ -18,7 +18,7 @@ from engine.clock import Clock
 from engine.execution.channels import Limits
 from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
-from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked, CommandResult, Stopped
+from engine.execution.runners.flow import MAX_OUTPUT_CHARACTERS, CannotRun, CommandBlocked, CommandResult, Stopped
 from engine.execution.runners.toolchains.missing_tools import Missing, missing_fix
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.session_clock import SessionClock
@@ -250,7 +250,7 @@ class LiveSession:
         has its line already. What is secret in its output is cut out before anybody sees it."""
         confinement = confinement or self._confinement
         environment = self._admit(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
-        tail = Tail(OUTPUT_KEPT)
+        tail = Tail(MAX_OUTPUT_CHARACTERS)
         splitter = LineSplitter(Redactor(self._rails.secrets))
 
         def receive(lines: list[str]) -> None:

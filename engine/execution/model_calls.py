@@ -37,11 +37,11 @@ from engine.storage.types import utc_column
 
 STATES = ("running", "done", "failed", "cancelled", "interrupted")
 
-LONGEST_CHAIN = 10_000
+MAX_CHAIN = 10_000
 """ModelCalls of one conversation that are followed back; a chain that is longer is damaged."""
 
 MAX_RECALLED = 2_000
-"""So many calls are looked through for those that a memory was in."""
+"""Maximum number of calls that are looked through for those that a memory was in."""
 
 CARRIED = "carried_from"
 """In the provenance of a call that goes on: the call whose prompt it still carries."""
@@ -294,7 +294,7 @@ class ModelCalls:
         segments: list[tuple[PromptPart, ...]] = []
         with self._database.read() as session:
             row = _row(session, call_id)
-            for _ in range(LONGEST_CHAIN):
+            for _ in range(MAX_CHAIN):
                 segments.append(unpack(row.messages))
                 previous = session.get(ModelCallRow, row.follows) if row.follows else None
                 if previous is None:

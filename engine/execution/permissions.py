@@ -29,8 +29,8 @@ from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
-LONGEST_TITLE = 300
-LONGEST_DETAIL = 50_000
+MAX_TITLE = 300
+MAX_DETAIL = 50_000
 """Characters; who asks about more than a person can be shown must not ask (see the tools' own limits)."""
 
 OPERATOR = "operator"
@@ -127,8 +127,8 @@ class Permissions:
             agent=view.agent,
             workspace=view.workspace,
             tool=sanitise(tool),
-            title=_shorten(redact(sanitise(title), secrets).replace("\n", " "), LONGEST_TITLE),
-            detail=_shorten(redact(sanitise(detail), secrets), LONGEST_DETAIL),
+            title=_shorten(redact(sanitise(title), secrets).replace("\n", " "), MAX_TITLE),
+            detail=_shorten(redact(sanitise(detail), secrets), MAX_DETAIL),
             reason=redact(sanitise(reason), secrets),
             key=hashlib.sha256(key.encode(errors="replace")).hexdigest(),
             state=WAITING,

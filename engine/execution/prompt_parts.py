@@ -31,7 +31,7 @@ MAX_PROJECT = 24_000
 """Characters of a workspace's guidance that go into a prompt, all files together."""
 
 MAX_FAILING = 20
-"""So many failing tests are named."""
+"""Maximum number of failing tests that are named."""
 
 HOW_TO_WORK = """
 You work in a git worktree of your own, made from a copy of the operator's files as they are now. What you change there

@@ -49,7 +49,7 @@ UNDO_NOTES = {
 """What a card says of each place (SPEC 9.2)."""
 
 NAMED_FILES = 50
-"""So many of the files that a check wrote are named in its transcript."""
+"""Maximum number of files that a check wrote which its transcript names."""
 
 
 @frozen

@@ -37,7 +37,7 @@ TOLD = 6_000
 """Characters of a red run's output that are handed back to the agent: the end, where the failures are summed up."""
 
 NAMED = 20
-"""So many failing tests are named to the agent."""
+"""Maximum number of failing tests that are named to the agent."""
 
 
 class Step(StrEnum):

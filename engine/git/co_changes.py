@@ -31,7 +31,7 @@ MAX_CHANGED: Final = 12
 """With more changed files than this nothing is missing: such a change follows no habit."""
 
 MAX_COMMITS_BACK: Final = 1_000
-"""So many commits back is looked. Half of `history.MAX_COMMITS` at most, so that the bar can be found, too."""
+"""Maximum number of commits to look back. Half of `history.MAX_COMMITS` at most, so that the bar can be found, too."""
 
 HALF_LIFE: Final = 600
 """A commit counts half after so many others."""

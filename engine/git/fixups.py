@@ -13,7 +13,7 @@ from engine.git.status import split_nul, to_datetime
 
 FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 MAX_COMMITS: Final = 200
-"""So many commits that are not pushed are looked through."""
+"""Maximum number of unpushed commits that are looked through."""
 
 
 @frozen

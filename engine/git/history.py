@@ -14,7 +14,7 @@ from engine.model import Refusal
 log = logging.getLogger(__name__)
 
 MAX_COMMITS = 3_000
-"""So many of the newest commits are read. What is older says little about the habits of today."""
+"""Maximum number of commits that are read, the newest. What is older says little about the habits of today."""
 
 _HEADER = "\x01"
 

@@ -16,7 +16,7 @@ from engine.git.patch import Line, Patch
 MAX_NAMES: Final = 60
 MAX_MENTIONS: Final = 50
 MAX_LINES: Final = 1_000
-"""So many lines of documentation are looked at."""
+"""Maximum number of lines of documentation that are looked at."""
 MIN_NAME_LENGTH: Final = 4
 TIMEOUT_S: Final = 5.0
 

@@ -19,7 +19,7 @@ from engine.model.text import mark
 from engine.plain_files import read_plain
 
 MAX_LEFTOVERS: Final = 100
-"""So many leftovers are kept."""
+"""Maximum number of leftovers that are kept."""
 
 MARKER: Final = "conflict marker"
 TODOS: Final = frozenset({"TODO", "FIXME"})

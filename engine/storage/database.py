@@ -50,13 +50,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_GROUP = 64
-"""At most so many queued writes share one commit."""
+"""Maximum number of queued writes that share one commit."""
 
 IDLE_SESSION = "session"
 """Under this name the writer's connection keeps an empty session, for the next transaction that is alone."""
 
 MAX_IDLE_READERS = 8
-"""So many idle connections are kept open for reading."""
+"""Maximum number of idle connections that are kept open for reading."""
 
 
 _Job = tuple[Callable[["Transaction"], Any], Future[Any]]

@@ -112,10 +112,10 @@ _PER_DAY = (
 LAST = 2**63 - 1
 
 BATCH = 500
-"""So many entries are read at once."""
+"""Maximum number of entries that are read at once."""
 
 MAX_KEPT = 500
-"""So many of the newest entries are kept in memory for consumers."""
+"""Maximum number of entries kept in memory for consumers, the newest."""
 
 
 MAX_FAULT = 500

@@ -73,7 +73,7 @@ def _defaults(
 
 
 MAX_KNOWN = 2_000
-"""So many statements are kept ready: more than there are constants."""
+"""Maximum number of statements that are kept ready: more than there are constants."""
 
 Convert = Callable[[Any], Any]
 AnyRow = TypeVar("AnyRow", bound=SQLModel)
@@ -260,7 +260,7 @@ def _by_key(model: type[SQLModel]) -> Select[Any]:
 
 
 SOME = 20
-"""So many matches of a prefix are returned: it should match one, or a few to show that it is too short."""
+"""Maximum number of matches of a prefix that are returned: one, or a few to show that it is too short."""
 
 
 def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:

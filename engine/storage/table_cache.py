@@ -18,7 +18,7 @@ from engine.storage.rows import DRIVER, READS
 T = TypeVar("T")
 
 MAX_ANSWERS = 500
-"""So many answers are kept at most."""
+"""Maximum number of answers that are kept."""
 
 
 class TableCache(Generic[T]):

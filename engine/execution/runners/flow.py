@@ -22,8 +22,8 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.model import CheckResult
 
-OUTPUT_KEPT = 256 * 1024
-"""So many characters of the end of a command's output are handed to the flow; the transcript has the rest."""
+MAX_OUTPUT_CHARACTERS = 256 * 1024
+"""Maximum number of characters, from the end of a command's output, that a flow gets; the transcript has the rest."""
 
 
 class Place(StrEnum):
@@ -70,7 +70,8 @@ class Stopped(BaseException):
 
 @frozen
 class CommandResult:
-    """A finished command. `output` is stdout and stderr as they came, sanitised, its last `OUTPUT_KEPT` characters.
+    """A finished command. `output` is stdout and stderr as they came, sanitised; only the last
+    `MAX_OUTPUT_CHARACTERS` are kept.
 
     `exit_code` is negative for a signal; 124 when its own timeout ended it (`timed_out`).
     """

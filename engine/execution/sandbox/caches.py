@@ -47,7 +47,7 @@ def in_tree(confinement: Confinement) -> dict[Path, Path]:
 
 
 SLOTS = 3
-"""So many lines of commits of one workspace have a cache."""
+"""Maximum number of lines of commits of one workspace that have a cache."""
 
 UNUSED_SECONDS = 30 * 86_400
 """A cache that nobody took for so long goes."""

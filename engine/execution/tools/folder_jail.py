@@ -144,7 +144,7 @@ class Jail:
         with self._files(path) as files:
             return self._walk(files, path, _ASSUME).name
 
-    def read(self, path: str, *, most: int = MAX_FILE_BYTES) -> Content:
+    def read(self, path: str, *, limit: int = MAX_FILE_BYTES) -> Content:
         """A regular file, whole."""
         with self._files(path) as files:
             resolved = self._walk(files, path, _REFUSE)
@@ -158,17 +158,17 @@ class Jail:
                         f"{printable_path(resolved.path)} has another name elsewhere, perhaps outside the project",
                         "look at it with exec, or make a copy of its own there first",
                     )
-                if status.st_size > most:
-                    raise _too_large_refusal(resolved.path, status.st_size, most)
-                data = _read_all(descriptor, most)
+                if status.st_size > limit:
+                    raise _too_large_refusal(resolved.path, status.st_size, limit)
+                data = _read_all(descriptor, limit)
             finally:
                 os.close(descriptor)
-            if len(data) > most:
-                raise _too_large_refusal(resolved.path, len(data), most)
+            if len(data) > limit:
+                raise _too_large_refusal(resolved.path, len(data), limit)
             return Content(data, _file_stamp(status))
 
-    def names(self, path: str, *, most: int) -> tuple[list[str], int] | None:
-        """What is in a folder, sorted, folders with a `/` behind them, at most `most`, and how many there are; None
+    def names(self, path: str, *, limit: int) -> tuple[list[str], int] | None:
+        """What is in a folder, sorted, folders with a `/` behind them, at most `limit`, and how many there are; None
         when `path` is not a folder."""
         with self._files(path) as files:
             resolved = self._walk(files, path, _REFUSE)
@@ -180,7 +180,7 @@ class Jail:
                     for name in folder.names("")
                     if not is_git_name(name)
                 )
-        return entries[:most], len(entries)
+        return entries[:limit], len(entries)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
         """Put `data` there, whole or not at all, with the old file's mode; folders on the way are made. True when the
@@ -275,10 +275,10 @@ class Jail:
             ) from error
 
 
-def _read_all(descriptor: int, most: int) -> bytes:
-    """Up to one byte more than `most`, so that a file that grows meanwhile is noticed."""
+def _read_all(descriptor: int, limit: int) -> bytes:
+    """Up to one byte more than `limit`, so that a file that grows meanwhile is noticed."""
     pieces = []
-    remaining = most + 1
+    remaining = limit + 1
     while remaining > 0 and (piece := os.read(descriptor, min(remaining, 1 << 20))):
         pieces.append(piece)
         remaining -= len(piece)
@@ -307,7 +307,7 @@ def _changed_refusal(path: str) -> Refusal:
     return Refusal("changed", f"{printable_path(path)} was changed meanwhile by somebody else", "read it again")
 
 
-def _too_large_refusal(path: str, size: int, most: int) -> Refusal:
+def _too_large_refusal(path: str, size: int, limit: int) -> Refusal:
     return Refusal(
-        "too_large", f"{printable_path(path)} has {size:,} bytes, more than {most:,}", "look at parts of it with exec"
+        "too_large", f"{printable_path(path)} has {size:,} bytes, more than {limit:,}", "look at parts of it with exec"
     )

@@ -23,8 +23,8 @@ def split_lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def numbered_lines(text: str, first: int, count: int | None, *, most: int = MAX_RESULT) -> str:
-    """`count` lines of `text` from line `first` (from 1), whole lines, at most `most` characters; what was left out is
+def numbered_lines(text: str, first: int, count: int | None, *, limit: int = MAX_RESULT) -> str:
+    """`count` lines of `text` from line `first` (from 1), whole lines, at most `limit` characters; what was left out is
     said in a last line of square brackets."""
     lines = split_lines(text)
     total = len(lines)
@@ -33,12 +33,12 @@ def numbered_lines(text: str, first: int, count: int | None, *, most: int = MAX_
     shown: list[str] = []
     size = 0
     for line in requested:
-        if size + len(line) > most:
+        if size + len(line) > limit:
             break
         shown.append(line)
         size += len(line)
     if not shown and requested:
-        return f"{requested[0][:most]}\n[line {start + 1} of {total:,} has {len(requested[0]):,} characters, cut here]"
+        return f"{requested[0][:limit]}\n[line {start + 1} of {total:,} has {len(requested[0]):,} characters, cut here]"
     end = start + len(shown)
     if start == 0 and end == total:
         return "".join(shown)
@@ -49,11 +49,11 @@ def numbered_lines(text: str, first: int, count: int | None, *, most: int = MAX_
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
-def tail_of(text: str, *, most: int = MAX_RESULT) -> str:
+def tail_of(text: str, *, limit: int = MAX_RESULT) -> str:
     """The end of `text`, whole lines where possible; what was left out is said in a first line of square brackets."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    tail = text[-most:]
+    tail = text[-limit:]
     tail = tail.partition("\n")[2] or tail
     return f"[the first {len(text) - len(tail):,} characters were left out]\n{tail}"
 
@@ -103,7 +103,7 @@ def _hint_of_similar(data: bytes, old: str) -> str:
     return ""
 
 
-def unified_diff(before: str, after: str, path: str, *, most: int = 20_000) -> str:
+def unified_diff(before: str, after: str, path: str, *, limit: int = 20_000) -> str:
     """What would change, as you see it before you allow it."""
     pieces: list[str] = []
     size = 0
@@ -111,7 +111,7 @@ def unified_diff(before: str, after: str, path: str, *, most: int = 20_000) -> s
         return f"{path}: {before.count(chr(10)):,} lines become {after.count(chr(10)):,}"
     for line in difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm=""):
         size += len(line) + 1
-        if size > most:
+        if size > limit:
             pieces.append("… [the rest of the change is not shown]")
             break
         pieces.append(line)

@@ -149,7 +149,7 @@ class Toolbelt:
         path = arguments["path"]
         relative = self._clear("read", path, lambda: path)
         self._live.write("tool", f"read {printable_path(relative)}")
-        if (listed := self._jail.names(path, most=MAX_NAMES)) is not None:
+        if (listed := self._jail.names(path, limit=MAX_NAMES)) is not None:
             names, total = listed
             rest = f"\n[{total - len(names):,} more]" if total > len(names) else ""
             return sanitise("\n".join(names)) + rest if names else "[the folder is empty]"

@@ -18,7 +18,7 @@ MAX_OUTPUT_BYTES = 1024 * 1024
 """Bytes of the end of a terminal's output that are kept, unless the agent asks for fewer."""
 
 MAX_TERMINALS = 32
-"""So many terminals one session has at a time; an agent may forget to release them."""
+"""Maximum number of terminals of one session at a time; an agent may forget to release them."""
 
 _RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
 """Variables that an agent does not set for commands."""

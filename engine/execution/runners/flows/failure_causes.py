@@ -11,7 +11,7 @@ from typing import Final
 from engine.frozen import frozen
 
 MAX_SIGNATURES: Final = 50
-"""So many failing tests of a run have their signature kept."""
+"""Maximum number of failing tests of a run whose signature is kept."""
 
 TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 """Files that only tests read."""

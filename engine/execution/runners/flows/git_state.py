@@ -55,7 +55,7 @@ def read_commit(git: Git, sha: str) -> Commit:
 
 
 MAX_RECENT_COMMITS = 3
-"""So many commits are named for a file in conflict."""
+"""Maximum number of commits that are named for a file in conflict."""
 
 LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
 """Environment for git: a path is a path, also one that begins with `:`."""

@@ -141,7 +141,7 @@ SHOWN_LINES = 12
 """Of the newest of them at most so many changed lines of the partner are shown."""
 
 MAX_SEARCHED_COMMITS = 2_000
-"""So many commits that changed the first file are looked through."""
+"""Maximum number of commits of the first file that are looked through."""
 
 
 @frozen
@@ -307,7 +307,7 @@ class LookAtPullRequest(Flow):
 # -- What a release would hold: the commits since the last one, in the sections of a change log -------------------
 
 SHOWN_ENTRIES = 8
-"""So many entries of a section are told."""
+"""Maximum number of entries of a section that are told."""
 
 
 class LookAtRelease(Flow):

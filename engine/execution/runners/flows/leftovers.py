@@ -34,7 +34,7 @@ from engine.plain_files import read_plain
 # -- Debugging, conflict markers and fresh TODOs: shown, and taken out where that is safe --------------------------
 
 CONTEXT_LINES = 2
-"""So many lines before and after are shown."""
+"""Number of lines shown before and after."""
 
 MAX_FILE_BYTES = 5_000_000
 

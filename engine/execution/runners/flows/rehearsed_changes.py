@@ -140,7 +140,7 @@ def _show_diff(job: Job, culprit: str) -> None:
 # -- The `fixup!` commits folded into what they mend, where nobody sees it ----------------------------------------
 
 MAX_LISTED_COMMITS = 50
-"""So many of the resulting commits are named."""
+"""Maximum number of resulting commits that are named."""
 
 _NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
 """git starts no program for an editor of this name."""
@@ -274,7 +274,7 @@ class ApplyFix(ProjectFlow):
 # -- What is in a stash, and whether it still applies -------------------------------------------------------------
 
 MAX_STASH_FILES = 20
-"""So many files of a stash are named."""
+"""Maximum number of files of a stash that are named."""
 
 
 class LookAtStash(Flow):
@@ -346,7 +346,7 @@ class LookAtStash(Flow):
 # -- A branch for commits that no branch holds, so that git does not clear them away. Nothing is checked out ------
 
 MAX_KEPT_COMMITS = 20
-"""So many commits of a branch are named."""
+"""Maximum number of commits of a branch that are named."""
 
 
 class KeepCommits(Flow):

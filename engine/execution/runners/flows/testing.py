@@ -128,7 +128,7 @@ class RunTests(ProjectFlow):
 # -- Group failing tests by their cause, and see which of them fail alone -----------------------------------------
 
 MAX_ALONE = 20
-"""So many tests are run alone, the first of each cause before others."""
+"""Maximum number of tests that are run alone, the first of each cause before others."""
 
 
 class NarrowFailures(ProjectFlow):

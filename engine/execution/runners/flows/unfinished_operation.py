@@ -27,7 +27,7 @@ from engine.model import CheckResult
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))
 
 MAX_LISTED_FILES = 50
-"""So many files in conflict are told one by one."""
+"""Maximum number of files in conflict that are told one by one."""
 
 _SUBMODULE = "160000"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from engine.model import CheckResult, sanitise
 
 MAX_NAMES = 8
-"""So many names are told in words; "and 3 more" stands for the rest."""
+"""Maximum number of names that are told in words; "and 3 more" stands for the rest."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 

@@ -19,7 +19,7 @@ from engine.execution.runners.toolchains.tool_table import TABLES, Finding, Fini
 from engine.model import CheckResult
 
 MAX_FAILING = 200
-"""So many failing ids are kept of one run; the counts are always whole."""
+"""Maximum number of failing ids that are kept of one run; the counts are always whole."""
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 

@@ -127,7 +127,7 @@ SKIPPED_FOLDERS = {
 """Folders in which nobody keeps tests."""
 
 MAX_TEST_FILES = 3000
-"""A scan for imports reads at most so many test files."""
+"""Maximum number of test files that a scan for imports reads."""
 
 _PACKAGES = (
     "lib/python3*/site-packages",
