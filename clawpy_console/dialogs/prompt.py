@@ -131,7 +131,7 @@ class OwnPrompt(Dialog[Card | None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self._area.move_cursor(self._area.document.end)
+        self._area.select_all()  # typing replaces the draft; an arrow key goes on with it
         self._history += [prompt for prompt in self.app.last.prompts if prompt != self._history[0]]
         self._draw_place()
         self._look_up()

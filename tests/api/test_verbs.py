@@ -60,6 +60,7 @@ def test_dismiss_snooze_undo(engine: StandIn) -> None:
     ask(engine, "snooze", id="pred_abc1", seconds=60)
     assert engine.cards.spans == [timedelta(hours=2), timedelta(minutes=1)]
     assert refused(engine, "snooze", id="pred_abc1", seconds=0).code == "bad_arguments"
+    assert str(refused(engine, "approve", id=None)).startswith("the argument id is missing or empty")
 
 
 @pytest.mark.parametrize("wanted", ["chg_x1", "sess_aaa", "sess_a", "chg", "x1", "aaa"])

@@ -126,7 +126,10 @@ async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn
         await pilot.press(*"look", "escape")
         area = await box(pilot, console)
         assert area.text == "look"
-        await pilot.press(*"er", "enter")
+        await pilot.press(*"cook", "escape")  # typing replaces what was kept
+        area = await box(pilot, console)
+        assert area.text == "cook"
+        await pilot.press("home", "delete", "l", "end", *"er", "enter")  # a key that moves the cursor goes on with it
         await until(pilot, lambda: named(engine, "propose"))
         area = await box(pilot, console)
         assert area.text == ""

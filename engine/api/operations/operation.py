@@ -103,6 +103,8 @@ def validate_arguments(model: type[Model], values: Any) -> Model:
         if fault["type"] == "extra_forbidden":
             accepted = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
             message, fix = f"unknown argument {fault['loc'][0]!r}", f"accepted arguments: {accepted or 'none'}"
+        elif fault["type"] == "missing":
+            message, fix = f"the argument {fault['loc'][0]} is missing or empty", "see the verb's --help"
         else:
             message, fix = f"the argument {in_words(fault)}", "see the verb's --help"
         raise Refusal("bad_arguments", message, fix) from error
