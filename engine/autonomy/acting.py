@@ -47,7 +47,7 @@ class ApprovalRecord:
 
     @property
     def needs(self) -> int:
-        """So many decisions, all further ones approvals, reach the bound."""
+        """Number of decisions that reach the bound when all further ones are approvals."""
         further = 0
         while wilson_lower_bound(self.approved + further, self.decided + further) < LIKE_APPROVED_FROM:
             further += 1

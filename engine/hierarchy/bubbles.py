@@ -169,7 +169,7 @@ _QUEUED = (
 )
 
 MAX_WAITING = 500
-"""So many of the queue are looked at for the operator's."""
+"""Maximum number of queued bubbles that are read for the operator's list."""
 
 
 class Bubbles:

@@ -30,7 +30,7 @@ from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
 MIN_SESSIONS = 10
-"""So many sessions with, and as many without, before anything is said of an item."""
+"""Minimum number of sessions with, and of sessions without, an item before anything is said of it."""
 
 DOUBT = 0.05
 """In so many of all cases, at most, is an item that does no harm called noisy at any look at the sessions of `RECENT`:
@@ -112,7 +112,7 @@ CURSOR = "hierarchy.guided"
 GUIDED = "GuidanceApplied"
 
 MAX_PATHS = 50
-"""So many file names of one leader's items are looked for in a workspace."""
+"""Maximum number of file names of one leader's items that are looked for in a workspace."""
 
 FindDeletedFiles = Callable[[str, Sequence[str]], Sequence[str]]
 """Of these paths those that the repository of a workspace had once and has no longer."""

@@ -47,7 +47,7 @@ TRUST, APPROVED = "trust", "approved"
 that does not say so is no pattern, whoever wrote it into a shared leadership."""
 
 RECENT = 5
-"""So many decisions are recent ones."""
+"""Maximum number of decisions that count as recent."""
 
 ORIGIN = "hierarchy.origin"
 SAVED = "hierarchy.saved."

@@ -86,8 +86,8 @@ class Reader:
         names = [row[0] for row in self._execute(_SPEAKERS, (MAX_SPEAKERS + 1,))]
         return names if len(names) <= MAX_SPEAKERS else []
 
-    def by_words(self, words: Sequence[str], most: int) -> dict[int, float]:
-        """BM25 of the `most` best that have any of the words, by their number (`seq`)."""
+    def by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
+        """BM25 of the `limit` best that have any of the words, by their number (`seq`)."""
         words = [word for word in words if word.strip('"')]
         if not words:
             return {}
@@ -95,12 +95,12 @@ class Reader:
         if self._is_unscoped:
             # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
             query = "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? AND rowid >= ? ORDER BY rank"
-            return dict(self._execute(f"{query} LIMIT ?", (_quoted(words), first_seq, most)))
+            return dict(self._execute(f"{query} LIMIT ?", (_quoted(words), first_seq, limit)))
         query = (
             "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
             f"WHERE f.memories_fts MATCH ? AND f.rowid >= ? AND {self._scope} ORDER BY f.rank LIMIT ?"
         )
-        return dict(self._execute(query, (_quoted(words), first_seq, *self._values, most)))
+        return dict(self._execute(query, (_quoted(words), first_seq, *self._values, limit)))
 
     def _limit_words(self, words: Sequence[str]) -> tuple[list[str], int]:
         """Those of `words` by which at most about `MAX_SCORED` memories are found, and the first number to look at."""

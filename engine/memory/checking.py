@@ -13,7 +13,7 @@ from engine.model.secrets import redact
 LONGEST = 1024 * 1024
 """Bytes of UTF-8 that one memory may have."""
 
-LONGEST_WORD = 1_000
+MAX_WORD = 1_000
 """Characters of a speaker, a session, a source and the like."""
 
 _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
@@ -54,8 +54,8 @@ def check(new: NewMemory) -> NewMemory:
     words = {}
     for name in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
         word = getattr(new, name).translate(_UNWRITABLE)
-        if len(word) > LONGEST_WORD:
-            raise Refusal("bad_memory", f"the {name} has {len(word):,} characters", f"at most {LONGEST_WORD:,}")
+        if len(word) > MAX_WORD:
+            raise Refusal("bad_memory", f"the {name} has {len(word):,} characters", f"at most {MAX_WORD:,}")
         words[name] = word
-    tags = tuple(tag.translate(_UNWRITABLE)[:LONGEST_WORD] for tag in new.tags)
+    tags = tuple(tag.translate(_UNWRITABLE)[:MAX_WORD] for tag in new.tags)
     return replace(new, text=text, tags=tags, **words)

@@ -24,7 +24,7 @@ SYNC_THRESHOLD = 20_000
 
 
 SERVER_TIMEOUT_S = 10.0
-"""So long a server may take for one answer."""
+"""Maximum time that a server may take for one answer."""
 
 
 class ServerUnreachable(Exception):

@@ -219,8 +219,8 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     }
 
 
-def rank(candidates: Candidates, *, most: int | None = None) -> list[Ranked]:
-    """Candidates after a close look, best first, at most `most`. Those that score the same stay in their order."""
+def rank(candidates: Candidates, *, limit: int | None = None) -> list[Ranked]:
+    """Candidates after a close look, best first, at most `limit`. Those that score the same stay in their order."""
     import numpy
 
     question, features, size = candidates.question, candidates.features, len(candidates.positions)
@@ -240,7 +240,7 @@ def rank(candidates: Candidates, *, most: int | None = None) -> list[Ranked]:
         parts[weight.part] = parts[weight.part] + weight.weight / total * features[weight.feature]
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
-    for candidate in order[_relevant(candidates)[order]][:most].tolist():
+    for candidate in order[_relevant(candidates)[order]][:limit].tolist():
         score_parts = tuple(
             ScorePart(part, min(1.0, max(0.0, float(parts[part][candidate]) / share)), share)
             for part, share in shares.items()

@@ -88,7 +88,7 @@ class MemorySearch:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `query.k` best. What the embedder does not answer within `timeout` seconds is found by words alone."""
         pool = self.collect_candidates(query, now, timeout)
-        ranked = rank(pool.candidates, most=query.k)
+        ranked = rank(pool.candidates, limit=query.k)
         memories = self._store.by_seq(pool.seqs[hit.number] for hit in ranked)
         items = []
         for hit in ranked:

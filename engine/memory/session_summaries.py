@@ -200,12 +200,12 @@ def describe_session(record: SessionFacts) -> str:
     return "\n".join(parts)[:MAX_RECORD]
 
 
-def clipped(text: str, most: int) -> str:
-    """`text` in one line with at most `most` words, an ellipsis where it was cut."""
+def clipped(text: str, max_words: int) -> str:
+    """`text` in one line with at most `max_words` words, an ellipsis where it was cut."""
     words = [word if len(word) <= MAX_WORD else word[: MAX_WORD - 1] + "…" for word in sanitise(text).split()]
-    if len(words) <= most:
+    if len(words) <= max_words:
         return " ".join(words)
-    return " ".join(words[:most]).rstrip(".,;:") + "…"
+    return " ".join(words[:max_words]).rstrip(".,;:") + "…"
 
 
 def _tests(view: SessionView) -> str:
@@ -214,8 +214,8 @@ def _tests(view: SessionView) -> str:
     return f"{count(view.check.passed, 'test')} passed, {view.check.failed + view.check.errors} failed. "
 
 
-def _file_list(files: Sequence[str], most: int) -> str:
+def _file_list(files: Sequence[str], max_words: int) -> str:
     names = ["".join(name.split()) for name in files]
-    if len(names) <= most - 2:
+    if len(names) <= max_words - 2:
         return ", ".join(names)
-    return ", ".join(names[: most - 3]) + f" and {len(names) - most + 3} more"
+    return ", ".join(names[: max_words - 3]) + f" and {len(names) - max_words + 3} more"

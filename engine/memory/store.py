@@ -119,7 +119,7 @@ class MemoryStore:
         ages = {
             "month": as_stored(tx.now - MONTH_AGE),
             "session": as_stored(tx.now - SESSION_GRACE),
-            "most": EXPIRE_BATCH,
+            "limit": EXPIRE_BATCH,
         }
         number = tx.driver.execute(_EXPIRE, ages | {"running": _json(sorted(running))}).rowcount
         if number:
@@ -145,8 +145,8 @@ class MemoryStore:
             "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if match_query else ""
         )
         return self._memories(
-            f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {condition} ORDER BY seq DESC LIMIT :most",
-            {"layer": layer.value, "before": before, "wanted": match_query, "most": limit},
+            f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {condition} ORDER BY seq DESC LIMIT :limit",
+            {"layer": layer.value, "before": before, "wanted": match_query, "limit": limit},
         )
 
     def previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:
@@ -174,8 +174,10 @@ class MemoryStore:
     def pending(self, model: str, limit: int, *, characters: int = LONGEST) -> list[Memory]:
         """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
         of their text."""
-        values = {"model": model, "most": limit, "characters": characters}
-        return self._memories(f"WHERE {_PENDING} ORDER BY seq LIMIT :most", values, text="substr(text, 1, :characters)")
+        values = {"model": model, "limit": limit, "characters": characters}
+        return self._memories(
+            f"WHERE {_PENDING} ORDER BY seq LIMIT :limit", values, text="substr(text, 1, :characters)"
+        )
 
     def pending_count(self, model: str) -> int:
         """How many those are."""
@@ -293,7 +295,7 @@ _INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) V
 _EXPIRE = (
     "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "
     "OR (retention = 'session' AND created_at <= :session AND session NOT IN (SELECT value FROM json_each(:running))) "
-    "LIMIT :most)"
+    "LIMIT :limit)"
 )
 _PENDING = "(model < :model OR model > :model) AND NOT forgotten"
 _WITH_VECTORS = (

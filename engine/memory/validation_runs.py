@@ -68,7 +68,7 @@ _LATEST = (
     select_all(ValidationRun)
     .where(col(ValidationRun.workspace) == bindparam("workspace"), ~col(ValidationRun.changed))
     .order_by(desc(col(ValidationRun.id)))
-    .limit(bindparam("most"))
+    .limit(bindparam("limit"))
 )
 
 
@@ -91,7 +91,8 @@ class ValidationRuns:
         that only its worktree has: it says nothing of these."""
         with self._database.read() as session:
             return [
-                _past(row) for row in load_all(session, ValidationRun, _LATEST, {"workspace": workspace, "most": limit})
+                _past(row)
+                for row in load_all(session, ValidationRun, _LATEST, {"workspace": workspace, "limit": limit})
             ]
 
     def of_session(self, session_id: str) -> list[PastRun]:

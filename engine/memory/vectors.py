@@ -227,8 +227,8 @@ class _Exact:
         near = products(self._matrix[:size], query)
         if not layers >= INDEXED_LAYERS:
             near[self._summaries[:size] != (Layer.CONTEXT in layers)] = -numpy.inf
-        most = min(size, k * min(CHUNKS_PER_HIT, 1 + (size - 1) // len(self._rows_of)))
-        best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
+        count = min(size, k * min(CHUNKS_PER_HIT, 1 + (size - 1) // len(self._rows_of)))
+        best = numpy.argpartition(-near, count - 1)[:count] if count < size else numpy.arange(size)
         best = best[near[best] >= 1 - within / 2]
         best = best[numpy.argsort(-near[best], kind="stable")]
         return _best(zip(self._seqs[best].tolist(), near[best].tolist(), strict=True), k)

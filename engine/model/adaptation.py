@@ -104,7 +104,7 @@ class PromptFragment(_Effect):
     kind: ClassVar[CandidateType] = CandidateType.PROMPT_FRAGMENT
 
 
-LONGEST_PATCH = 40_000
+MAX_PATCH = 40_000
 """Characters of a diff that a fix template keeps; of a longer one it keeps the words alone."""
 
 

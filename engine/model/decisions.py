@@ -93,7 +93,7 @@ class Phase:
     decisions: int
     reason: str
     needed: int = 0
-    """So many decisions begin phase 1."""
+    """Number of decisions with which phase 1 begins."""
 
     @property
     def learning(self) -> str:

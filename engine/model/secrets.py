@@ -193,7 +193,7 @@ def parting(text: str, clean: Callable[[str], str], *, most: int | None = None) 
 _WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
 
 _PLACES = 20
-"""So many words are tried."""
+"""Maximum number of words that are tried."""
 
 _VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
 """One of these stands in every text that `_NAMED`, `_BEARER` or `_IN_ADDRESS` finds something in."""

@@ -40,7 +40,7 @@ class Result(StrEnum):
 
 
 KEPT_DURATIONS = 50
-"""So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
+"""Maximum number of slowest tests kept with a result; a suite may have tens of thousands."""
 
 
 @frozen

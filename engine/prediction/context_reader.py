@@ -54,7 +54,7 @@ ELSEWHERE = (
 """Flows whose runs of the tests are not on your files as they are."""
 
 GREEN_HEADS = 8
-"""So many older commits with a run are checked for being ancestors of HEAD."""
+"""Maximum number of older commits with a run that are checked for being ancestors of HEAD."""
 
 
 def _nothing(workspace: str) -> Sequence[Any]:

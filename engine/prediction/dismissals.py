@@ -29,7 +29,7 @@ FIRST_MUTE = timedelta(days=7)
 """How long a subject stays away after its first dismissal; twice as long after each further one."""
 
 OFF_AFTER = 3
-"""So many dismissals of a kind in a workspace switch it off there. An approval of the kind begins the count anew."""
+"""Number of dismissals that switch a kind off in a workspace. An approval of the kind restarts the count."""
 
 NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
 

@@ -20,22 +20,22 @@ from engine.storage import state
 from engine.storage.database import Database
 
 KEPT = timedelta(hours=24)
-"""So long a line is proposed; a card expires after as long (SPEC 2.7)."""
+"""Time for which a line is proposed; a card expires after as long (SPEC 2.7)."""
 
-LONGEST_LINE = 64 * 1024
+MAX_LINE = 64 * 1024
 """Bytes."""
 
 MAX_PROMPT = 2_000
 """Characters."""
 
 MOST = 50
-"""So many of the newest lines are held at once."""
+"""Maximum number of lines held at once, the newest."""
 
 READ_MOST = 1024 * 1024
 """Bytes that are read at a time; of a file that grew by more than that only the end is read."""
 
 NAMED = 5
-"""So many lines that cannot be read are named; the others are counted."""
+"""Maximum number of unreadable lines that are named; the others are counted."""
 
 KIND = "hook"
 
@@ -56,8 +56,8 @@ class HookLine:
 
 def read_line(raw: bytes, now: datetime) -> HookLine:
     """A line of the file. Raises ValueError that says what is wrong with it."""
-    if len(raw) > LONGEST_LINE:
-        raise ValueError(f"longer than {LONGEST_LINE} bytes")
+    if len(raw) > MAX_LINE:
+        raise ValueError(f"longer than {MAX_LINE} bytes")
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError) as error:

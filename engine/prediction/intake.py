@@ -32,7 +32,7 @@ from engine.prediction import stack
 from engine.prediction.card_rows import Prediction, card_of, find_card, own_sessions
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.lifecycle import LONGEST_COOL_DOWN, keeps_away
+from engine.prediction.lifecycle import MAX_COOL_DOWN, keeps_away
 from engine.storage import state as stored
 from engine.storage.database import Transaction
 from engine.storage.rows import Rows, ask, each_of
@@ -131,7 +131,7 @@ class Intake:
             if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
         }
         fingerprints = tuple(sorted({new.fingerprint for new in candidates}))
-        values = {"fingerprints": json.dumps(fingerprints), "since": now - LONGEST_COOL_DOWN}
+        values = {"fingerprints": json.dumps(fingerprints), "since": now - MAX_COOL_DOWN}
         # What is kept may be from before: then it has more rows, whose time is over by now.
         rows = self._same_evidence.seen(session, fingerprints, lambda seen: ask(seen, _SAME_EVIDENCE, values))
         return unavailable | {fingerprint for fingerprint, *row in rows if keeps_away(now, *row)}
@@ -247,7 +247,7 @@ class Intake:
     def _note_evidence(self, tx: Transaction, findings: Sequence[WorkspaceFindings]) -> None:
         """Remember of dismissed cards whether undoing them still makes sense."""
         complete = {finding.context.workspace: finding for finding in findings if finding.complete}
-        since = tx.now - LONGEST_COOL_DOWN
+        since = tx.now - MAX_COOL_DOWN
         rejected = self._rejected.seen(tx.session, "", lambda seen: ask(seen, _REJECTED, {"since": since}))
         for card_id, workspace, kind, fingerprint, was_gone, closed_at in rejected:
             finding = complete.get(workspace)

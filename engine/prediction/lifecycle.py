@@ -17,7 +17,7 @@ LIFE = timedelta(hours=24)
 SNOOZE, LONGEST_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """How long a snooze is unless said, and at most."""
 
-LONGEST_COOL_DOWN = timedelta(days=7)
+MAX_COOL_DOWN = timedelta(days=7)
 
 
 class Move(StrEnum):

@@ -57,7 +57,7 @@ DESCRIBED = 0.4
 120 tuning prompts at this height: licences a "contracts, licences", mail to customers a "sales: customers"."""
 
 PAST = 200
-"""So many of the newest accepted prompts are compared."""
+"""Maximum number of accepted prompts that are compared, the newest."""
 
 HASHED = 512
 WORDS_WEIGH = 0.7

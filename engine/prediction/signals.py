@@ -209,7 +209,7 @@ def _share(session: SessionView, continues: Collection[str] | None) -> float:
 
 
 AT_WORK = timedelta(minutes=10)
-"""So long after the operator's last word an agent may still be at it: nothing is left open yet."""
+"""Time after the operator's last word in which an agent may still be at work, so nothing is left open yet."""
 
 
 def outside_openness(thread: Thread, now: datetime) -> float:

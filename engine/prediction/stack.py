@@ -12,10 +12,10 @@ from engine.prediction.twin import LIKE_APPROVED_FROM
 from engine.statistics import wilson_lower_bound
 
 SUGGESTED_MOST = 3
-"""So many cards of agents and programs are pending at most: the places are not theirs alone."""
+"""Maximum number of pending cards of agents and programs: the places are not theirs alone."""
 
 MOST_ALIKE = 4
-"""So many cards of one kind are pending in a workspace at most: never five of the five."""
+"""Maximum number of pending cards of one kind in a workspace: never five of the five."""
 
 FRESH = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """How fresh evidence is goes in steps: of the last hour, the last day, the last week, older. Within a step it is not

@@ -29,7 +29,7 @@ WRITTEN = "tasks.written"
 """What the files of `tasksDir` said last: [workspace, title] of each task that is open there."""
 
 STATES = ("open", "running", "done", "failed")
-LONGEST_TITLE = 500
+MAX_TITLE = 500
 
 FILE, HEARTBEAT, ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
@@ -127,8 +127,8 @@ class TaskBoard:
         Raises `Refusal` `bad_title`, `secret_in_text`, and as `get`.
         """
         words = refuse_secret(sanitise(title).strip())
-        if not words or len(words) > LONGEST_TITLE:
-            raise Refusal("bad_title", f"a title must have 1 to {LONGEST_TITLE} characters", "say what to do")
+        if not words or len(words) > MAX_TITLE:
+            raise Refusal("bad_title", f"a title must have 1 to {MAX_TITLE} characters", "say what to do")
         needed = list(dict.fromkeys(self.get(need).id for need in needs))
         return self._database.write(
             lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None, needed)
@@ -139,7 +139,7 @@ class TaskBoard:
     ) -> str:
         """An open task for an item of a heartbeat that came due (SPEC 4.1), one that is to `run` by itself; returns its
         id."""
-        words = sanitise(title).strip()[:LONGEST_TITLE]
+        words = sanitise(title).strip()[:MAX_TITLE]
         return self._add(transaction, words, channel, workspace, "open", ORDER if run else HEARTBEAT, None).id
 
     def follow_pages(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
@@ -176,7 +176,7 @@ class TaskBoard:
                 unclear[file.stem] = f"{file.name} could be about {' or '.join(about)}, so it is not read; rename it"
                 continue
             for _, is_open, words in check_boxes(file.read_text(encoding="utf-8")):
-                if is_open and (title := redact(sanitise(words).strip())[:LONGEST_TITLE]):
+                if is_open and (title := redact(sanitise(words).strip())[:MAX_TITLE]):
                     open_in_files[about[0], title] = None
         written = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
@@ -238,7 +238,7 @@ class TaskBoard:
             row.session_id = view.id
             self._change(transaction, row, "running", "")
             return
-        title = sanitise(view.prompt).strip()[:LONGEST_TITLE] or view.id
+        title = sanitise(view.prompt).strip()[:MAX_TITLE] or view.id
         task = self._add(transaction, title, view.channel, view.workspace, "running", "session", view.id)
         if card is not None:
             card.task_id = task.id
@@ -284,7 +284,7 @@ class TaskBoard:
         return _view(row, _undone(transaction.session, [row]))
 
     def _change(self, transaction: Transaction, row: TaskRow, state: str, note: str) -> None:
-        row.note = sanitise(note)[:LONGEST_TITLE]
+        row.note = sanitise(note)[:MAX_TITLE]
         if row.state == state:
             return
         row.state = state
@@ -293,7 +293,7 @@ class TaskBoard:
 
 
 def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
-    """Those of the tasks which `rows` need that are not done."""
+    """The tasks that `rows` need and that are not done."""
     needed = {need for row in rows for need in row.needs}
     if not needed:
         return set()

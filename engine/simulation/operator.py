@@ -19,7 +19,7 @@ from engine.model import Card, DecidedBy, Refusal, Source, Status
 from engine.simulation.world import DEPLOYED, SimulatedProject
 
 MOMENT = (8, 18)
-"""So many minutes lie between two actions of an operator who is present."""
+"""Minimum and maximum minutes between two actions of an operator who is present."""
 
 
 class Oddity(StrEnum):
@@ -39,7 +39,7 @@ class Oddity(StrEnum):
 
 
 LEARNING = 6
-"""So many ordinary days come first, in which cards earn trust."""
+"""Number of ordinary days at the start, in which cards earn trust."""
 
 SECOND = 0.3
 """Probability that a day has a second oddity."""
@@ -177,7 +177,7 @@ LESSONS = (
 themselves meets the gate of confidence."""
 
 GRUMPY = 3
-"""So many cards are dismissed in a row on a grumpy day, those with the lowest probability."""
+"""Number of cards dismissed in a row on a grumpy day, those with the lowest probability."""
 
 
 SERVES = {"garden": "gardener", "koji-core": "backend_builder"}

@@ -42,7 +42,7 @@ DEPLOYED = ("deploy/shop",)
 DONE = ("Round totals", "Speed up search", "Tidy imports", "Handle empty baskets", "Name the units", "Fix a typo")
 SILENT = timedelta(minutes=30)
 RECENT = 12
-"""So many commits, runs and sessions of a project are kept."""
+"""Maximum number of commits, runs and sessions of a project that are kept."""
 
 
 @dataclass

@@ -59,7 +59,7 @@ def ask(port: MemoryService, text: str) -> Answer:
     scores = sum(weight.weight * found[weight.feature] for weight in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
     before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)
-    return Answer(tuple(refs[one.number] for one in rank(looked.candidates, most=10)), every, bool(before.any()))
+    return Answer(tuple(refs[one.number] for one in rank(looked.candidates, limit=10)), every, bool(before.any()))
 
 
 def nothing(answers: Sequence[Answer]) -> tuple[float, float]:

@@ -64,14 +64,14 @@ LOOK_BACK = timedelta(days=90)
 """Records that are older are no opportunities."""
 
 MAX_RECORDS = 2_000
-"""So many of the strongest recent records are looked through."""
+"""Maximum number of strong recent records that are read."""
 
 MAX_TRIED = 25
-"""So many opportunities are tried in a round until `MAX_DRAFTS` of them could be drafted."""
+"""Maximum number of opportunities tried in a round to reach `MAX_DRAFTS` drafts."""
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
 LIVING = (*PROPOSED, CandidateStatus.REJECTED)
-"""Those that new records can say something about."""
+"""Statuses of candidates that new records can say something about."""
 
 JUDGED_BY = {
     CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,

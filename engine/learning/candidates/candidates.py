@@ -181,11 +181,11 @@ class Candidates:
         self._rows: TableCache[list[CandidateRow]] = TableCache(database, CandidateRow)
 
     def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """Those of some statuses, or all, the latest change first. The list is shared: do not change it."""
+        """The rows of some statuses, or all, the latest change first. The list is shared: do not change it."""
         return [row for row in self._rows.get("", self._read) if not statuses or row.status in statuses]
 
     def readable(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """Those whose effect can be read. A damaged one is left out; it can still be shown and rejected."""
+        """The rows whose effect can be read. A damaged one is left out; it can still be shown and rejected."""
         readable = []
         for row in self.rows(*statuses):
             try:

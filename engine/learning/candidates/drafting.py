@@ -19,7 +19,7 @@ from engine.learning.candidates.sources import Sources
 from engine.learning.candidates.transcripts import MAX_QUOTE_LENGTH, flat, quoted
 from engine.model import Trust, dollars
 from engine.model.adaptation import (
-    LONGEST_PATCH,
+    MAX_PATCH,
     CandidateType,
     Effect,
     FixTemplate,
@@ -47,7 +47,7 @@ MAX_LINES = 5
 """Lines of a prompt fragment."""
 
 MIN_TASKS = 3
-"""So many tasks must meet what is said of one thing before it is a lesson (SPEC 6.8)."""
+"""Minimum number of tasks that must meet the same thing before it is a lesson (SPEC 6.8)."""
 
 
 @frozen
@@ -108,7 +108,7 @@ def _fix(record: LearningRecord, records: Sequence[LearningRecord], sources: Sou
     causes = tuple(map(str, heal.details.get("causes", ())))
     return Draft(
         FixTemplate(
-            failing, repairs, patch if len(patch) <= LONGEST_PATCH else "", causes, heal.details.get("project", "")
+            failing, repairs, patch if len(patch) <= MAX_PATCH else "", causes, heal.details.get("project", "")
         ),
         f"Keep the repair of {test}{more} as a playbook",
         run_kind="heal",

@@ -26,7 +26,7 @@ from engine.model.adaptation import (
 )
 
 MAX_DRAFTS = 5
-"""So many candidates are drafted at once."""
+"""Maximum number of candidates drafted at once."""
 
 SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
     CandidateType.PROMPT_FRAGMENT: frozenset(
@@ -86,16 +86,16 @@ def opportunities(
     known_keys: Collection[str] = (),
     *,
     limit: int = MAX_DRAFTS,
-    least: float = OPPORTUNITY,
+    min_score: float = OPPORTUNITY,
 ) -> list[Opportunity]:
-    """The best `limit` opportunities: of records from `least` points on, one for each key that is not `known_keys`.
+    """The best `limit` opportunities: of records from `min_score` points on, one for each key that is not `known_keys`.
 
     Of several records of a key it is the one with the highest score, then the newest; the others are held out, to bear
     it out or not. Keys come by score, then the newest first.
     """
     best: dict[str, Opportunity] = {}
     for record in records:
-        if record.score < least:
+        if record.score < min_score:
             continue
         for type in types_of(record.kind):
             opportunity = Opportunity(type, record)

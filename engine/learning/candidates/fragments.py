@@ -81,7 +81,7 @@ class LearnedGuidance:
         return lessons_of(text for lines in texts for text in lines)
 
     def _fit(self, overlays: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
-        """Those that fit the budget, the oldest first, and those that do not."""
+        """The fragments that fit the budget, the oldest first, and those that do not."""
         budget = self._settings.current.adaptation.fragment_tokens
         room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
         fits: list[Overlay] = []

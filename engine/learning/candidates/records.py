@@ -109,7 +109,7 @@ class Records:
         return self._find(_OF_KIND, limit, kind=kind) if kind else self._find(_NEWEST, limit)
 
     def with_min_score(self, min_score: float, since: datetime, limit: int) -> list[LearningRecord]:
-        """Those of a score of at least `min_score`, not older than `since`, the newest first."""
+        """The records of a score of at least `min_score`, not older than `since`, the newest first."""
         return self._find(_WITH_MIN_SCORE, limit, min_score=min_score, since=since)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
@@ -117,7 +117,7 @@ class Records:
         return self._find(_BY_ID, len(ids), ids=json.dumps(ids))[::-1] if ids else []
 
     def of_scope(self, scope_type: str, scope_id: str, limit: int = MAX_PER_SCOPE) -> list[LearningRecord]:
-        """Those of a scope, the newest first."""
+        """The records of a scope, the newest first."""
         return self._find(_OF_SCOPE, limit, scope_type=scope_type, scope_id=scope_id)
 
     def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:

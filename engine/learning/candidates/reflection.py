@@ -28,7 +28,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 MAX_TESTS = 5
-"""So many tests of one session become records, the first by name."""
+"""Maximum number of tests of one session that become records, the first by name."""
 
 MAX_ADDED = 5
 """Sentences of one edit."""
@@ -292,7 +292,7 @@ SEQUENCES = "adaptation.sequences"
 CALLS = "ToolsUsed"
 
 MAX_RUNS, MAX_CALLS = 80, 200
-"""So many of an agent's latest sessions, and so many calls of each, are looked through for sequences."""
+"""Maximum number of an agent's latest sessions, and of calls of each, that are searched for sequences."""
 
 SEQUENCE_SPAN = timedelta(days=30)
 

@@ -19,10 +19,10 @@ MIN_LENGTH, MAX_LENGTH = 3, 5
 """Calls of a sequence."""
 
 MIN_RUNS = 3
-"""So many distinct sessions must have it."""
+"""Minimum number of distinct sessions that must have a sequence."""
 
 MIN_Z = 3.0
-"""So many standard deviations more sessions than by chance."""
+"""Minimum number of standard deviations above the sessions expected by chance."""
 
 CHANCE = 0.01
 """At most so probable that chance makes anything of its length look like it, among all the sequences there could be."""

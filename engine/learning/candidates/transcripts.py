@@ -19,12 +19,12 @@ MAX_CHANGED_LINES = 12
 """Of an edit with more changed lines than these the file is named, and its lines are not quoted."""
 
 MAX_CHANGES = 4
-"""So many edits are told."""
+"""Maximum number of edits that are told."""
 
 MAX_LINE_LENGTH = 160
 
 PRECEDING_CALLS = 2
-"""So many good calls before the one that worked are told."""
+"""Maximum number of good calls told before the one that worked."""
 
 MAX_QUOTE_LENGTH = 240
 """Characters of what somebody said that a line quotes."""

@@ -158,7 +158,7 @@ def _difference(strata: Sequence[Arms]) -> float:
 CURSOR = "adaptation.trials"
 
 MAX_REPAIRS = 8
-"""So many repairs go to an agent at once, those learnt last."""
+"""Maximum number of repairs that an agent gets at once, those learnt last."""
 
 PROVENANCE = "overlays"
 """Under this name a prompt's provenance says which overlays it carries, or carries not by way of a trial."""

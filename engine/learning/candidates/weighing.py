@@ -22,7 +22,7 @@ FULL_COST = MICRO // 2
 """Half a dollar of healing weighs in full: the whole of what it may cost unless the settings say otherwise."""
 
 FULL_BREADTH = 5
-"""So many tests, files or repetitions weigh in full."""
+"""Number of tests, files or repetitions that weigh in full."""
 
 
 @frozen
@@ -174,13 +174,13 @@ def guidance_noisy(harm: float) -> Weight:
     )
 
 
-def stale_guidance(days: int, most: int, missing_files: int, sessions: int) -> Weight:
+def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) -> Weight:
     """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
     are gone and 2 for each, 2 for each session that carried it up to 20."""
-    past = max(0, days - most) if most else 0
+    past = max(0, days - max_days) if max_days else 0
     return weight(
         (40.0, "it is past its age limit"),
-        (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old; the limit is {most}"),
+        (20.0 * share(past, max_days) if past else 0.0, f"{count(days, 'day')} old; the limit is {max_days}"),
         (
             15.0 * (missing_files > 0) + 2.0 * min(FULL_BREADTH, missing_files),
             f"{count(missing_files, 'file')} it names no longer exist",

@@ -38,7 +38,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 
 BATCH_FROM = 50
-"""So many new pairs, and no fewer, make a batch (SPEC 8.3)."""
+"""Minimum number of new pairs in a batch (SPEC 8.3)."""
 
 BATCH_EVERY = timedelta(hours=24)
 """The daily batch."""

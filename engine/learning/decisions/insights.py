@@ -46,10 +46,10 @@ BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0
 Z_TWO_SIDED_95 = 1.96
 
 TREND_FROM = 10
-"""So many decisions in each half of the time, or there is no trend to tell."""
+"""Minimum number of decisions in each half of the time for a trend to be told."""
 
 TREND = 0.05
-"""So much better or worse than the first half is no chance any more."""
+"""Minimum difference from the first half that is not taken for chance."""
 
 SLICE_DAYS = (1, 7, 14, 28, 91, 364)
 """Days that a slice of time may have."""
@@ -144,7 +144,7 @@ def by_person(cards: Iterable[CardFigures]) -> list[CardFigures]:
 
 
 def bucket(low: float, high: float, persons: Iterable[CardFigures]) -> ConfidenceBucket:
-    """Those of confidence from `low` on, below `high`, which is itself within when it is 1."""
+    """The cards of confidence from `low` on, below `high`, which is itself included when it is 1."""
     inside = [card for card in persons if low <= card.confidence < high or card.confidence == high == 1.0]
     approved = sum(card.word == APPROVED for card in inside)
     return ConfidenceBucket(

@@ -66,7 +66,7 @@ NEUTRAL = 0.5
 """What is expected of an operator of whom nothing is known."""
 
 STRENGTH = 4.0
-"""So many decisions' worth is what the level above counts for."""
+"""Number of decisions that the level above counts as."""
 
 RECENT_WINDOW = 8.0
 """The newest decisions of a level, about so many, are what was chosen lately."""
@@ -218,7 +218,7 @@ HASHED = 256
 """Dimensions of the vector of hashed words, which stands in where there is none of meaning."""
 
 MAX_EARLIER = 20
-"""So many of the latest lines before the last one are looked at."""
+"""Maximum number of lines before the last one that are read."""
 
 STOP_WORDS = frozenset(
     "the and you your for with that this from are can could would will into has have use user".split()  # noqa: SIM905

@@ -20,7 +20,7 @@ HELD_BACK = 5
 """One situation in so many is held back."""
 
 MAX_MEASURED = 50
-"""So many held-back pairs, the newest, are asked about."""
+"""Maximum number of held-back pairs that are asked about, the newest."""
 
 MIN_MEASURED = 5
 """Below so many a model is not swapped in: nothing speaks for it."""
@@ -75,10 +75,10 @@ def no_worse(new: Agreement, old: Agreement) -> bool:
 
 
 FIRST_FROM = 50
-"""So many pairs before the first training on pairs."""
+"""Minimum number of pairs before the first training on pairs."""
 
 EXAMPLES_FROM = 10
-"""So many conversations before the first training; providers refuse fewer."""
+"""Minimum number of conversations before the first training; providers refuse fewer."""
 
 SFT, DPO = "sft", "dpo"
 

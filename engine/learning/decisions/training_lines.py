@@ -25,7 +25,7 @@ MAX_LINE_LENGTH = 200_000
 """Characters of a line that are taken for training."""
 
 MAX_FAULTS = 20
-"""So many faults of a file are told in words; the others are counted."""
+"""Maximum number of faults of a file told in words; the others are counted."""
 
 
 class Shape(StrEnum):

@@ -118,7 +118,7 @@ VIEWED = 5
 
 
 AGAIN_FROM = 100
-"""So many new pairs make the next one due."""
+"""Number of new pairs that make the next run due."""
 
 AGAIN_AFTER = timedelta(days=7)
 """After so long any new pair does."""

@@ -146,7 +146,7 @@ def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[
         for entry in entries
         if entry.active and not entry.review and entry.kind is not LearningKind.PROXY and entry.text.strip()
     ]
-    return [cluster for cluster in clusters(pool, vectors, least=1) if len(cluster.members) > 1]
+    return [cluster for cluster in clusters(pool, vectors, min_sessions=1) if len(cluster.members) > 1]
 
 
 def folding(cluster: Cluster) -> list[Change]:

@@ -144,7 +144,7 @@ def ordered(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
 
 
 ROWS = 1_024
-"""So many wordings are compared with all others at once: 40 MB for 10,000."""
+"""Number of wordings that are compared with all others at once: 40 MB for 10,000."""
 
 SLACK = 1e-6
 """Float32 makes 0.8 of what is a hair less."""
@@ -184,15 +184,18 @@ class _Wording:
         )
 
 
-def clusters(entries: Iterable[LearningEntry], vectors: Vectors, *, least: int = DISTINCT_SESSIONS) -> list[Cluster]:
-    """Clusters that came up in at least `least` distinct sessions, in an order that follows from what they say."""
+def clusters(
+    entries: Iterable[LearningEntry], vectors: Vectors, *, min_sessions: int = DISTINCT_SESSIONS
+) -> list[Cluster]:
+    """Clusters that came up in at least `min_sessions` distinct sessions, in an order that follows from what they
+    say."""
     partitions = [
         wordings
         for wordings in _partitioned(entries).values()
-        if len({entry.work for wording in wordings for entry in wording.entries}) >= least
+        if len({entry.work for wording in wordings for entry in wording.entries}) >= min_sessions
     ]
     _give_vectors([wording for wordings in partitions if len(wordings) > 1 for wording in wordings], vectors)
-    return [cluster for wordings in partitions for cluster in _stars(wordings, least)]
+    return [cluster for wordings in partitions for cluster in _stars(wordings, min_sessions)]
 
 
 def matches(
@@ -229,7 +232,7 @@ def _give_vectors(wordings: Sequence[_Wording], vectors: Vectors) -> None:
             wording.vector = vector
 
 
-def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
+def _stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster]:
     import numpy
 
     near = _near(wordings)
@@ -243,7 +246,7 @@ def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
         return -bound, -best.confidence, -best.importance, at
 
     bounds = ((at, int(entries[near[at]].sum())) for at in range(len(wordings)))
-    queue = [place(at, bound) for at, bound in bounds if bound >= least]
+    queue = [place(at, bound) for at, bound in bounds if bound >= min_sessions]
     heapq.heapify(queue)
     stars = []
     while queue:
@@ -252,7 +255,7 @@ def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
             continue
         members = [int(place) for place in near[at] if free[place]]
         count = len(set().union(*(works[member] for member in members)))
-        if count < least:
+        if count < min_sessions:
             continue
         if count < -bound:  # perhaps there is a greater one
             heapq.heappush(queue, place(at, count))

@@ -103,5 +103,5 @@ def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
 
 
 def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installation]:
-    """Those whose commands may become a parameter."""
+    """The installations whose commands may become a parameter."""
     return [item for item in candidates if all(is_usable(line) for line in item.lines)]

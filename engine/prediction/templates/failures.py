@@ -22,7 +22,7 @@ from engine.prediction.templates.offers import (
 RECENT_LANDING = timedelta(days=7)
 
 MOST_FIXED = 5
-"""So many tests are named that a known fix may mend."""
+"""Maximum number of tests named that a known fix may mend."""
 
 
 @template

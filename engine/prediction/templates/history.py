@@ -141,7 +141,7 @@ def summarise_day(context: WorkspaceContext) -> Offer | None:
 
 
 PREPARED_FROM = timedelta(hours=1)
-"""So long before a meeting its preparation is offered."""
+"""Time before a meeting at which its preparation is offered."""
 
 
 @template

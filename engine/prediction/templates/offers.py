@@ -127,7 +127,7 @@ def is_usable(name: str) -> bool:
 
 
 def usable_names(names: Iterable[str]) -> list[str]:
-    """Those that are usable, sorted, without repeats."""
+    """The usable names, sorted, without repeats."""
     return sorted({name for name in names if is_usable(name)})
 
 

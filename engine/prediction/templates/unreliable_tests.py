@@ -21,7 +21,7 @@ TIMES = 20
 QUARANTINE = timedelta(days=14)
 
 MOST_HUNTED = 5
-"""So many unreliable tests are run at once."""
+"""Maximum number of unreliable tests run at once."""
 
 
 @template

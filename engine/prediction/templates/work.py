@@ -30,7 +30,7 @@ from engine.prediction.templates.offers import (
 DUE_SOURCES = (DUE, ORDER)
 
 MOST_TASKS = 3
-"""So many tasks of the board are offered at once, the one left alone longest first."""
+"""Maximum number of tasks of the board offered at once, the one left alone longest first."""
 
 
 def heartbeat(context: WorkspaceContext) -> list[Proposal]:

@@ -11,7 +11,7 @@ from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, d
 from engine.learning.candidates.evaluation import Opportunity, types_of
 from engine.learning.candidates.sources import ModelPrice, ModelsUsed
 from engine.model.adaptation import (
-    LONGEST_PATCH,
+    MAX_PATCH,
     CandidateType,
     FixTemplate,
     FlowOffload,
@@ -96,7 +96,7 @@ def test_a_landed_fix_keeps_its_diff_and_the_cause() -> None:
         ("TypeError: no discount in cart.py",),
         "shop",
     )
-    long = f"{MEND} {'x' * (LONGEST_PATCH - len(MEND) - 1)}"
+    long = f"{MEND} {'x' * (MAX_PATCH - len(MEND) - 1)}"
     for patch, kept in ((long, long), (f"{long}x", ""), (f"{MEND}+token = '{SECRET}'\n", "")):
         told.patches["sess_1"] = patch
         effect = drafted(landed(), told=told).effect

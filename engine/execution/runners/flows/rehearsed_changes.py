@@ -43,7 +43,7 @@ from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
 from engine.git.reflog import Stash, read_stashes
 from engine.model import CheckResult, sanitise
-from engine.model.adaptation import LONGEST_PATCH
+from engine.model.adaptation import MAX_PATCH
 
 # -- Take one commit back where nobody sees it, and run the tests on what comes out -------------------------------
 
@@ -228,7 +228,7 @@ class ApplyFix(ProjectFlow):
     place = Place.CHANGE_SET
     fix: Line = Field(description="id of the fix, as `clawpy candidates` lists it")
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of tests that must pass with it")
-    patch: str = Field(min_length=1, max_length=LONGEST_PATCH, description="the fix as a diff of git")
+    patch: str = Field(min_length=1, max_length=MAX_PATCH, description="the fix as a diff of git")
 
     def describe(self) -> str:
         return f"Apply the fix {one_line(self.fix)} in a worktree and run {join_names(self.tests, 2)}" + in_project(
