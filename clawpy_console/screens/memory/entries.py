@@ -169,8 +169,8 @@ def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
     for attribute, name in ATTRIBUTES.items():
-        if value := _value(getattr(value, attribute, None), attribute, now):
-            yield Field(name, words.one_line(sanitise(value)), "grey")
+        if shown := _value(getattr(value, attribute, None), attribute, now):
+            yield Field(name, words.one_line(sanitise(shown)), "grey")
     if entry.old:
         yield Field("", "· no longer valid", "wants")
     if problem := getattr(value, "problem", ""):
@@ -201,7 +201,7 @@ def full_text(entry: Entry) -> str:
     if isinstance(value, GraphNode):
         return sanitise(f"{value.title}\n\n{value.description}".strip())
     if entry.layer is Layer.LEDGER:
-        return sanitise("\n".join(f"{name}: {value}" for name, value in value.payload.items()))
+        return sanitise("\n".join(f"{name}: {part}" for name, part in value.payload.items()))
     return sanitise(getattr(value, "text", "") or getattr(value, "fact", "")) or "It is empty."
 
 
