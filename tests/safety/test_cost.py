@@ -223,7 +223,7 @@ def test_a_running_session_cannot_pass_a_cap_either(rails: Rails) -> None:
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    calls=st.lists(st.lists(st.integers(0, 300_000), min_size=1, max_size=6), min_size=4, max_size=6),
+    calls=st.lists(st.lists(st.integers(100_000, 300_000), min_size=3, max_size=6), min_size=6, max_size=8),
     estimate=st.sampled_from([1, 100_000, 400_000]),
 )
 def test_triggers_and_running_sessions_that_ask_at_once_never_pass_a_cap_together(
