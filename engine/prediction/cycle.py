@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlmodel import Session
 
@@ -59,10 +59,14 @@ Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
 """What a context suggests; errors go into the list."""
 
 EXPLORED_IN = 10
-"""In one cycle of so many a card is shown to learn something."""
+"""One cycle in this many shows a card to learn something."""
 
 EXPLORED_BELOW = 3
-"""A kind that people decided on so often, in whatever workspace, is known: it is not explored any more."""
+"""A kind with this many recent decisions, in all workspaces together, is not explored."""
+
+EXPLORED_AFTER = timedelta(days=30)
+"""Decisions older than this do not count for `EXPLORED_BELOW`: what was dismissed for good last month may be welcome
+now, and without a card nobody would find out."""
 
 
 @frozen
@@ -96,12 +100,12 @@ class _Round:
 def select_drafts(
     drafts: Sequence[Draft], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
 ) -> list[Draft]:
-    """The drafts that may be shown (SPEC 2.5). `known`: how many cards of a kind were decided on. `learning`: phase 1
-    or later; before, all are.
+    """The drafts that may be shown (SPEC 2.5). `decisions`: by kind, how many cards were decided on lately. `learning`:
+    phase 1 or later; before, all are.
 
     What is below the lowest band is left out, unless something is broken, the operator ordered it, or it is the next
-    step after work that ended. In one cycle of `EXPLORED_IN` a card of a kind that is not known yet is shown all the
-    same, and says so."""
+    step after work that ended. In one cycle of `EXPLORED_IN` a card of a kind with few recent decisions is shown
+    all the same, and says so."""
     if not learning:
         return list(drafts)
     selected = [draft for draft in drafts if _certain(draft.row) or band_of(draft.row.confidence) is not Band.DISCARDED]
@@ -367,9 +371,9 @@ class Predictions:
                     drafts.append(self._draft(proposal, round_state))
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-            decisions_by_kind = history.decided(session)
+            recent_decisions = history.count_by_kind(session, since=now - EXPLORED_AFTER)
             selected = select_drafts(
-                drafts, decisions_by_kind, learning=round_state.phase.number > 0, randomness=self._randomness
+                drafts, recent_decisions, learning=round_state.phase.number > 0, randomness=self._randomness
             )
             return self._ask_rails(session, selected, now, room)
 

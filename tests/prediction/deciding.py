@@ -18,6 +18,9 @@ from engine.model import (
     Assignment,
     CalibrationCheck,
     Card,
+    DecidedBy,
+    DecidedCard,
+    DecisionSignal,
     Permit,
     Proposal,
     RailVerdict,
@@ -272,3 +275,14 @@ def refusal(call: object, *arguments: object, **named: object) -> str:
     with pytest.raises(Refusal) as refused:
         call(*arguments, **named)  # type: ignore[operator]
     return refused.value.code
+
+
+def teach(
+    world: World, decisions: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"
+) -> None:
+    """Record this many earlier decisions of the operator on cards of a kind."""
+    for number in range(decisions):
+        card = DecidedCard(
+            f"past_{signal}_{number}", kind, "koji-core", SHOP, kind, "run the tests", 0.4, DecidedBy.OPERATOR
+        )
+        world.database.write(lambda tx, card=card: world.decisions.record(tx, signal, card))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.model import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
+from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.card_rows import new_row
-from engine.prediction.cycle import EXPLORED_BELOW, Draft, select_drafts
+from engine.prediction.cycle import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
 from engine.prediction.stack import adjusted_tier
+from engine.prediction.twin import TWIN_FROM
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.prediction.deciding import SHOP, World, proposal
+from tests.prediction.deciding import SHOP, World, proposal, teach
 
 
 def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Draft:
@@ -73,6 +75,18 @@ def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> N
     drafts = [draft("disliked", 0.1, kind="lint")]
     found = select_drafts(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
     assert bool(found) is explored
+
+
+@pytest.mark.parametrize(("age", "is_shown"), [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
+def test_a_kind_whose_decisions_are_old_is_explored_again(
+    database: Database, clock: FakeClock, age: timedelta, is_shown: bool
+) -> None:
+    """Tastes change: a kind that was always dismissed gets another chance after a month without a decision."""
+    world = World(database, clock)
+    world.predictions._randomness = ALWAYS
+    teach(world, TWIN_FROM, DecisionSignal.DISMISSED, kind="lint")
+    clock.advance(age)
+    assert bool(world.see(proposal("new", kind="lint"))) is is_shown
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ from engine.git.state import Commit, GitState
 from engine.model import (
     Band,
     CycleReport,
-    DecidedBy,
-    DecidedCard,
     DecisionSignal,
     Outcome,
     Proposal,
@@ -28,7 +26,7 @@ from engine.model import (
 )
 from engine.prediction.context import WorkspaceContext
 from engine.storage.database import Database
-from tests.prediction.deciding import SHOP, World, proposal
+from tests.prediction.deciding import SHOP, World, proposal, teach
 
 
 @pytest.fixture
@@ -39,16 +37,6 @@ def world(database: Database, clock: FakeClock) -> World:
 def names(*letters: str) -> list[Proposal]:
     """Of two kinds in turn: five of one kind are never shown."""
     return [proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
-
-
-def teach(
-    world: World, decisions: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"
-) -> None:
-    for number in range(decisions):
-        told = DecidedCard(
-            f"past_{signal}_{number}", kind, "koji-core", SHOP, kind, "run the tests", 0.4, DecidedBy.OPERATOR
-        )
-        world.database.write(lambda tx, told=told: world.decisions.record(tx, signal, told))
 
 
 def test_at_most_five_from_the_top(world: World) -> None:

@@ -357,10 +357,11 @@ class Decisions:
         """`approvals_of_like` of everything that was decided: (kind, channel, workspace, approved, decided)."""
         return [tuple(row) for row in ask(session, _APPROVALS)]
 
-    def decided(self, session: Session) -> dict[str, int]:
-        """How many cards of each kind a person decided on, here or over the API."""
+    def count_by_kind(self, session: Session, *, since: datetime) -> dict[str, int]:
+        """How many cards of each kind a person decided on since then, here or over the API."""
         kind = col(Decision.kind)
-        counted = sqlalchemy.select(kind, func.count()).where(_IS_STANDING, _IS_EXPLICIT, _BY_PERSON).group_by(kind)
+        is_counted = (_IS_STANDING, _IS_EXPLICIT, _BY_PERSON, col(Decision.decided_at) >= since)
+        counted = sqlalchemy.select(kind, func.count()).where(*is_counted).group_by(kind)
         return {name: int(number) for name, number in session.execute(counted)}
 
     def recent(self, limit: int = 50) -> list[Decision]:
