@@ -244,13 +244,13 @@ class ConsoleApp(CardConsole):
 
     def _notice(self, event: Event) -> None:
         if event.kind == "HoldLifted":
-            self.over(event.subject, f"The {event.subject} ended.")
+            self.end_state(event.subject, f"The {event.subject} ended.")
             return
         sentence = bridge.sentence(event)
         if sentence is None:
             return
         text, severity = sentence
-        self.say(text, severity, of=event.subject if event.kind == "HoldPlaced" else "")
+        self.say(text, severity, about=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
             if self.rings:
                 self.bell()

@@ -43,8 +43,8 @@ class CardController:
     def decide(
         self, card: Card, how: str, refused: Callable[[Card, Refusal], object], notify: Callable[[str], object]
     ) -> None:
-        """Approve, dismiss or snooze `card`, which is off the screen already. `told` gets what else follows: a kind of
-        card that is switched off."""
+        """Approve, dismiss or snooze `card`, which is off the screen already. `refused` is called with a refusal,
+        `notify` with what else follows, such as a kind of card that is switched off."""
         verbs: dict[str, Callable[[Engine], Card]] = {
             "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
             "dismiss": lambda engine: engine.cards.dismiss(card.id),
@@ -191,7 +191,7 @@ class CardController:
         )
 
     def predict(self, say: Say) -> None:
-        """One prediction cycle now; `say` is told what came of it."""
+        """Run one prediction cycle now; `say` gets its result in words."""
 
         def done(report: Any) -> None:
             errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""

@@ -243,15 +243,15 @@ class Console(App[None]):
             if then is not None:
                 then(result)
 
-    def say(self, text: str, severity: SeverityLevel = "information", *, of: str = "") -> None:
-        """A toast, literally as written. `of` is the state it tells of: it goes when that is `over`."""
+    def say(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
+        """Show a toast, literally as written. `about` names a state: `end_state` removes its toasts."""
         toast = Notification(words.one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
-        if of:
-            self._standing.setdefault(of, []).append(toast)
+        if about:
+            self._standing.setdefault(about, []).append(toast)
         self.post_message(Notify(toast))
 
-    def over(self, state: str, text: str) -> None:
-        """Say that `state` is over; what was said of it goes."""
+    def end_state(self, state: str, text: str) -> None:
+        """Show `text` in place of the toasts about `state`, which is over."""
         for toast in self._standing.pop(state, []):
             toast.timeout = 0.0  # the next toast is shown without those whose time is up
         self.say(text)

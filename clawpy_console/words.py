@@ -81,7 +81,7 @@ def workspace_name(workspace: str) -> str:
 
 
 def next_choice(choices: Sequence[T], choice: T) -> T:
-    """The choice after `one`; the first after the last, and after what is no choice."""
+    """The choice that follows `choice`: the first one after the last, and after a value that is no choice."""
     return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
 
 

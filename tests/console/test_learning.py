@@ -10,7 +10,7 @@ from textual.widgets import Input
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.ask import Ask
 from clawpy_console.outside import lead_to
-from clawpy_console.screens.learning.screen import Decide, LearningScreen
+from clawpy_console.screens.learning.screen import DecisionDialog, LearningScreen
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningScope, PromptSource, Refusal, SourceKind
@@ -108,7 +108,7 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         await to(pilot, TRIES.id, "x")
         assert "Nothing changes in how agents act." in screen_text(console)
         await pilot.press(*"yes few", "enter")
-        assert isinstance(console.screen, Decide)  # Enter decides nothing
+        assert isinstance(console.screen, DecisionDialog)  # Enter decides nothing
         assert console.screen.query_one(Input).value == "yes few"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)

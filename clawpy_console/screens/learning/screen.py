@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-class Decide(PreviewDialog[str | None]):
-    """Gives the reason that was typed, "" for none; None on Escape. Enter decides nothing, and says so. `told` is what
-    the decision changes, `reason` stands in the line already."""
+class DecisionDialog(PreviewDialog[str | None]):
+    """Asks for the reason of a decision: the text that was typed, "" without a reason, None on Escape. Enter decides
+    nothing and says so. `preview` shows what the decision changes; `reason` is in the input already."""
 
     BINDINGS = bindings("deciding", "preview")
     AUTO_FOCUS = "#reason"
     DEFAULT_CSS = """
-    Decide .dialog { width: 100; }
-    Decide #pane { height: auto; max-height: 60vh; padding: 0; }
-    Decide #reason { height: 3; margin: 1 0 0 0; }
-    Decide KeyLine { dock: none; margin: 1 0 0 0; }
+    DecisionDialog .dialog { width: 100; }
+    DecisionDialog #pane { height: auto; max-height: 60vh; padding: 0; }
+    DecisionDialog #reason { height: 3; margin: 1 0 0 0; }
+    DecisionDialog KeyLine { dock: none; margin: 1 0 0 0; }
     """
 
     def __init__(self, title: str, preview: Sequence[Field], reason: str) -> None:
@@ -345,7 +345,7 @@ class LearningScreen(Filtering):
         if how == "keep":
             on_answer("")
         elif decision.takes_reason:
-            dialog = Decide(title, list(preview(view)), self._reasons.get((id, how), ""))
+            dialog = DecisionDialog(title, list(preview(view)), self._reasons.get((id, how), ""))
             self.app.push_screen(dialog, on_answer)
         else:
             text = Content("\n").join(render_fields(preview(view), UNWRAPPED_CELLS))

@@ -164,7 +164,7 @@ def _hunks(file: int, diff: FileDiff) -> list[Hunk]:
 
 
 def changed_part(text: str, other: str) -> tuple[int, int]:
-    """Where `one` differs from `other`: from this character to before that one. (0, 0) when they are not alike."""
+    """The part of `text` that differs from `other`, as start and end (exclusive); (0, 0) when they are not similar."""
     start = len(commonprefix((text, other)))  # noqa: RUF071 (characters are what it compares)
     end = len(commonprefix((text[start:][::-1], other[start:][::-1])))  # noqa: RUF071
     return (start, len(text) - end) if start + end >= SIMILAR * max(len(text), len(other)) else (0, 0)

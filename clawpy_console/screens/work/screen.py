@@ -383,7 +383,7 @@ class WorkScreen(Conversing, Filtering):
         change: ChangeSet | None = None,
     ) -> None:
         """Call what is `doing` something with `change`, by default the change set in sight; `done` says what came of
-        it, `not_done` hears of a refusal."""
+        it, `undone` is called on a refusal."""
         if self._operation or (change := change or self.change) is None:
             self._say_busy()
             return
