@@ -130,7 +130,7 @@ def stop(home: Home, reason: str) -> Document:
             if error.code != "no_answer":
                 refusals.append(error)
 
-    ended = terminate_sessions(pid_folder(home), first=ask_engine)
+    ended = terminate_sessions(pid_folder(home), ask_engine=ask_engine)
     if refusals:
         raise refusals[0]
     if unwritten is not None and not answers:
@@ -140,7 +140,7 @@ def stop(home: Home, reason: str) -> Document:
             f" ({count(ended.killed, 'process', 'processes')} ended)",
             "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
         ) from unwritten
-    counts = {"killed": ended.killed, "left": list(ended.left)}
+    counts = {"killed": ended.killed, "left": list(ended.survivors)}
     if answers:
         return answers[0] | counts
     return {

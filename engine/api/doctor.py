@@ -273,9 +273,9 @@ def _rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
     does not work."""
     from engine.execution.sandbox import ladder_reports
-    from engine.execution.sandbox.escape_trials import TRIALS, UNKNOWN, measure
+    from engine.execution.sandbox.escape_trials import TRIALS, UNKNOWN, measure_rungs
 
-    measured = measure()
+    measured = measure_rungs()
     return [
         {
             "name": rung.name,
@@ -301,11 +301,11 @@ def _sandbox(settings: Settings) -> Check:
         message = "none works here: nothing runs by itself, and you confirm each approval"
         return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
-    memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
+    memory = settings.sandbox.memory_gb or limits.MAX_MEMORY_BYTES / 1024**3
     by = "limited by a control group" if cgroups.can_limit() else "checked twice a second"
     limited = (
-        f"a session has at most {memory:.1f} GiB of memory and {limits.PROCESSES:,} processes ({by}),"
-        f" {limits.FILE_BYTES // 1024**3} GiB a file, no core dumps"
+        f"a session has at most {memory:.1f} GiB of memory and {limits.MAX_PROCESSES:,} processes ({by}),"
+        f" {limits.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
     )
     return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
 

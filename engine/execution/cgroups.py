@@ -1,5 +1,5 @@
-"""One Linux control group (cgroup v2) for each session, where the engine may make them: the kernel counts what its
-processes take and ends all of them at once (SPEC 3.7).
+"""Makes a Linux control group (cgroup v2) for each session, where it may: the kernel limits its processes together, and
+ends all of them at once (SPEC 3.7).
 
 A process leaves its control group only by writing to another one, which no sandbox allows. Where the engine may not
 divide its own group (a login session without systemd's delegation, a container) there is none, and the sandboxes do
@@ -42,10 +42,9 @@ def can_limit() -> bool:
 
 
 def make_group(session_id: str, *, memory: int, processes: int, contained: bool = False) -> Path | None:
-    """The group of a session, limited to `memory` bytes and so many `processes` where the kernel's controllers are
-    there; None where there is none. `contained`: the kernel ends all of a command with its first process anyway. Then
-    a group is made only where it limits, because a process waits for more than 10 ms to enter one: the kernel sees to
-    it that nobody forks meanwhile."""
+    """The new group of a session, None where there is none; limited to `memory` bytes and so many `processes` where the
+    kernel's controllers are there. `contained`: the kernel ends a command with its first process anyway. Then a group
+    is made only where it limits, because a process waits more than 10 ms to enter one, while nobody may fork."""
     parent = parent_group()
     if parent is None or (contained and not can_limit()):
         return None
@@ -63,26 +62,26 @@ def make_group(session_id: str, *, memory: int, processes: int, contained: bool 
     return group
 
 
-def belongs(group: Path, session_id: str) -> bool:
+def is_group_of(group: Path, session_id: str) -> bool:
     """Whether this is a session's group, whatever a file says."""
     return group.name == f"{PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
 
 
-def members(group: Path) -> list[int]:
-    """The processes in it."""
+def member_pids(group: Path) -> list[int]:
+    """The ids of the processes in the group."""
     try:
         return [int(line) for line in (group / "cgroup.procs").read_text().split()]
     except (OSError, ValueError):
         return []
 
 
-def kill(group: Path) -> None:
-    """End everything in it, whatever it does meanwhile."""
+def kill_members(group: Path) -> None:
+    """Kill all processes of the group, also those that fork meanwhile."""
     with contextlib.suppress(OSError):
         (group / "cgroup.kill").write_text("1")
 
 
-def remove(group: Path) -> None:
-    """Take it away once it is empty."""
+def remove_group(group: Path) -> None:
+    """Remove the group if it is empty."""
     with contextlib.suppress(OSError):
         group.rmdir()

@@ -96,7 +96,7 @@ class Housekeeping:
             return None
         now = self._clock.monotonic()
         if self._measured is None or now - self._measured[0] >= MEASURED_EVERY:
-            self._measured = now, measured([*self._over().values(), *self._caches.idle()])
+            self._measured = now, measured([*self._over().values(), *self._caches.idle_slots()])
         before = self._full
         urgent = is_urgent(free, before is not None and before.urgent)
         self._full = Disk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
@@ -115,7 +115,7 @@ class Housekeeping:
             size = measured([folder])
             self._worktrees.remove(session_id)
             freed += 0 if folder.exists() else size
-        idle = self._caches.idle()
+        idle = self._caches.idle_slots()
         freed += measured(idle)
         return Reclaimed(tuple(unneeded), self._caches.drop(idle), freed)
 

@@ -227,7 +227,7 @@ class LiveSession:
 
     def git(self, plain: Git) -> Git:
         """`plain` as git of this session: it ends with the session."""
-        environment = {**plain.environment, **self.processes.mark()}
+        environment = {**plain.environment, **self.processes.environment_mark()}
         return replace(plain, environment=environment, check=self.check_running)
 
     def execute(
@@ -340,7 +340,7 @@ class LiveSession:
     ) -> dict[str, str]:
         """Let a command begin, or raise why not; returns its environment."""
         self.check_running()
-        if confinement.is_ephemeral and not self.sandbox.overlays(confinement):
+        if confinement.is_ephemeral and not self.sandbox.can_overlay(confinement):
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.judge(command, cwd)
@@ -384,7 +384,7 @@ class LiveSession:
             callback()
         return True
 
-    def over_limit(self) -> str:
+    def exceeded_limit(self) -> str:
         """Which limit it passed, in words; "" for none."""
         if exceeded := self._clock.exceeded(self.limits):
             return exceeded

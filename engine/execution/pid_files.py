@@ -1,8 +1,9 @@
-"""PID files of every session in the home: they find a session's processes without the engine (SPEC 3.7).
+"""PID files of every session in the home, by which its processes are found without the engine (SPEC 3.7).
 
 The first process of each command writes its line of /proc before it becomes the command: its number and its start time.
-A number that belongs to another process by now has another start time, and a process without the session's mark in its
-environment is not the session's, whatever a file says: neither is touched. A second file names the control group."""
+Where the number belongs to another process by now, the start time differs; and a process without the session's mark in
+its environment is not the session's, whatever a file says: neither is touched. A second file names the control
+group."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _SHELL = ["/bin/sh", "-c"]
 
 
 def pid_folder(home: Home) -> Path:
-    """Where the files of all sessions are."""
+    """The folder with the files of all sessions."""
     return home.data / "run" / "sessions"
 
 
@@ -62,15 +63,17 @@ class PidFiles:
 
 @frozen
 class SessionProcesses:
-    """What the files say of a session: the first processes of its commands that are still alive, and its group."""
+    """The processes of a session by its files."""
 
     session_id: str
     leaders: tuple[psutil.Process, ...]
+    """The first processes of its commands that are still alive."""
     group: Path | None
+    """Its control group."""
 
 
 def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
-    """What the files in `folder` say of each session that may have processes left."""
+    """The processes of each session that has files in `folder`."""
     sessions: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
         for file in sorted(folder.iterdir()):
@@ -79,11 +82,11 @@ def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
     for session_id, files in sessions.items():
         leaders, group = [], None
         for file in files:
-            text = _read(file)
+            text = _read_start(file)
             if file.suffix == _GROUP:
                 path = Path(text)
-                group = path if cgroups.belongs(path, session_id) else None
-            elif (leader := _leader(text, session_id)) is not None:
+                group = path if cgroups.is_group_of(path, session_id) else None
+            elif (leader := _find_leader(text, session_id)) is not None:
                 leaders.append(leader)
         yield SessionProcesses(session_id, tuple(leaders), group)
 
@@ -91,14 +94,14 @@ def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
 def remove_stale(folder: Path) -> None:
     """Remove the files whose process has ended or whose group is gone."""
     for file in [*folder.glob(f"*{_COMMAND}"), *folder.glob(f"*{_GROUP}")]:
-        session_id, text = file.name.partition(".")[0], _read(file)
+        session_id, text = file.name.partition(".")[0], _read_start(file)
         is_group = file.suffix == _GROUP
-        if not (cgroups.belongs(Path(text), session_id) if is_group else _leader(text, session_id)):
+        if not (cgroups.is_group_of(Path(text), session_id) if is_group else _find_leader(text, session_id)):
             with contextlib.suppress(OSError):
                 file.unlink()
 
 
-def _leader(line: str, session_id: str) -> psutil.Process | None:
+def _find_leader(line: str, session_id: str) -> psutil.Process | None:
     """The process whose line of /proc this is, if it is still alive and the session's."""
     try:
         pid = int(line.partition(" ")[0])
@@ -112,8 +115,8 @@ def _leader(line: str, session_id: str) -> psutil.Process | None:
     return None
 
 
-def _read(file: Path) -> str:
-    """The beginning of its text; "" for what is not a regular file."""
+def _read_start(file: Path) -> str:
+    """The beginning of a file's text; "" when it cannot be read."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, errors="replace") as stream:

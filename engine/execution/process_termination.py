@@ -18,55 +18,55 @@ import psutil
 
 from engine.execution import cgroups
 from engine.execution.pid_files import SessionProcesses, read_pid_files, remove_stale
-from engine.execution.sandbox import SESSION_MARK
+from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
 
-GRACE = 0.3
+GRACE_S = 0.3
 """Seconds between SIGTERM and SIGKILL."""
 
-GIVE_UP = 0.9
+GIVE_UP_S = 0.9
 """Seconds after which killing stops waiting for the dead to be gone."""
 
-SUPERVISOR = "clawpy-keeper"
-"""What a list of processes calls the supervisor of a command."""
+SUPERVISOR = supervisor.NAME.decode()
+"""The name of a command's supervisor in lists of processes."""
 
 _KEEPERS = ("bwrap", SUPERVISOR)
 
 
 def end_processes(
-    session_id: str, leaders: Iterable[psutil.Process] = (), grace: float = GRACE, group: Path | None = None
+    session_id: str, leaders: Iterable[psutil.Process] = (), grace: float = GRACE_S, group: Path | None = None
 ) -> bool:
     """End `leaders`, their descendants and groups, all in the control `group`, and every process that carries
     `session_id`'s mark ("" for none): SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
     leaders = list(leaders)
     began = time.monotonic()
     if grace:
-        running = gather(session_id, leaders, group)
+        running = find_processes(session_id, leaders, group)
         for process in running:
-            # A keeper goes when what it keeps goes; ended first, it would take that with it unasked.
+            # A keeper ends when the processes that it keeps have ended; ended first, it would kill them at once.
             if name_of(process) not in _KEEPERS:
                 with contextlib.suppress(psutil.Error):
                     process.terminate()
-        await_death(running, began + grace)
+        wait_for_deaths(running, began + grace)
     while True:
-        survivors = gather(session_id, leaders, group)
-        if not survivors or time.monotonic() - began > GIVE_UP + grace:
+        survivors = find_processes(session_id, leaders, group)
+        if not survivors or time.monotonic() - began > GIVE_UP_S + grace:
             return not survivors
-        kill(survivors, leaders, group)
-        await_death(survivors, time.monotonic() + 0.02)
+        kill_processes(survivors, leaders, group)
+        wait_for_deaths(survivors, time.monotonic() + 0.02)
 
 
-def kill(survivors: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
-    """Kill those of a session that are `survivors`. A supervisor is only told to: it ends when nothing it keeps is
-    left, and killed before that, it would set free what forks faster than a list of processes is read."""
+def kill_processes(survivors: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
+    """Kill the `survivors` of a session. A supervisor is only told to end: it does when nothing that it keeps is left.
+    Killed before, it would set free programs that fork faster than a list of processes is read."""
     if group is not None:
-        cgroups.kill(group)
+        cgroups.kill_members(group)
     supervisors = [leader for leader in leaders if leader in survivors and name_of(leader) == SUPERVISOR]
     others = [process for process in survivors if process not in supervisors]
-    for supervisor in supervisors:  # it is quicker than anybody whom it has to end
+    for keeper in supervisors:
         with contextlib.suppress(psutil.Error):
-            supervisor.resume()
-            supervisor.terminate()
+            keeper.resume()
+            keeper.terminate()
     for process in others:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -90,25 +90,27 @@ def marked_processes(session_id: str) -> list[psutil.Process]:
 
 def _pids_with(variable: str) -> Iterator[int]:
     """The processes whose environment has `variable`, "NAME=VALUE". Every session looks through all processes of the
-    machine more than once: read like this, that takes a fraction of what a `psutil.Process` for each takes."""
+    machine more than once: this takes a fraction of the time of a `psutil.Process` for each."""
     entry = variable.encode()
-    for name in os.listdir("/proc"):  # noqa: PTH208  a path for each costs more than to read it
-        if name.isdecimal():
-            with contextlib.suppress(OSError):
-                descriptor = os.open(f"/proc/{name}/environ", os.O_RDONLY | os.O_CLOEXEC)
-                with os.fdopen(descriptor, "rb", buffering=0) as stream:
-                    if entry in stream.read().split(b"\0"):
-                        yield int(name)
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  a path for each costs more than to read it
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"/proc/{name}/environ", os.O_RDONLY | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb", buffering=0) as stream:
+                variables = stream.read().split(b"\0")
+            if entry in variables:
+                yield int(name)
 
 
-def gather(session_id: str, leaders: Iterable[psutil.Process], group: Path | None = None) -> list[psutil.Process]:
+def find_processes(
+    session_id: str, leaders: Iterable[psutil.Process], group: Path | None = None
+) -> list[psutil.Process]:
     """The living processes of a session; see `end_processes`."""
     processes: dict[int, psutil.Process] = {}
     for leader in leaders:
         with contextlib.suppress(psutil.Error):
             for process in (leader, *leader.children(recursive=True)):
                 processes[process.pid] = process
-    for pid in [] if group is None else cgroups.members(group):
+    for pid in [] if group is None else cgroups.member_pids(group):
         with contextlib.suppress(psutil.Error):
             processes.setdefault(pid, psutil.Process(pid))
     if session_id:
@@ -125,15 +127,15 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def name_of(process: psutil.Process) -> str:
-    """What it is called, "" when it has ended."""
+    """The name of a process, "" when it has ended."""
     try:
         return str(process.name())
     except psutil.Error:
         return ""
 
 
-def await_death(processes: Iterable[psutil.Process], until: float) -> list[psutil.Process]:
-    """Who still lives at `until` (monotonic seconds), or [] as soon as nobody does."""
+def wait_for_deaths(processes: Iterable[psutil.Process], until: float) -> list[psutil.Process]:
+    """The processes that are alive at `until` (monotonic seconds), or [] as soon as none is."""
     alive = list(processes)
     while (alive := [process for process in alive if _is_alive(process)]) and time.monotonic() < until:
         time.sleep(0.01)
@@ -141,58 +143,63 @@ def await_death(processes: Iterable[psutil.Process], until: float) -> list[psuti
 
 
 def kill_group(leader: int) -> None:
+    """Kill the process group of `leader`."""
     # macOS answers EPERM for a group of zombies.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 TERMINATE_TIMEOUT_S = 5.0
-"""Seconds after which the processes that did not end are named."""
+"""Seconds after which processes that did not end are reported."""
 
 
 @frozen
-class Terminated:
-    """How many processes were `killed`, of which `sessions`, and which are `left`: "PID NAME"."""
+class Termination:
+    """The result of `terminate_sessions`."""
 
     sessions: tuple[str, ...] = ()
+    """The sessions that had processes."""
     killed: int = 0
-    left: tuple[str, ...] = ()
+    survivors: tuple[str, ...] = ()
+    """The processes that did not end: "PID NAME"."""
 
 
 def terminate_sessions(
-    pid_folder: Path, *, first: Callable[[], object] = lambda: None, within: float = TERMINATE_TIMEOUT_S
-) -> Terminated:
-    """End all sessions that have PID files in `pid_folder`. `first` may ask the engine to do it; what that leaves, and
-    what begins meanwhile, is ended for at most `within` seconds."""
+    pid_folder: Path, *, ask_engine: Callable[[], object] = lambda: None, timeout_s: float = TERMINATE_TIMEOUT_S
+) -> Termination:
+    """End all sessions that have PID files in `pid_folder`. `ask_engine` may ask the engine to do it; processes that
+    are left, or that begin meanwhile, are ended for at most `timeout_s` seconds."""
     session_of: dict[psutil.Process, str] = {}
 
     def find_alive() -> list[tuple[SessionProcesses, list[psutil.Process]]]:
         alive = []
         for session in read_pid_files(pid_folder):
-            if processes := gather(session.session_id, session.leaders, session.group):
+            if processes := find_processes(session.session_id, session.leaders, session.group):
                 session_of.update(dict.fromkeys(processes, session.session_id))
                 alive.append((session, processes))
         return alive
 
     find_alive()
-    first()
-    until = time.monotonic() + within
+    ask_engine()
+    until = time.monotonic() + timeout_s
     while time.monotonic() < until:
         alive = find_alive()
         if not alive:
             break
         for session, processes in alive:
-            kill(processes, session.leaders, session.group)
-        await_death([process for _, processes in alive for process in processes], min(until, time.monotonic() + 0.02))
-    survivors = await_death(list(session_of), until)  # a process that is ending has no environment to be found by
+            kill_processes(processes, session.leaders, session.group)
+        wait_for_deaths(
+            [process for _, processes in alive for process in processes], min(until, time.monotonic() + 0.02)
+        )
+    survivors = wait_for_deaths(list(session_of), until)  # a process that is ending has no environment to be found by
     for session in read_pid_files(pid_folder):
         if session.group is not None:
-            cgroups.remove(session.group)
+            cgroups.remove_group(session.group)
     remove_stale(pid_folder)
-    return Terminated(
+    return Termination(
         sessions=tuple(sorted(set(session_of.values()))),
         killed=len(session_of) - len(survivors),
-        left=tuple(f"{process.pid} {name_of(process)}" for process in survivors),
+        survivors=tuple(f"{process.pid} {name_of(process)}" for process in survivors),
     )
 
 

@@ -1,8 +1,8 @@
-"""The processes of one session: started in groups of their own, and ended with it, all of them (SPEC 3.7, 3.8).
+"""Starts the processes of one session in groups of their own, and ends all of them with it (SPEC 3.7, 3.8).
 
 Every command runs under bubblewrap, whose process namespace ends with it, or under the supervisor, of which everything
-that the command starts remains a descendant. So the descendants of what was started are all there is. Where there is
-neither (macOS), or a hostile command killed its supervisor, the session's mark in the environment finds the rest."""
+that the command starts remains a descendant. Where there is neither (macOS), or a hostile command killed its
+supervisor, the session's mark in the environment finds the rest."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ import psutil
 
 from engine.execution import cgroups
 from engine.execution.pid_files import PidFiles
-from engine.execution.process_termination import GRACE, SUPERVISOR, end_processes, gather, kill_group, name_of
+from engine.execution.process_termination import GRACE_S, SUPERVISOR, end_processes, find_processes, kill_group, name_of
 from engine.execution.sandbox import SESSION_MARK, limits
 from engine.execution.sandbox.limits import NICE
 from engine.frozen import frozen
 
-CHUNK = 65_536
-_POLL = 0.1
-_DRAIN = 0.2
-_GATHER = 0.005  # a program that flushes every line is read in batches, at most 200 a second
+CHUNK_BYTES = 65_536
+"""Maximum size of a piece of output."""
+
+_POLL_S = 0.1
+_DRAIN_S = 0.2
+"""Seconds of silence after the leader's end in which its children may still write."""
+_BATCH_S = 0.005
+"""Seconds between two reads: a program that flushes every line is read in at most 200 batches a second."""
 
 
 class GroupClosed(Exception):
@@ -36,11 +40,13 @@ class GroupClosed(Exception):
 
 
 @frozen
-class Finished:
-    """How a process ended. `exit_code` is negative for a signal. `seconds` of wall time."""
+class FinishedCommand:
+    """How a command ended."""
 
     exit_code: int
+    """Negative for a signal."""
     seconds: float
+    """Wall time."""
     timed_out: bool
 
 
@@ -51,12 +57,12 @@ class Processes:
         self,
         session_id: str,
         pid_folder: Path | None = None,
-        memory: int = limits.MEMORY_BYTES,
+        memory: int = limits.MAX_MEMORY_BYTES,
         *,
         contained: bool = False,
     ) -> None:
-        """`pid_folder` has the files by which `clawpy stop` finds them without the engine; `memory` in bytes.
-        `contained`: each command has a process namespace of its own."""
+        """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine; `memory` is in
+        bytes. `contained`: each command has a process namespace of its own."""
         self.session_id = session_id
         self._pid_files = PidFiles(pid_folder, session_id) if pid_folder and sys.platform == "linux" else None
         self._memory = memory
@@ -69,8 +75,8 @@ class Processes:
         self._marked = False
         self._is_set_up = False
 
-    def mark(self) -> dict[str, str]:
-        """What the environment of a process holds that ends with this session; for those started by other ways too."""
+    def environment_mark(self) -> dict[str, str]:
+        """The variable that marks a process of this session in its environment, also one that others start."""
         self._marked = True
         return {SESSION_MARK: self.session_id}
 
@@ -83,12 +89,11 @@ class Processes:
         on_output: Callable[[bytes], None],
         timeout: float | None = None,
         cancel: threading.Event | None = None,
-    ) -> Finished:
+    ) -> FinishedCommand:
         """Run a command to its end; `on_output` gets stdout and stderr as they come, in pieces of at most 64 KiB.
 
-        What the command left running in the background ends with it. After `timeout` seconds, or within 0.1 s of
-        `cancel`, it is ended.
-        Raises `GroupClosed` once `end` was called, OSError when the program cannot be started.
+        Processes that the command left in the background end with it. After `timeout` seconds, or within 0.1 s of
+        `cancel`, it is ended. Raises `GroupClosed` once `end` was called, OSError when the program cannot be started.
         """
         started = time.monotonic()
         process = self.start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -96,7 +101,7 @@ class Processes:
             timed_out = self._follow(process, on_output, None if timeout is None else started + timeout, cancel)
         finally:
             self.finish(process)
-        return Finished(process.returncode, time.monotonic() - started, timed_out)
+        return FinishedCommand(process.returncode, time.monotonic() - started, timed_out)
 
     def start(
         self,
@@ -107,8 +112,8 @@ class Processes:
         stdin: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
-        """Start a child in a group of its own, its output a pipe. Who starts it hands it to `finish`, and until then
-        does not wait for it: `has_ended` and `await_end` tell without that. Raises as `run`."""
+        """Start a child in a group of its own, its output a pipe. The caller hands it to `finish`, and does not reap it
+        before: `has_ended` and `wait_for_end` look at it without that. Raises as `run`."""
         with self._lock:
             if self._closed:
                 raise GroupClosed(self.session_id)
@@ -117,14 +122,14 @@ class Processes:
                 if not self._is_set_up:
                     self._is_set_up = True
                     self._group = cgroups.make_group(
-                        self.session_id, memory=self._memory, processes=limits.PROCESSES, contained=self._contained
+                        self.session_id, memory=self._memory, processes=limits.MAX_PROCESSES, contained=self._contained
                     )
                     self._pid_files.create(self._group)
                 command, pid_file = self._pid_files.wrap(argv, self._group)
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env=dict(env) | self.mark(),
+                env=dict(env) | self.environment_mark(),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -139,10 +144,10 @@ class Processes:
         return process
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
-        """End a child and what is left of its group, at once, and close its pipes."""
+        """End a child and the rest of its group at once, and close its pipes."""
         if not has_ended(process):
             end_processes("", [psutil.Process(process.pid)], grace=0)
-        # While the leader is not reaped, nobody else can carry its number: the group is surely ours.
+        # While the leader is not reaped, no other process can have its number: the group is surely ours.
         if has_ended(process) or name_of(psutil.Process(process.pid)) != SUPERVISOR:
             kill_group(process.pid)
         process.wait()
@@ -155,7 +160,7 @@ class Processes:
             if pipe is not None:
                 pipe.close()
 
-    def end(self, grace: float = GRACE) -> bool:
+    def end(self, grace: float = GRACE_S) -> bool:
         """End everything: SIGTERM, `grace` seconds, SIGKILL. Takes at most about `grace` + 0.5 s, returns True when
         nothing is left. Nothing can be started any more from the first moment. Safe to call again."""
         with self._lock:
@@ -166,24 +171,27 @@ class Processes:
         gone = end_processes(self.session_id, leaders, grace, self._group)
         if gone and self._pid_files is not None:
             if self._group is not None:
-                cgroups.remove(self._group)
+                cgroups.remove_group(self._group)
             self._pid_files.clear()
         return gone
 
-    def over_limit(self) -> str:
-        """Which limit its processes pass together, in words; "" for none. A few milliseconds while something runs."""
+    def exceeded_limit(self) -> str:
+        """Why its processes together exceed a limit; "" when they do not. Takes a few milliseconds while something
+        runs."""
         with self._lock:
             leaders = list(self._leaders.values())
         if not leaders:
             return ""
-        memory = number = 0
-        for process in gather("", leaders, self._group):
+        memory = count = 0
+        for process in find_processes("", leaders, self._group):
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
-                number += 1
+                count += 1
         if memory > self._memory:
-            return f"its processes used {_gigabytes(memory)} of memory, more than {_gigabytes(self._memory)}"
-        return f"it ran {number:,} processes, more than {limits.PROCESSES:,}" if number > limits.PROCESSES else ""
+            return f"its processes used {_in_gigabytes(memory)} of memory, more than {_in_gigabytes(self._memory)}"
+        if count > limits.MAX_PROCESSES:
+            return f"it ran {count:,} processes, more than {limits.MAX_PROCESSES:,}"
+        return ""
 
     def _follow(
         self,
@@ -195,33 +203,36 @@ class Processes:
         """Read until the output ends, or the leader has ended and was silent for a moment. True when it was ended."""
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
-        last_read = time.monotonic()
+        is_open, last_read = True, time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
-            open_ended = True
             while True:
                 now = time.monotonic()
                 if (end is not None and now >= end) or (cancel is not None and cancel.is_set()):
-                    end_processes("", [psutil.Process(process.pid)], GRACE)
+                    end_processes("", [psutil.Process(process.pid)], GRACE_S)
                     return True
-                if open_ended:
-                    if selector.select(_POLL if end is None else min(_POLL, end - now)):
-                        chunk = os.read(descriptor, CHUNK)
-                        last_read = time.monotonic()
-                        if chunk:
-                            on_output(chunk)
-                            if len(chunk) < CHUNK:
-                                time.sleep(_GATHER)
-                            continue
-                        open_ended = False
-                        selector.unregister(descriptor)
-                    elif now - last_read > _DRAIN and has_ended(process):
+                wait_s = _POLL_S if end is None else min(_POLL_S, end - now)
+                if not is_open:
+                    if wait_for_end(process, wait_s):
                         return False
-                elif await_end(process, _POLL if end is None else min(_POLL, end - now)):
+                elif selector.select(wait_s):
+                    last_read = time.monotonic()
+                    is_open = _read_output(descriptor, on_output)
+                elif now - last_read > _DRAIN_S and has_ended(process):
                     return False
 
 
-def _gigabytes(size: int) -> str:
+def _read_output(descriptor: int, on_output: Callable[[bytes], None]) -> bool:
+    """Hand on the next piece of output; False at its end."""
+    chunk = os.read(descriptor, CHUNK_BYTES)
+    if chunk:
+        on_output(chunk)
+        if len(chunk) < CHUNK_BYTES:
+            time.sleep(_BATCH_S)
+    return bool(chunk)
+
+
+def _in_gigabytes(size: int) -> str:
     return f"{size / 1024**3:.1f} GiB"
 
 
@@ -245,7 +256,7 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def await_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait for the leader's end, at most `seconds`, without reaping it."""
     until = time.monotonic() + seconds
     while not has_ended(process):

@@ -120,6 +120,6 @@ class SessionSupervisor:
                 self._end(live, Stop(SessionState.FAILED, exceeded))
 
     def _over_limit(self, live: LiveSession) -> str:
-        if exceeded := live.over_limit() or disk_shortage(live.scratch, live.folder):
+        if exceeded := live.exceeded_limit() or disk_shortage(live.scratch, live.folder):
             return exceeded
-        return live.processes.over_limit() if self._counting else ""
+        return live.processes.exceeded_limit() if self._counting else ""

@@ -23,7 +23,7 @@ from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, installation_failure, installations
 from engine.execution.runners.toolchains.projects import all_packages
-from engine.execution.sandbox import Caches, Confinement, furnish, secret_places, written
+from engine.execution.sandbox import Caches, Confinement, link_tools, secret_places, written_files
 from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree
@@ -81,7 +81,7 @@ def initial_confinement(scratch: Path, workspace: str, settings: Settings, home:
         variables=own.environment,
     )
     confinement.make()
-    furnish(confinement.home)
+    link_tools(confinement.home)
     return confinement
 
 
@@ -163,7 +163,7 @@ class SessionWorkspaces:
             return
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
-        uses_overlay = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)
+        uses_overlay = place in (Place.CHECK, Place.INSTALL) and live.sandbox.can_overlay(live.confinement)
         if place is Place.INSTALL and not uses_overlay:
             message = (
                 f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
@@ -245,7 +245,7 @@ class SessionWorkspaces:
         transcript; "" for nothing."""
         if not live.confinement.is_ephemeral:
             return ""
-        names = sorted(written(live.confinement))
+        names = sorted(written_files(live.confinement))
         if not names:
             return ""
         for name in names[:NAMED_FILES]:
@@ -263,7 +263,7 @@ class SessionWorkspaces:
         if not head:  # no commit yet, or git cannot tell: a cache of its own
             yield
             return
-        with self._caches.taken(live.assignment.workspace, head, descends) as caches:
+        with self._caches.use_cache(live.assignment.workspace, head, descends) as caches:
             live.confine(replace(live.confinement, caches=caches))
             yield
 

@@ -332,7 +332,7 @@ class Sessions(SessionStore):
         """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
         settings = self._settings.current
         confinement = initial_confinement(self._scratch / row.id, row.workspace, settings, self._home)
-        memory = round(settings.sandbox.memory_gb * 1024**3) or limits.MEMORY_BYTES
+        memory = round(settings.sandbox.memory_gb * 1024**3) or limits.MAX_MEMORY_BYTES
         contained = isinstance(sandbox, Bubblewrap)
         return LiveSession(
             row.assignment,

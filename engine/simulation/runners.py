@@ -46,12 +46,12 @@ class SimulatedSandbox(Sandbox):
 
     name = "made up"
     can_filter_hosts = True
-    fault = ""
+    problem = ""
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return "made up"
 
-    def overlays(self, confinement: Confinement) -> bool:
+    def can_overlay(self, confinement: Confinement) -> bool:
         return True
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import PRIVATE, Sandbox
-from engine.execution.sandbox.ladder import rungs
+from engine.execution.sandbox.ladder import find_rungs
 
 PROPERTY = "attack"
 """Name of the report property that carries the class of an attack, also from a worker to the main process."""
@@ -68,7 +68,7 @@ def outside() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def working_rungs() -> dict[str, Sandbox]:
     """The rungs of this machine, none among them."""
-    return {sandbox.name: sandbox for sandbox in rungs()}
+    return {sandbox.name: sandbox for sandbox in find_rungs()}
 
 
 @pytest.fixture(params=["bubblewrap", pytest.param("landlock", marks=pytest.mark.attacks)])

@@ -8,14 +8,14 @@ from pathlib import Path
 from engine.execution.pid_files import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Bubblewrap
-from engine.execution.sandbox.ladder import rungs
+from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
 from tests.attacks.inside import Inside
 
 
 def main() -> None:
     home, root, rung, session, code = sys.argv[1:]
-    sandbox = next(candidate for candidate in rungs() if candidate.name == rung)
+    sandbox = next(candidate for candidate in find_rungs() if candidate.name == rung)
     inside = Inside(sandbox, Path(root), session)
     argv, environment = inside.wrapped(code)
     contained = isinstance(sandbox, Bubblewrap)

@@ -42,7 +42,7 @@ def descends(victim: Victim, head: str) -> Callable[[str], bool]:
 
 def check(victim: Victim, caches: Caches, head: str, code: str, workspace: str = "") -> str:
     """A session that checks at `head`."""
-    with caches.taken(workspace or str(victim.project), head, descends(victim, head)) as folder:
+    with caches.use_cache(workspace or str(victim.project), head, descends(victim, head)) as folder:
         return victim.python(code, confinement=replace(victim.confinement, caches=folder))
 
 
@@ -89,7 +89,7 @@ def test_a_check_beside_one_of_other_commits(victim: Victim, caches: Caches) -> 
     """A cache that is in use at one commit is not given to another, also not to one built on it."""
     start = victim.commit("start")
     workspace = str(victim.project)
-    with caches.taken(workspace, start, descends(victim, start)) as first:
+    with caches.use_cache(workspace, start, descends(victim, start)) as first:
         hostile = branch(victim, "hostile", start)
         check(victim, caches, hostile, POISON)
         assert "clean" in victim.python(TASTE, confinement=replace(victim.confinement, caches=first))
@@ -144,7 +144,7 @@ def test_a_link_in_a_cache_of_the_tree(victim: Victim, caches: Caches) -> None:
 def test_few_caches_are_kept_and_old_ones_go(tmp_path: Path) -> None:
     caches = Caches(tmp_path / "build")
     for head in "abcdef":
-        with caches.taken("/srv/shop", head, lambda former: False) as folder:
+        with caches.use_cache("/srv/shop", head, lambda former: False) as folder:
             (folder / head).touch()
     names = sorted(path.name for path in tmp_path.glob("build/*/*/files/*"))
     assert names == ["d", "e", "f"]

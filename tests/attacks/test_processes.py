@@ -313,14 +313,14 @@ def test_taking_all_memory(every_rung: Sandbox, outside: Path) -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"full\n"
-        assert "memory" in processes.over_limit()
+        assert "memory" in processes.exceeded_limit()
     finally:
         processes.end(grace=0)
         processes.finish(process)
 
 
 def test_too_many_processes(every_rung: Sandbox, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PROCESSES", 20)
+    monkeypatch.setattr(limits, "MAX_PROCESSES", 20)
     code = "c = [subprocess.Popen(['sleep', '60']) for _ in range(30)]; print('many', flush=True); time.sleep(60)"
     inside = Inside(every_rung, outside)
     argv, environment = inside.wrapped(code)
@@ -329,7 +329,7 @@ def test_too_many_processes(every_rung: Sandbox, outside: Path, monkeypatch: pyt
     try:
         assert process.stdout is not None
         if process.stdout.readline():  # root is not counted by the kernel
-            assert "processes" in processes.over_limit()
+            assert "processes" in processes.exceeded_limit()
     finally:
         processes.end(grace=0)
         processes.finish(process)
@@ -339,9 +339,9 @@ def test_a_file_without_end(every_rung: Sandbox, outside: Path) -> None:
     code = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.truncate(os.open('big', 66), 10 * 1024**3)"
     inside = Inside(every_rung, outside)
     inside.run(code)
-    assert (inside.confinement.folder / "big").stat().st_size <= limits.FILE_BYTES
+    assert (inside.confinement.folder / "big").stat().st_size <= limits.MAX_FILE_BYTES
 
 
 def test_files_without_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "FREE_FILES", 1 << 62)
+    monkeypatch.setattr(limits, "MIN_FREE_FILES", 1 << 62)
     assert os.statvfs(tmp_path).f_files == 0 or "more files" in limits.disk_shortage(tmp_path)

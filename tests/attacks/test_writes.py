@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Sandbox, written
+from engine.execution.sandbox import Sandbox, written_files
 from tests.attacks.victim import Victim, outside_folder, removed
 
 SHELL = {
@@ -147,6 +147,6 @@ def test_what_was_written_is_told(victim: Victim) -> None:
     victim.run(
         ["sh", "-c", "echo x >> src/shop.py; mkdir new; echo x > new/file; rm package.json; mkdir .pytest_cache/v"]
     )
-    assert sorted(written(victim.confinement)) == ["new/file", "package.json (removed)", "src/shop.py"]
+    assert sorted(written_files(victim.confinement)) == ["new/file", "package.json (removed)", "src/shop.py"]
     assert victim.run(["sh", "-c", "tail -1 src/shop.py; ls package.json"]).startswith("x\n"), "the session sees it"
     assert [path.name for path in (victim.project / "src").iterdir()] == ["shop.py"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import PRIVATE, Confinement, Sandbox, furnish, secret_places, session_environment
+from engine.execution.sandbox import PRIVATE, Confinement, Sandbox, link_tools, secret_places, session_environment
 from engine.home import Home
 from engine.plain_files import remove_folder
 
@@ -61,8 +61,8 @@ class Victim:
             hidden=secret_places(self.home, self.environment),
         )
         confinement.make()
-        furnish(confinement.home, self.environment)
-        if not self.rung.overlays(confinement):
+        link_tools(confinement.home, self.environment)
+        if not self.rung.can_overlay(confinement):
             copy = self.home.worktrees / name
             shutil.copytree(self.project, copy, symlinks=True, ignore=shutil.ignore_patterns("*.sock", "pipe"))
             confinement = replace(confinement, folder=copy)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Bubblewrap, Confinement, furnish, session_environment
+from engine.execution.sandbox import Bubblewrap, Confinement, link_tools, session_environment
 
 pytestmark = pytest.mark.benchmark
 
@@ -75,14 +75,14 @@ def outcomes(report: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_suite_comes_out_alike(tmp_path: Path, pip: list[str], name: str) -> None:
     bubblewrap = Bubblewrap()
-    if bubblewrap.fault:
+    if bubblewrap.problem:
         pytest.skip("bubblewrap does not work on this machine")
     project = fetched(pip, name, tmp_path)
     python = prepared(pip, project, PACKAGES[name])
     scratch = tmp_path / "scratch"
     held = Confinement(project, scratch, scratch / "caches", tree=project)
     held.make()
-    furnish(held.home)
+    link_tools(held.home)
     suite = next((one for one in ("tests", "testing") if (project / one).is_dir()), ".")
     argv = [str(python), "-m", "pytest", "-q", suite, "-p", "no:randomly", "--junitxml"]
     subprocess.run([*argv, str(tmp_path / "outside.xml")], cwd=project, capture_output=True, check=False)

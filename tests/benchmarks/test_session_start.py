@@ -22,7 +22,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.sandbox import Bubblewrap, Confinement, furnish, session_environment
+from engine.execution.sandbox import Bubblewrap, Confinement, link_tools, session_environment
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
@@ -51,12 +51,12 @@ def measured(ways: dict[str, Callable[[], object]]) -> None:
 
 def test_a_command(tmp_path: Path, repository: Repository) -> None:
     bubblewrap = Bubblewrap()
-    if bubblewrap.fault:
+    if bubblewrap.problem:
         pytest.skip("bubblewrap does not work on this machine")
     scratch = tmp_path / "scratch"
     check = Confinement(repository.path, scratch, scratch / "caches", tree=repository.path)
     check.make()
-    furnish(check.home)
+    link_tools(check.home)
     worktree = replace(check, folder=tmp_path / "worktree")
     shutil.copytree(repository.path, worktree.folder)
     everything = [

@@ -19,7 +19,7 @@ import pytest
 
 from engine.api.doctor import examine
 from engine.execution.sandbox import Sandbox, escape_trials
-from engine.execution.sandbox.ladder import rungs
+from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
 from tests.attacks.test_stop import DEAF, START, Attack
 
@@ -64,7 +64,7 @@ def _gone(process: psutil.Process) -> bool:
 
 def test_stopping_with_a_stopped_engine(tmp_path: Path) -> None:
     print(f"\n{'rung':<12} killed  gone, slowest  gone, fastest  program, slowest")
-    for rung in rungs():
+    for rung in find_rungs():
         found = []
         for number in range(TIMES):
             root = tmp_path / f"{rung.name}{number}"
@@ -80,7 +80,7 @@ def test_the_doctor(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     found = []
     for _ in range(TIMES):
-        escape_trials.measure.cache_clear()
+        escape_trials.measure_rungs.cache_clear()
         began = time.perf_counter()
         examine(home, [])
         found.append(time.perf_counter() - began)

@@ -117,7 +117,7 @@ class ScriptRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         self.begun.append(view.id)
         assert live.assignment.flow is not None
-        if not live.sandbox.overlays(live.confinement):
+        if not live.sandbox.can_overlay(live.confinement):
             live.confine(replace(live.confinement, tree=None))  # as where a session works in a copy
         if live.assignment.flow == "gate":
             until(lambda: self.gate.is_set() or live.cancelled)

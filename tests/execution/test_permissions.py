@@ -79,10 +79,10 @@ def test_the_sessions_clocks_stand_still_while_it_waits(world: BeltWorld, clock:
     asking = Asking(world)
     until(lambda: world.live.asking)
     clock.advance(timedelta(hours=1))
-    assert world.live.over_limit() == ""
+    assert world.live.exceeded_limit() == ""
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_ONCE)
     assert asking.result() is True
-    assert world.live.over_limit() == ""
+    assert world.live.exceeded_limit() == ""
 
 
 def test_once_is_once_and_a_session_is_a_session(world: BeltWorld, clock: FakeClock) -> None:

@@ -116,7 +116,7 @@ def test_it_goes_on_when_the_machine_had_nothing_left_for_a_connection(
                 raise OSError(24, "Too many open files")
             return super().accept()
 
-    monkeypatch.setattr(gate, "PAUSE", 0.01)
+    monkeypatch.setattr(gate, "RETRY_SECONDS", 0.01)
     with monkeypatch.context() as poor:
         poor.setattr(gate, "socket", SimpleNamespace(**{**vars(socket), "socket": Poor}))
         client = gated(f"127.0.0.1:{server}")
@@ -234,7 +234,7 @@ def test_what_is_not_tls_does_not_pass_443(gated: Callable[..., Gated], reached:
 
 
 def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "CONNECTIONS", 2)
+    monkeypatch.setattr(gate, "MAX_CONNECTIONS", 2)
     client = gated("api.example.com")
     first, second = client.connect(), client.connect()
     until(lambda: client.gate._running == 2, 5)
@@ -261,7 +261,7 @@ def test_who_never_finishes_asking(gated: Callable[..., Gated], monkeypatch: pyt
     monkeypatch.setattr(gate, "OPENING_SECONDS", 0.1)
     client = gated("api.example.com")
     assert client.ask("CONNECT api.exam").startswith(b"HTTP/1.1 502")
-    assert client.ask("X" * (gate.HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+    assert client.ask("X" * (gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
 @pytest.mark.long

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.sandbox.hosts import HTTPS, host_rules, local_hosts, normal, server_name, split
+from engine.execution.sandbox.hosts import HTTPS, host_rules, local_hosts, normal_host, server_name, split_address
 from engine.model import Refusal
 
 
 def lets(entry: str, host: str, port: int = HTTPS) -> bool:
-    return host_rules([entry])[0].matches(normal(host), port)
+    return host_rules([entry])[0].matches(normal_host(host), port)
 
 
 def admits(entry: str, address: str) -> bool:
@@ -92,7 +92,7 @@ def test_entries_that_are_no_hosts(entry: str) -> None:
 def test_addresses_in_other_spellings_are_no_names(spelled: str) -> None:
     """A resolver would take them for addresses; here they match nothing."""
     with pytest.raises(ValueError, match=spelled):
-        normal(spelled)
+        normal_host(spelled)
 
 
 def test_hosts_on_the_operators_loopback() -> None:
@@ -103,10 +103,10 @@ def test_hosts_on_the_operators_loopback() -> None:
 @given(st.text(max_size=40))
 def test_any_text_is_split_or_refused(text: str) -> None:
     try:
-        host, port = split(text)
+        host, port = split_address(text)
     except ValueError:
         return
-    assert host == normal(host)
+    assert host == normal_host(host)
     assert 0 < port < 65_536
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from engine.execution.sandbox import NoSandbox, best_sandbox, bubblewrap, ladder, seatbelt
 from engine.execution.sandbox.base import Confinement, RungReport
-from engine.execution.sandbox.landlock import Landlock, version
-from engine.execution.sandbox.seatbelt import Seatbelt, profile, quoted
+from engine.execution.sandbox.landlock import Landlock, landlock_version
+from engine.execution.sandbox.seatbelt import Seatbelt, make_profile, quote_path
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_a_bubblewrap_without_a_footing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_landlock_takes_the_place_of_a_missing_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    if Landlock().fault:
+    if Landlock().problem:
         pytest.skip("this kernel has no Landlock")
     monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
     assert best_sandbox().name == "landlock"
@@ -79,9 +79,9 @@ def test_landlock_takes_the_place_of_a_missing_bubblewrap(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("abi", range(1, 8))
 def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
     """What an older one does not know, seccomp and the supervisor hold."""
-    if abi > version():
+    if abi > landlock_version():
         pytest.skip("this kernel has an older Landlock")
-    assert Landlock(abi).fault == ""
+    assert Landlock(abi).problem == ""
 
 
 @pytest.mark.parametrize("body", ["exit 0", "exit 1", 'shift 2; exec "$@"'])
@@ -89,10 +89,10 @@ def test_a_sandbox_exec_that_does_not_hold(tmp_path: Path, monkeypatch: pytest.M
     """One that says nothing, one that fails, and one that lets everything through: none is taken."""
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     rung = Seatbelt(program(tmp_path, body))
-    assert rung.fault
+    assert rung.problem
     monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
     assert isinstance(best_sandbox(), NoSandbox)
-    assert Seatbelt(tmp_path / "gone").fault
+    assert Seatbelt(tmp_path / "gone").problem
 
 
 def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monke
     assert "without a Mac" in reports()["seatbelt"].limitations
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     ladder._candidates.cache_clear()
-    assert all(rung.name != "seatbelt" for rung in ladder.rungs())
+    assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def confinement(tmp_path: Path) -> Confinement:
 
 
 def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: Confinement) -> None:
-    text = profile(confinement)
+    text = make_profile(confinement)
     folder = confinement.folder
     order = [
         "(deny default)",
@@ -133,7 +133,7 @@ def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: C
 
 
 def test_the_profile_with_network_still_keeps_sockets_out(confinement: Confinement) -> None:
-    text = profile(replace(confinement, network=True))
+    text = make_profile(replace(confinement, network=True))
     assert text.index("(allow network*)") < text.index("(deny network-outbound (remote unix-socket))")
 
 
@@ -142,7 +142,7 @@ def test_hostile_paths_stay_inside_their_string(tmp_path: Path, name: str) -> No
     folder = tmp_path / name
     for path in (folder, tmp_path / "scratch", tmp_path / "caches"):
         path.mkdir(parents=True)
-    text = profile(Confinement(folder, tmp_path / "scratch", tmp_path / "caches"))
+    text = make_profile(Confinement(folder, tmp_path / "scratch", tmp_path / "caches"))
     assert text.count("(deny default)") == 1
     assert "(allow default)" not in outside_strings(text)
     assert str(folder) in strings(text)
@@ -151,13 +151,13 @@ def test_hostile_paths_stay_inside_their_string(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\x1bb", "a\x7fb"])
 def test_paths_that_cannot_be_written_down_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="control character"):
-        quoted(name)
+        quote_path(name)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
 def test_any_quoted_text_is_one_string(text: str) -> None:
-    assert strings(quoted(text)) == [text]
-    assert outside_strings(quoted(text)) == ""
+    assert strings(quote_path(text)) == [text]
+    assert outside_strings(quote_path(text)) == ""
 
 
 def strings(text: str) -> list[str]:

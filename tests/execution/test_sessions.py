@@ -176,7 +176,7 @@ def test_time_limits_of_approved_sessions(
     until(lambda: world.texts(view))
     clock.advance(span - timedelta(microseconds=1))
     live = world.sessions._live[view.id]
-    assert live.over_limit() == ""
+    assert live.exceeded_limit() == ""
     clock.advance(timedelta(microseconds=1))
     ended = world.sessions.wait(view.id, 5)
     assert ended.state is SessionState.FAILED

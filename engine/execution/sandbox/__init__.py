@@ -17,10 +17,10 @@ from engine.execution.sandbox.environment import (
     session_environment,
 )
 from engine.execution.sandbox.gate import HostGate
-from engine.execution.sandbox.host_paths import furnish
+from engine.execution.sandbox.host_paths import link_tools
 from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
 from engine.execution.sandbox.limits import disk_shortage
-from engine.execution.sandbox.mounts import written
+from engine.execution.sandbox.mounts import written_files
 
 __all__ = [
     "CACHED_PACKAGES",
@@ -36,9 +36,9 @@ __all__ = [
     "Sandbox",
     "best_sandbox",
     "disk_shortage",
-    "furnish",
     "ladder_reports",
+    "link_tools",
     "secret_places",
     "session_environment",
-    "written",
+    "written_files",
 ]

@@ -1,4 +1,4 @@
-"""What a session's commands may touch, and what a rung of the ladder has to do about it (SPEC 3.8)."""
+"""The places that a session's commands may touch, and the base class of the rungs that hold them to it (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -20,34 +20,36 @@ PRIVATE = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve(
 
 @frozen
 class Confinement:
-    """What one session's commands may touch; all paths absolute. What is not named here and is no part of the system
-    or of an installed tool (see `host_paths`) is not there for them.
-
-    `folder` is where it works, writable but for its `.git`. `tree` is the operator's own tree: read-only, and where it
-    is `folder` itself, written to as if it were writable and all that is discarded with the session. `scratch` goes
-    with the session and is never shown itself, only folders in it. `caches` are written. `readable` are further places
-    to read, `writable` to write. `hidden` are secrets, not seen even inside a place that is shown. `variables` names
-    environment variables that commands inherit besides the usual ones. `bind_mounts` are folders that are seen
-    elsewhere than they lie, and written: place inside, folder outside; only where something is laid over the tree.
-    `prepared`: `folder` is a worktree with an environment of its own, which is used instead of the tree's.
-
-    `network`: any public host; `hosts` are those that are needed, "name" or "name:port". `gate` is the socket of the
-    filter that leads to them and to nothing else (see `HostGate`); without it there is no way out.
-    """
+    """The places and hosts that one session's commands may touch; all paths absolute. A place that is not named here
+    and is no part of the system or of an installed tool (see `host_paths`) does not exist for them."""
 
     folder: Path
+    """Where the session works: writable but for its `.git`."""
     scratch: Path
+    """Deleted with the session. Never shown itself, only folders in it."""
     caches: Path
+    """Written by tools."""
     tree: Path | None = None
+    """The operator's own tree, read-only. Where it is `folder` itself, commands write over it, and all that they wrote
+    is discarded with the session."""
     readable: tuple[Path, ...] = ()
+    """Further places to read."""
     hidden: tuple[Path, ...] = ()
+    """Secrets, not seen even inside a place that is shown."""
     network: bool = False
+    """Any public host may be reached."""
     writable: tuple[Path, ...] = ()
+    """Further places to write."""
     hosts: tuple[str, ...] = ()
+    """Hosts that are needed, "name" or "name:port"."""
     gate: Path | None = None
+    """The socket of the filter that leads to `hosts` and to nothing else (see `HostGate`)."""
     variables: tuple[str, ...] = ()
+    """Names of environment variables that commands inherit besides the usual ones."""
     bind_mounts: tuple[tuple[Path, Path], ...] = ()
+    """Writable folders that are seen elsewhere than they lie: place inside, folder outside. Only over an overlay."""
     prepared: bool = False
+    """`folder` is a worktree with an environment of its own, which is used instead of the tree's."""
 
     @property
     def is_ephemeral(self) -> bool:
@@ -61,17 +63,17 @@ class Confinement:
 
     @property
     def tmp(self) -> Path:
-        """What commands have for /tmp, or TMPDIR where a rung cannot move places."""
+        """The folder that commands see as /tmp, or as TMPDIR where a rung cannot move places."""
         return self.scratch / "tmp"
 
     @property
     def home(self) -> Path:
-        """HOME of the commands, empty but for links to what their tools read (see `host_paths.furnish`)."""
+        """HOME of the commands, empty but for links to what their tools read (see `host_paths.link_tools`)."""
         return self.scratch / "home"
 
     @property
     def layers(self) -> Path:
-        """Where what is written over the operator's tree lies. Commands never see it."""
+        """The folder of what is written over the operator's tree. Commands never see it."""
         return self.scratch / "layers"
 
     def make(self) -> None:
@@ -82,31 +84,32 @@ class Confinement:
 
 
 class Sandbox(ABC):
-    """One rung of the ladder. `confines`: commands are held by the operating system, not by good manners.
-    `can_filter_hosts`: it can hold commands to the hosts of a `HostGate`."""
+    """One rung of the ladder."""
 
     name: str
     confines = True
+    """The operating system holds commands to their places."""
     can_filter_hosts = False
+    """It can hold commands to the hosts of a `HostGate`."""
 
     @property
     @abstractmethod
-    def fault(self) -> str:
-        """Why it does not work here, in words; "" when it does: a command was held by it."""
+    def problem(self) -> str:
+        """Why it does not work here; "" when it does, which a command has shown that it held."""
 
     @property
     def limitations(self) -> Sequence[str]:
-        """What it does not do here though it works."""
+        """Limits of the rung on this machine, where it works."""
         return ()
 
     @abstractmethod
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        """The command line that runs `argv` in `cwd` confined. Raises `Refusal` `sandbox_tampered` when a folder that
+        """The command line that runs `argv` confined in `cwd`. Raises `Refusal` `sandbox_tampered` when a folder that
         it relies on was exchanged."""
 
-    def overlays(self, confinement: Confinement) -> bool:
-        """Whether it can have commands write over `confinement.tree` so that nothing of it stays. Where it cannot, a
-        session that only checks works in a copy."""
+    def can_overlay(self, confinement: Confinement) -> bool:
+        """Whether commands can write over `confinement.tree` without a change to it. Where they cannot, a session that
+        only checks works in a copy."""
         return False
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
@@ -116,16 +119,17 @@ class Sandbox(ABC):
         to = f"network only to {', '.join(hosts)}" if hosts and self.can_filter_hosts else "no network"
         return f"{self.name}, {to}"
 
-    def temporary(self, confinement: Confinement) -> str:
+    def temporary_folder(self, confinement: Confinement) -> str:
         """TMPDIR as commands see it."""
         return str(confinement.tmp)
 
 
 @frozen
 class Trial:
-    """How a command went by which a rung was tried. `fault`: what kept it from succeeding, in words, "" for nothing."""
+    """The outcome of a command that tries a rung."""
 
-    fault: str
+    problem: str
+    """Why the command failed; "" when it succeeded."""
     output: str = ""
 
 
@@ -137,8 +141,8 @@ def try_command(argv: Sequence[str], cwd: Path | None = None) -> Trial:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Trial(str(error))
-    fault = completed.stderr.strip()[-500:] or f"exit code {completed.returncode}"
-    return Trial("" if completed.returncode == 0 else fault, completed.stdout)
+    problem = completed.stderr.strip()[-500:] or f"exit code {completed.returncode}"
+    return Trial("" if completed.returncode == 0 else problem, completed.stdout)
 
 
 UNCONFINED = "no sandbox"
@@ -151,22 +155,23 @@ class NoSandbox(Sandbox):
 
     name = "none"
     confines = False
-    fault = ""
+    problem = ""
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return UNCONFINED
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return limits.supervised(["cwd", str(cwd)], argv) if sys.platform == "linux" else list(argv)
+        return limits.supervised_command(["cwd", str(cwd)], argv) if sys.platform == "linux" else list(argv)
 
 
 @frozen
 class RungReport:
-    """What `doctor` says of one rung. `limitations` is what it does not do here, or why it does not work; `fix` how to
-    mend that, "" when there is nothing to mend."""
+    """The report of `doctor` on one rung."""
 
     name: str
     works: bool
     in_force: bool
     limitations: str = ""
+    """Its limits here, or why it does not work."""
     fix: str = ""
+    """How to get it to work; "" when it does."""

@@ -26,9 +26,8 @@ GATE_INSIDE = "/dev/clawpy-gate"
 
 _LAUNCH = 'exec 9<"$0"; exec "$@"'
 
-_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock")
-"""System folders that are links on most machines, and are links inside as well."""
-
+_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock")
+"""System folders that are links on many machines, and are links inside as well."""
 
 # Root stays root as far as the owner of a file is concerned, and owns these.
 _KERNEL_SETTINGS = [
@@ -48,41 +47,41 @@ class Bubblewrap(Sandbox):
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program
 
-    def temporary(self, confinement: Confinement) -> str:
+    def temporary_folder(self, confinement: Confinement) -> str:
         return "/tmp"
 
-    def overlays(self, confinement: Confinement) -> bool:
+    def can_overlay(self, confinement: Confinement) -> bool:
         layers = mounts.overlay_layers(confinement)
-        return layers is not None and not mounts.fault(layers)
+        return layers is not None and not mounts.mount_problem(layers)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         command = list(argv)
         readable = host_paths.readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
-            command = forward.command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
+            command = forward.forward_command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
             readable += [
                 *host_paths.installations_of(Path(sys.executable), host_paths.home_of(os.environ)),
                 forward.SCRIPT,
             ]
         layers = mounts.overlay_layers(confinement)
-        if layers is not None and mounts.fault(layers):
+        if layers is not None and mounts.mount_problem(layers):
             assert not confinement.is_ephemeral, "the ground takes a copy where nothing can be laid over the tree"
             layers = None
-        options = [*self._base(), *self._mounts(confinement, readable, layers)]
+        options = [*self._base_options(), *self._all_mount_options(confinement, readable, layers)]
         if gate is not None:
             options += ["--bind", str(gate), GATE_INSIDE]
-        return self._launched([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, layers)
+        return self._launch_command([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, layers)
 
     @functools.cached_property
-    def fault(self) -> str:
+    def problem(self) -> str:
         """Why it does not work here, in bwrap's words; "" when it does. Tried with every kind of option in use."""
-        options = [*self._base(), *_system(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
-        return try_command(self._launched(options, ["true"])).fault
+        options = [*self._base_options(), *_system_options(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
+        return try_command(self._launch_command(options, ["true"])).problem
 
     @property
     def limitations(self) -> list[str]:
-        """What it does not do here though it works."""
+        """Limits of this machine's bwrap and kernel."""
         missing = []
         if seccomp.filter_file() is None:
             missing.append(f"there is no system call filter for {platform.machine()}")
@@ -92,11 +91,12 @@ class Bubblewrap(Sandbox):
             missing.append("the engine runs as root, and the kernel does not count root's processes")
         return missing
 
-    def _launched(
+    def _launch_command(
         self, options: Sequence[str], command: Sequence[str], layers: mounts.Layers | None = None
     ) -> list[str]:
-        """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning.
-        The overlays come after that, for in their namespace a user may not read what is this process's own."""
+        """The command line that sets limits, opens the filter on descriptor 9 (each start reads it from its
+        beginning), mounts the overlays and starts bwrap. The filter comes before the overlays: in their namespace a
+        user may not read what is this process's own."""
         bwrap = [self._program, *options]
         program = seccomp.filter_file()
         if program is not None:
@@ -105,9 +105,9 @@ class Bubblewrap(Sandbox):
         if layers is not None:
             script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
             command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
-        return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, program or "/dev/null", *command]
+        return ["/bin/sh", "-c", limits.limit_script() + _LAUNCH, program or "/dev/null", *command]
 
-    def _base(self) -> list[str]:
+    def _base_options(self) -> list[str]:
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
         options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         if os.geteuid() != 0:
@@ -115,14 +115,16 @@ class Bubblewrap(Sandbox):
             options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
             *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
-            *self._memory("/dev/shm", limits.SHARED_MEMORY_BYTES),
+            *self._memory_options("/dev/shm", limits.SHARED_MEMORY_BYTES),
         ]  # fmt: skip
 
-    def _memory(self, path: str, max_bytes: int = limits.PLACEHOLDER_BYTES) -> list[str]:
-        """A folder in memory, of at most so many bytes where bwrap can tell."""
+    def _memory_options(self, path: str, max_bytes: int = limits.PLACEHOLDER_BYTES) -> list[str]:
+        """A folder in memory, of at most `max_bytes` where this bwrap can limit it."""
         return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 
-    def _mounts(self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None) -> list[str]:
+    def _all_mount_options(
+        self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None
+    ) -> list[str]:
         empty = str(confinement.layers / "empty")
         moved = {place: confinement.tmp for place in PRIVATE if place.is_dir()}
         if layers is not None:
@@ -132,23 +134,23 @@ class Bubblewrap(Sandbox):
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
             placed = dict(confinement.bind_mounts)
-            kept_caches = caches.in_tree(confinement)
+            kept_caches = caches.caches_in_tree(confinement)
             moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
-        links = _links()
-        planned = mounts.plan(confinement, (path for path in readable if str(path) not in links), moved)
+        links = _link_options()
+        planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)
         mounts.make_pinned((mount for mount in planned if mount.kind is Kind.WRITE), confinement.tmp)
         arguments = [*links, "--dir", "/run", "--dir", "/tmp", "--dir", "/var"]
         for mount in planned:
-            arguments += self._mounted(mount, empty)
+            arguments += self._mount_options(mount, empty)
         return arguments
 
-    def _mounted(self, mount: Mount, empty: str) -> list[str]:
+    def _mount_options(self, mount: Mount, empty: str) -> list[str]:
         at, source = str(mount.at), str(mount.source)
         if mount.kind is Kind.WRITE:
             return ["--bind", source, at]
         if mount.kind is Kind.READ:
             return ["--ro-bind", source, at]
-        return self._memory(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
+        return self._memory_options(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
 
 
 @functools.cache
@@ -162,19 +164,19 @@ def _has_size(program: str) -> bool:
 
 
 @functools.cache
-def _links() -> list[str]:
-    """The system folders that are links, as such."""
+def _link_options() -> list[str]:
+    """Options that make the system folders that are links."""
     options = []
-    for place in map(Path, _LINKS):
+    for place in map(Path, _SYSTEM_LINKS):
         if place.is_symlink():  # a link cannot be mounted on
             options += ["--symlink", str(place.readlink()), str(place)]
     return options
 
 
-def _system() -> list[str]:
-    """The system alone, for a trial."""
+def _system_options() -> list[str]:
+    """Options that show the system alone, for a trial."""
     shown = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
-    return [*_links(), *(word for place in shown for word in ("--ro-bind", place, place))]
+    return [*_link_options(), *(word for place in shown for word in ("--ro-bind", place, place))]
 
 
 def find_bubblewrap() -> Bubblewrap | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.execution.sandbox.base import Confinement
 from engine.plain_files import remove_folder
 
-IN_TREE = (
+_TREE_CACHES = (
     (".pytest_cache", ""),
     ("node_modules/.cache", "node_modules"),
     ("target", "Cargo.toml"),
@@ -28,16 +28,17 @@ IN_TREE = (
     ("build", "build.gradle"),
     ("build", "build.gradle.kts"),
 )
-"""What tools keep in the tree itself, and what has to be there for it."""
+"""Folders in which tools keep caches in the tree itself, each with the file that such a tree has ("": any tree)."""
 
 
-def in_tree(confinement: Confinement) -> dict[Path, Path]:
-    """Where those caches lie of a session that works over the operator's tree: place in the tree to folder of the
-    cache, which is made. What the operator has there is seen instead."""
+def caches_in_tree(confinement: Confinement) -> dict[Path, Path]:
+    """Make the caches of `_TREE_CACHES` for a session that works over the operator's tree: place in the tree to folder
+    of the cache. A place where the operator has something is left out."""
     folders = {}
-    for name, beside in IN_TREE:
+    for name, tree_file in _TREE_CACHES:
         path = confinement.folder / name
-        if path.exists() or path.is_symlink() or not (confinement.folder / beside).exists() or path.parent.is_symlink():
+        is_taken = path.exists() or path.is_symlink() or path.parent.is_symlink()
+        if is_taken or not (confinement.folder / tree_file).exists():
             continue
         # Beside what is shown: a source of a mount that a command could exchange for a link is none.
         cache = confinement.caches.parent / "tree" / name
@@ -46,11 +47,11 @@ def in_tree(confinement: Confinement) -> dict[Path, Path]:
     return folders
 
 
-SLOTS = 3
+MAX_SLOTS = 3
 """Maximum number of lines of commits of one workspace that have a cache."""
 
-UNUSED_SECONDS = 30 * 86_400
-"""A cache that nobody took for so long goes."""
+MAX_UNUSED_SECONDS = 30 * 86_400
+"""Seconds after which a cache that no session used is removed."""
 
 
 @dataclass
@@ -60,7 +61,7 @@ class _Use:
 
 
 class Caches:
-    """The caches in `folder`, for one engine. From any thread."""
+    """The caches in `folder`, for one engine. Its methods may be called from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -68,11 +69,11 @@ class Caches:
         self._uses: dict[Path, _Use] = {}
 
     @contextmanager
-    def taken(self, workspace: str, head: str, descends: Callable[[str], bool]) -> Iterator[Path]:
-        """The folder, for `Confinement.caches`, of a session that checks `workspace` at the commit `head`, which
-        `descends` from others or not. Raises OSError."""
+    def use_cache(self, workspace: str, head: str, descends: Callable[[str], bool]) -> Iterator[Path]:
+        """The folder, for `Confinement.caches`, of a session that checks `workspace` at the commit `head`. `descends`
+        says whether `head` descends from a commit. Raises OSError."""
         with self._lock:
-            slot = self._slot(self._of(workspace), head, descends)
+            slot = self._choose_slot(self._workspace_folder(workspace), head, descends)
             self._uses.setdefault(slot, _Use(head)).users += 1
             for name in ("files", "tree"):
                 (slot / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -86,17 +87,17 @@ class Caches:
                     del self._uses[slot]
 
     def sweep(self) -> None:
-        """Remove what nobody uses any more. Raises OSError."""
+        """Remove caches that no session used for `MAX_UNUSED_SECONDS`. Raises OSError."""
         now = time.time()
         for workspace in self._folder.glob("*"):
             for slot in workspace.iterdir():
                 used = slot / "head"
-                if not used.is_file() or now - used.stat().st_mtime > UNUSED_SECONDS:
+                if not used.is_file() or now - used.stat().st_mtime > MAX_UNUSED_SECONDS:
                     remove_folder(slot)
             if not any(workspace.iterdir()):
                 workspace.rmdir()
 
-    def idle(self) -> list[Path]:
+    def idle_slots(self) -> list[Path]:
         """The caches that no session uses now."""
         with self._lock:
             return [slot for slot in self._folder.glob("*/*") if slot not in self._uses]
@@ -112,11 +113,11 @@ class Caches:
                     dropped += 1
         return dropped
 
-    def _of(self, workspace: str) -> Path:
+    def _workspace_folder(self, workspace: str) -> Path:
         return self._folder / hashlib.sha256(workspace.encode()).hexdigest()[:16]
 
-    def _slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
-        """One that was last used at `head`, else the latest at a commit it descends from, else an empty one."""
+    def _choose_slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
+        """The slot last used at `head`, else the latest at a commit it descends from, else an empty one."""
         slots = [path.parent for path in folder.glob("*/head")]
         heads = {slot: (slot / "head").read_text() for slot in slots}
         slots.sort(key=lambda slot: (heads[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
@@ -124,7 +125,7 @@ class Caches:
             if heads[slot] == head or (slot not in self._uses and heads[slot] and descends(heads[slot])):
                 return slot
         free = [slot for slot in slots if slot not in self._uses]
-        if len(slots) >= SLOTS and free:
+        if len(slots) >= MAX_SLOTS and free:
             remove_folder(free[-1])
             slots.remove(free[-1])
         names = {slot.name for slot in slots}

@@ -1,4 +1,5 @@
-"""What a session's commands inherit and what they never see: variables, and places where secrets live (SPEC 3.8)."""
+"""The environment variables that a session's commands inherit, and the places of secrets that they never see (SPEC
+3.8)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from engine.programs import search_path
 
 
 def own_environment() -> Path | None:
-    """Where it is; None when the engine runs in no virtual environment."""
+    """The virtual environment that the engine runs in, or None."""
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
@@ -30,8 +31,8 @@ def without_programs_of(folders: Iterable[str], environment: Path | None) -> lis
 
 
 def which(program: str, *, project: Path) -> str | None:
-    """The operator's `program` on the PATH, outside of the folder `project`; None when there is
-    none. What only the engine has is not the project's."""
+    """The operator's `program` on the PATH, outside of the folder `project` and of the engine's own environment; None
+    when there is none."""
     path = without_programs_of(search_path(project).split(os.pathsep), own_environment())
     return shutil.which(program, path=os.pathsep.join(path))
 
@@ -50,8 +51,8 @@ _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE
 
 
 def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Everything that exists here and is to be hidden where a place around it is shown: the operator's secrets, those
-    of the system, and all that is the engine's own, other sessions' worktrees, scratch and caches among it."""
+    """The places that exist here and are hidden where a place around them is shown: secrets of the operator and of the
+    system, and the engine's own folders with other sessions' worktrees, scratch and caches."""
     user = home_of(environment)
     named = [*_secret_places_of(user), *system_secrets()]
     for pointer in TABLES["secret_pointers"]:
@@ -60,7 +61,7 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     paths: set[Path] = set()
     for path in named:
         if not path.exists():
-            continue  # as most are not, which costs less to find out than where it would lead
+            continue  # cheaper than `resolve`, and few of them exist
         try:
             # A link is hidden where it leads: mounting over the link itself is not possible.
             real = path.resolve(strict=True)
@@ -79,8 +80,8 @@ def _secret_places_of(user: Path) -> tuple[Path, ...]:
 def session_environment(
     confinement: Confinement, sandbox: Sandbox, session_id: str, inherited: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """The environment of a session's commands: an allow-list of the engine's own, nothing secret, output line by
-    line and without colours, and caches where they leave the operator's tree as it was (SPEC 3.9).
+    """The environment of a session's commands: an allow-list of the engine's own without secrets, output line by line
+    and without colours, and caches outside of the operator's tree (SPEC 3.9).
 
     The virtual environment that the engine itself runs in (`uv run clawpy`) is not the project's: it is taken away,
     unless it is the workspace's own. The workspace's `.venv`, with which its tests run, comes first on the PATH."""
@@ -90,9 +91,9 @@ def session_environment(
         if (name in TABLES["inherited"] or name in confinement.variables or name.startswith("LC_"))
         and not _CREDENTIALS_IN_URL.search(value)
     }
-    variables = _with_own_virtual(variables, confinement)
+    variables = _use_project_environment(variables, confinement)
     caches = confinement.caches
-    temporary = sandbox.temporary(confinement)
+    temporary = sandbox.temporary_folder(confinement)
     return variables | {
         SESSION_MARK: session_id,
         "HOME": str(confinement.home),
@@ -117,12 +118,12 @@ def session_environment(
         "HYPOTHESIS_STORAGE_DIRECTORY": str(caches / "hypothesis"),
         # A Java machine takes the operator's home from the system's list of users.
         "GRADLE_USER_HOME": str(confinement.home / ".gradle"),
-        **_installed(confinement),
+        **_package_variables(confinement),
     }
 
 
-def _installed(confinement: Confinement) -> dict[str, str]:
-    """Where tools find the packages that an installation put elsewhere than they look."""
+def _package_variables(confinement: Confinement) -> dict[str, str]:
+    """Variables that lead tools to the packages that an installation put among the caches or into `vendor`."""
     variables = {
         variable: form.format(confinement.caches / folder)
         for folder, variable, form in CACHED_PACKAGES.values()
@@ -134,20 +135,17 @@ def _installed(confinement: Confinement) -> dict[str, str]:
     return variables
 
 
-def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
+def _use_project_environment(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
     """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
-    folders = [
-        confinement.tree or confinement.folder,
-        confinement.folder,
-    ]  # the operator's tree before a worktree of it
+    folders = [confinement.tree or confinement.folder, confinement.folder]
     if confinement.prepared:
         folders.reverse()
     project_env = next((place / ".venv" for place in folders if (place / ".venv" / "bin" / "python").exists()), None)
     engine_env = own_environment()
     path = variables.get("PATH", "").split(os.pathsep)
-    if engine_env is not None and not (project_env is not None and _same(engine_env, project_env)):
+    if engine_env is not None and not (project_env is not None and _is_same_place(engine_env, project_env)):
         path = without_programs_of(path, engine_env)
-        if _same(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
+        if _is_same_place(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
             variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
     if project_env is not None:
         path = [str(project_env / "bin"), *(part for part in path if part != str(project_env / "bin"))]
@@ -155,5 +153,5 @@ def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> di
     return variables | {"PATH": os.pathsep.join(path)} if path != [""] else variables
 
 
-def _same(first: Path, second: Path) -> bool:
+def _is_same_place(first: Path, second: Path) -> bool:
     return os.path.realpath(first) == os.path.realpath(second)

@@ -1,5 +1,4 @@
-"""Tries to escape from each sandbox that works here, for `clawpy doctor`: what it holds, measured and not promised
-(SPEC 9.8)."""
+"""Tries to escape from each sandbox that works here, for `clawpy doctor` (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ import functools
 import os
 import secrets
 import shutil
-import signal
 import socket
 import stat
 import subprocess
@@ -20,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement, Sandbox
-from engine.execution.sandbox.ladder import rungs
+from engine.execution.sandbox.ladder import find_rungs
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
 
@@ -35,9 +33,9 @@ TRIALS = (
     "programs as their owner",
     "outliving the command",
 )
-"""What is tried, in the order in which it is told."""
+"""The escapes that are tried, in the order of the report."""
 
-_ATTEMPTS = """
+_PROGRAM = """
 import os, signal, socket, subprocess, sys
 home, port, victim, token = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 def attempt(f):
@@ -72,65 +70,57 @@ print("done")
 
 
 @functools.cache
-def measure() -> dict[str, dict[str, str]]:
-    """For each rung that works here: what of `TRIALS` is held. Under a second, tried once a process."""
-    working = rungs()
+def measure_rungs() -> dict[str, dict[str, str]]:
+    """The result of each of `TRIALS` by the name of each rung that works here. Under a second, tried once a process."""
+    working = find_rungs()
     with ThreadPoolExecutor(len(working)) as pool:
-        return {rung.name: result for rung, result in zip(working, pool.map(_measure, working), strict=True)}
+        return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
 
 
-def _measure(rung: Sandbox) -> dict[str, str]:
-    unknown = dict.fromkeys(TRIALS, UNKNOWN)
-    with contextlib.suppress(OSError), ExitStack() as stack:
-        outside = stack.enter_context(_folder())
-        work = stack.enter_context(_folder())
+def _measure_rung(rung: Sandbox) -> dict[str, str]:
+    """Start a program that tries to escape, and look at what it did to the places around it."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
+        outside = stack.enter_context(_temporary_folder())
+        work = stack.enter_context(_temporary_folder())
         confinement = Confinement(work / "folder", work / "scratch", work / "caches")
         confinement.folder.mkdir()
         confinement.make()
         token = str(secrets.randbelow(10**12))
         (outside / "canary").write_text(f"canary {token}")
         (outside / "mode").touch(mode=0o600)
-        listeners = [stack.enter_context(socket.socket(family)) for family in (socket.AF_UNIX, socket.AF_INET)]
-        listeners[0].bind(str(outside / "socket"))
-        listeners[1].bind(("127.0.0.1", 0))
-        for listener in listeners:
-            listener.listen()
-            listener.setblocking(False)
-        victim = stack.enter_context(_sleeper(token))
-        port = listeners[1].getsockname()[1]
-        argv = [sys.executable, "-I", "-S", "-c", _ATTEMPTS, str(outside), str(port), str(victim.pid), token]
-        try:
-            completed = subprocess.run(
-                rung.wrap(argv, confinement, cwd=confinement.folder),
-                cwd=confinement.folder,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=10,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired:
-            return unknown
-        if "done" not in completed.stdout:
-            return unknown
-        broken = (
-            f"canary {token}" in completed.stdout,
-            (outside / "written").exists(),
-            stat.S_IMODE((outside / "mode").stat().st_mode) != 0o600,
-            _was_called(listeners[0]),
-            _was_called(listeners[1]),
-            victim.poll() is not None,
-            "listed" in completed.stdout,
-            bool((confinement.folder / "program").stat().st_mode & stat.S_ISUID),
-            _kill_survivor(f"7.{token}"),
+        unix_listener = stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket")))
+        port_listener = stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0)))
+        port = port_listener.getsockname()[1]
+        victim = stack.enter_context(_start_sleeper(token))
+        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(outside), str(port), str(victim.pid), token]
+        completed = subprocess.run(
+            rung.wrap(argv, confinement, cwd=confinement.folder),
+            cwd=confinement.folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
-        return {trial: NOT_HELD if escaped else HELD for trial, escaped in zip(TRIALS, broken, strict=True)}
-    return unknown
+        if "done" in completed.stdout:
+            escapes = (
+                f"canary {token}" in completed.stdout,
+                (outside / "written").exists(),
+                stat.S_IMODE((outside / "mode").stat().st_mode) != 0o600,
+                _was_called(unix_listener),
+                _was_called(port_listener),
+                victim.poll() is not None,
+                "listed" in completed.stdout,
+                bool((confinement.folder / "program").stat().st_mode & stat.S_ISUID),
+                _kill_survivors(f"7.{token}"),
+            )
+            return {trial: NOT_HELD if escaped else HELD for trial, escaped in zip(TRIALS, escapes, strict=True)}
+    return dict.fromkeys(TRIALS, UNKNOWN)
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     """A new folder in the operator's home, or where there is room for one."""
     home = Path.home()
     folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
@@ -141,7 +131,7 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _sleeper(token: str) -> Iterator[subprocess.Popen[bytes]]:
+def _start_sleeper(token: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", f"8.{token}"], start_new_session=True) as process:
         try:
             yield process
@@ -149,7 +139,16 @@ def _sleeper(token: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+def _listen(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+    listener = socket.socket(family)
+    listener.bind(address)
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
 def _was_called(listener: socket.socket) -> bool:
+    """Whether a program connected to the listener."""
     try:
         listener.accept()[0].close()
     except BlockingIOError:
@@ -157,16 +156,17 @@ def _was_called(listener: socket.socket) -> bool:
     return True
 
 
-def _kill_survivor(seconds: str) -> bool:
-    """Whether a process with this argument is left; it is ended."""
+def _kill_survivors(seconds: str) -> bool:
+    """Kill the processes with this argument that do not end by themselves. True when there were any."""
     import psutil
 
-    any_left = False
+    marked = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.cmdline()[1:2] == [seconds]:
-                _, alive = psutil.wait_procs([process], timeout=0.5)
-                any_left = any_left or bool(alive)
-                for survivor in alive:
-                    survivor.send_signal(signal.SIGKILL)
-    return any_left
+                marked.append(process)
+    _, survivors = psutil.wait_procs(marked, timeout=0.5)
+    for survivor in survivors:
+        with contextlib.suppress(psutil.Error):
+            survivor.kill()
+    return bool(survivors)

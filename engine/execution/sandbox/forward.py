@@ -1,4 +1,4 @@
-"""The way out of a sandbox without network: ports on its own loopback that lead to the host gate's socket.
+"""Forwards ports on the loopback of a sandbox without network to the host gate's socket (SPEC 3.8).
 
 Run inside, before the command and in the same process: `python -I -S forward.py SOCKET LOCAL command…`. A child of it
 does the forwarding; the process itself becomes the command, so that its pipes, signals and exit code are the command's
@@ -20,22 +20,22 @@ from typing import NoReturn
 
 SCRIPT = Path(__file__).resolve()
 _CHUNK = 65_536
-_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-_LOCAL = "localhost,127.0.0.1,::1"
+_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_NO_PROXY = "localhost,127.0.0.1,::1"
 
 
-def command(gate: Path, local: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` with the gate at `gate` as its way out. `local` are those of its hosts that
-    are on the operator's loopback, "host:port": they are found at the same address inside."""
+def forward_command(gate: Path, local: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` with the socket `gate` as its only network. `local` are those of its hosts that
+    are on the operator's loopback, "host:port": commands find them at the same address inside."""
     return [sys.executable, "-I", "-S", str(SCRIPT), str(gate), ",".join(local), *argv]
 
 
 def proxy_environment(port: int) -> dict[str, str]:
-    """What tells programs to go through the gate: curl, Python, Go, Rust, and node from 24 on. Loopback is the
-    sandbox's own, and needs no proxy."""
+    """The variables by which curl, Python, Go, Rust, and node from 24 on go through the gate. Loopback is the sandbox's
+    own, and needs no proxy."""
     address = f"http://127.0.0.1:{port}"
     variables = {"NODE_USE_ENV_PROXY": "1"}
-    for name, value in (*((name, address) for name in _VARIABLES), ("NO_PROXY", _LOCAL)):
+    for name, value in (*((name, address) for name in _PROXY_VARIABLES), ("NO_PROXY", _NO_PROXY)):
         variables[name] = variables[name.lower()] = value
     return variables
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     servers = {proxy: b""}
     for target in filter(None, local.split(",")):
         host, _, port = target.rpartition(":")
-        address = "::1" if host == "[::1]" else "127.0.0.1" if host == "localhost" else host
+        address = {"[::1]": "::1", "localhost": "127.0.0.1"}.get(host, host)
         servers[listen(address, int(port))] = f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
     port_of_proxy = proxy.getsockname()[1]
     if os.fork() == 0:
@@ -81,7 +81,7 @@ def _detach() -> None:
 
 
 def serve(servers: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
-    """Lead every connection to the gate, until the sandbox ends; what a server has is said to the gate first."""
+    """Lead every connection to the gate until the sandbox ends. `servers` has the bytes that each sends there first."""
     with selectors.DefaultSelector() as selector:
         for server, opening in servers.items():
             selector.register(server, selectors.EVENT_READ, opening)
@@ -96,21 +96,26 @@ def _forward(inside: socket.socket, gate: str, opening: bytes) -> None:
     with inside, socket.socket(socket.AF_UNIX) as outside:
         try:
             outside.connect(gate)
-            if opening:
-                outside.sendall(opening)
-                answer = b""
-                while not answer.endswith(b"\r\n\r\n"):
-                    if not (byte := outside.recv(1)):
-                        return
-                    answer += byte
-                if b" 200 " not in answer:
-                    return
+            if opening and not _open_tunnel(outside, opening):
+                return
         except OSError:
             return  # the gate is closed: the session is ending
         answers = threading.Thread(target=_copy_bytes, args=(outside, inside), daemon=True)
         answers.start()
         _copy_bytes(inside, outside)
         answers.join()
+
+
+def _open_tunnel(outside: socket.socket, opening: bytes) -> bool:
+    """Whether the gate answers `opening` with 200. Reads byte by byte: what follows the head is the host's."""
+    outside.sendall(opening)
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        byte = outside.recv(1)
+        if not byte:
+            return False
+        answer += byte
+    return b" 200 " in answer
 
 
 def _copy_bytes(source: socket.socket, sink: socket.socket) -> None:

@@ -1,9 +1,9 @@
-"""The one way out for a session that may reach some hosts: a filtering proxy of the engine's (SPEC 3.8).
+"""The filtering proxy through which a session reaches the hosts that it may reach (SPEC 3.8).
 
 It listens on a unix socket that is mounted into the session's sandbox, which has no network otherwise. It speaks
-CONNECT, and plain HTTP for ports that are listed, resolves names itself, and says of everything else that it was
-refused. TLS goes through unread, but it has to ask for the host that was named: many hosts share an address, and the
-address alone would lead to all of them.
+CONNECT, and plain HTTP for ports that are listed, resolves names itself, and refuses everything else. TLS goes through
+unread, but it has to ask for the host that was named: many hosts share an address, and the address alone would lead to
+all of them.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from engine.execution.sandbox.hosts import (
     HostRule,
     address_of,
     host_rules,
-    joined,
+    join_address,
     server_name,
-    split,
+    split_address,
 )
 from engine.frozen import frozen
 from engine.model import sanitise
 
-CONNECTIONS = 64
-"""At a time; more are turned away."""
+MAX_CONNECTIONS = 64
+"""Connections at a time; more are turned away."""
 
 IDLE_SECONDS = 600.0
-"""A connection on which nothing moves for so long is closed. A model may think for minutes."""
+"""Seconds after which a connection on which nothing moves is closed. A model may think for minutes."""
 
 OPENING_SECONDS = 10.0
-"""For a request line, a name, a connection, the beginning of TLS."""
+"""Seconds for a request line, for a name, for a connection, and for the beginning of TLS."""
 
-PAUSE = 0.2
-"""Seconds after which it is tried again to take a connection when the machine had nothing left for one."""
+RETRY_SECONDS = 0.2
+"""Seconds until the next try to accept a connection, when the machine had no descriptor left."""
 
-HEAD_BYTES = 65_536
+MAX_HEAD_BYTES = 65_536
 _CHUNK = 65_536
 _MAX_REPORTED = 50  # different refusals put into the transcript
 
 Resolve = Callable[[str, int], list[str]]
 
 
-def resolve(host: str, port: int) -> list[str]:
-    """Its addresses, as text. Raises OSError when it has none."""
+def resolve_host(host: str, port: int) -> list[str]:
+    """The addresses of a host, as text. Raises OSError when it has none."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in entries))
 
@@ -75,16 +75,21 @@ class _Request:
 class HostGate:
     """The proxy of one session. Use it as a context manager, or `close` it; that cuts every connection.
 
-    `public`: every public host besides. `report` is called with one line for each host that was refused, once each,
-    from any thread. Raises `Refusal` `bad_host`.
+    `public`: every public host is allowed as well. `report` is called with one line for each host that was refused,
+    once each, from any thread. Raises `Refusal` `bad_host`.
     """
 
     def __init__(
-        self, hosts: Iterable[str], report: Callable[[str], None], resolve: Resolve = resolve, *, public: bool = False
+        self,
+        hosts: Iterable[str],
+        report: Callable[[str], None],
+        resolve_host: Resolve = resolve_host,
+        *,
+        public: bool = False,
     ) -> None:
         self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
         self._report = report
-        self._resolve = resolve
+        self._resolve = resolve_host
         self._reported: set[str] = set()
         self._open: set[socket.socket] = set()
         self._running = 0
@@ -96,7 +101,7 @@ class HostGate:
         """The socket, for `Confinement.gate`."""
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self.path))
-        self._server.listen(CONNECTIONS)
+        self._server.listen(MAX_CONNECTIONS)
         threading.Thread(target=self._accept, name="clawpy-gate", daemon=True).start()
 
     def __enter__(self) -> HostGate:
@@ -125,10 +130,10 @@ class HostGate:
                     return
                 # No file is left for it, for instance: a gate that nobody opens any more would cut the session off.
                 self._report_once(f"a connection could not be taken: {error.strerror}")
-                time.sleep(PAUSE)
+                time.sleep(RETRY_SECONDS)
                 continue
             with self._lock:
-                full = self._closed or self._running >= CONNECTIONS
+                full = self._closed or self._running >= MAX_CONNECTIONS
                 self._running += not full
             if full:
                 client.close()
@@ -143,14 +148,14 @@ class HostGate:
     def _serve(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ending:
             ending.callback(self._release_slot)
-            self._track(client, ending)
+            self._track_connection(client, ending)
             client.settimeout(OPENING_SECONDS)
             is_connected = False
             try:
-                request, unread = self._request(client)
-                rule = self._rule(request)
-                server = self._connect(rule, request)
-                self._track(server, ending)
+                request, unread = self._read_request(client)
+                rule = self._find_rule(request)
+                server = self._connect_to_host(rule, request)
+                self._track_connection(server, ending)
                 is_connected = True  # from here on what the client gets is the host's
                 if request.tunnel:
                     client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -159,20 +164,22 @@ class HostGate:
                 self._relay(client, server)
             except _Refused as refused:
                 self._report_once(str(refused))
-                _answer(client, "403 Forbidden", str(refused), unless=is_connected)
+                if not is_connected:
+                    _send_answer(client, "403 Forbidden", str(refused))
             except (OSError, ValueError) as error:
-                _answer(client, "502 Bad Gateway", str(error), unless=is_connected)
+                if not is_connected:
+                    _send_answer(client, "502 Bad Gateway", str(error))
 
-    def _track(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
+    def _track_connection(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
         """Keep a connection until its end, or until `close`."""
         ending.callback(connection.close)
         with self._lock:
             if self._closed:
                 raise OSError("the session is over")
             self._open.add(connection)
-        ending.callback(self._untrack, connection)
+        ending.callback(self._untrack_connection, connection)
 
-    def _untrack(self, connection: socket.socket) -> None:
+    def _untrack_connection(self, connection: socket.socket) -> None:
         with self._lock:
             self._open.discard(connection)
 
@@ -180,13 +187,13 @@ class HostGate:
         with self._lock:
             self._running -= 1
 
-    def _request(self, client: socket.socket) -> tuple[_Request, bytes]:
-        """What is asked for, and what came after it. Raises ValueError for what is no request to a proxy."""
+    def _read_request(self, client: socket.socket) -> tuple[_Request, bytes]:
+        """The request, and the bytes that came after its head. Raises ValueError for what is no request to a proxy."""
         head = b""
         until = time.monotonic() + OPENING_SECONDS
         while b"\r\n\r\n" not in head:
             chunk = client.recv(_CHUNK)
-            if not chunk or len(head) > HEAD_BYTES or time.monotonic() > until:
+            if not chunk or len(head) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete request")
             head += chunk
         head, _, unread = head.partition(b"\r\n\r\n")
@@ -194,23 +201,23 @@ class HostGate:
         method, target, version = first.decode("ascii", "replace").split(" ")
         try:
             if method == "CONNECT":
-                host, port = split(target)
+                host, port = split_address(target)
                 return _Request(host, port, tunnel=True), unread
             parts = urlsplit(target)
             if parts.scheme != "http" or parts.username is not None:
                 raise ValueError(target)
-            host, port = split(parts.netloc, 80)
+            host, port = split_address(parts.netloc, 80)
         except ValueError:
             raise _Refused(f"{target[:200]} is not a host name") from None
         path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
         headers = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
-        own_headers = [f"Host: {joined(host, port)}".encode(), b"Connection: close"]
+        own_headers = [f"Host: {join_address(host, port)}".encode(), b"Connection: close"]
         forwarded = b"\r\n".join([f"{method} /{path[2]} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
         return _Request(host, port, tunnel=False, forwarded=forwarded), unread
 
-    def _rule(self, request: _Request) -> HostRule:
-        """The entry that lets it through."""
+    def _find_rule(self, request: _Request) -> HostRule:
+        """The entry that lets the request through. Raises `_Refused` when there is none."""
         for rule in self.rules:
             if rule.matches(request.host, request.port) and (
                 request.tunnel or rule.port != HTTPS or (not rule.name and request.port != HTTPS)
@@ -218,19 +225,20 @@ class HostGate:
                 return rule
         listed = ", ".join(map(str, self.rules)) or "none"
         raise _Refused(
-            f"{joined(request.host, request.port)} is not one of the allowed hosts of this session: {listed}"
+            f"{join_address(request.host, request.port)} is not one of the allowed hosts of this session: {listed}"
         )
 
-    def _connect(self, rule: HostRule, request: _Request) -> socket.socket:
+    def _connect_to_host(self, rule: HostRule, request: _Request) -> socket.socket:
         admitted: list[Address] = []
-        where = joined(request.host, request.port)
+        where = join_address(request.host, request.port)
         try:
             addresses = self._resolve(request.host, request.port)
         except OSError as failed:
             self._report_once(f"{where} cannot be reached: {failed.strerror or failed}")
             raise
         for resolved in addresses:
-            if (address := address_of(resolved)) is None:
+            address = address_of(resolved)
+            if address is None:
                 continue
             if not rule.admits(address):
                 raise _Refused(f"{where} resolves to {address}, which no session may reach")
@@ -259,7 +267,7 @@ class HostGate:
             if named_host is not None:
                 asked_host = sanitise(named_host) or "no host at all"
                 raise _Refused(f"the connection to {request.host} asked for {asked_host}")
-            if len(received) > HEAD_BYTES or time.monotonic() > until:
+            if len(received) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete TLS handshake")
             chunk = client.recv(_CHUNK)
             if not chunk:
@@ -267,25 +275,22 @@ class HostGate:
             received += chunk
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
-        """Bytes both ways until one side ends both, or nothing moves."""
+        """Copy bytes both ways until both sides have ended, or nothing moves."""
         for side in (client, server):
             side.settimeout(IDLE_SECONDS)
         other = {client: server, server: client}
         with selectors.DefaultSelector() as selector:
             for side in other:
                 selector.register(side, selectors.EVENT_READ)
-            while selector.get_map():
-                ready = selector.select(IDLE_SECONDS)
-                if not ready:
-                    return
+            while selector.get_map() and (ready := selector.select(IDLE_SECONDS)):
                 for key, _ in ready:
                     source = key.fileobj
                     assert isinstance(source, socket.socket)
-                    if chunk := source.recv(_CHUNK):
-                        other[source].sendall(chunk)
-                        continue
-                    selector.unregister(source)
-                    other[source].shutdown(socket.SHUT_WR)
+                    chunk = source.recv(_CHUNK)
+                    other[source].sendall(chunk)
+                    if not chunk:
+                        selector.unregister(source)
+                        other[source].shutdown(socket.SHUT_WR)
 
     def _report_once(self, refusal: str) -> None:
         with self._lock:
@@ -295,10 +300,8 @@ class HostGate:
         self._report(f"network: {sanitise(refusal)}")
 
 
-def _answer(client: socket.socket, status: str, text: str, *, unless: bool) -> None:
-    if unless:
-        return
+def _send_answer(client: socket.socket, status: str, text: str) -> None:
     body = f"clawpy: {sanitise(text)}\n".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    with contextlib.suppress(OSError):  # it did not wait for the answer
+    with contextlib.suppress(OSError):  # the client did not wait for the answer
         client.sendall(head.encode() + body)

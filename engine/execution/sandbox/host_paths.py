@@ -1,7 +1,7 @@
-"""What commands may read besides their own folders: the system, and installed tools. An allow-list (SPEC 3.8).
+"""The places that commands may read besides their own folders, an allow-list: the system, installed tools (SPEC 3.8).
 
-Nothing of the operator's home is in it but what a row of `TOOLS` names, and installations that lie on the PATH or that
-a command itself lies in. Commands have another HOME, in which links stand where the tools look.
+Of the operator's home it has only the rows of `TOOLS`, and installations that lie on the PATH or that a command itself
+lies in. Commands have another HOME, in which links stand where the tools look.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_
 """The lists of `host_paths.toml`."""
 
 SYSTEM = tuple(map(Path, TABLES["system"]))
-"""What everybody on the machine reads. macOS has a list of its own (see `seatbelt`)."""
+"""Places that every user of the machine reads. macOS has a list of its own (see `seatbelt`)."""
 
 _OF_SYSTEM = frozenset(SYSTEM)
 
 
 @frozen
 class Tool:
-    """Where a tool keeps what commands read: `pieces` of `folder`, which lies under the operator's home unless the
-    environment variable `variable` names another place."""
+    """The files of one tool that commands read."""
 
     folder: str
+    """Its folder under the operator's home."""
     pieces: tuple[str, ...] = ("",)
+    """The parts of the folder that are shown."""
     variable: str = ""
+    """An environment variable that may name another folder."""
 
 
 TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])
-"""What of a home tools need to run and to find what they installed, never their settings with keys."""
+"""The tools, with what they need of a home to run and to find what they installed, never settings with keys."""
 
 _PROGRAMS = ("bin", "sbin", "shims", "Scripts")
 _OF_INSTALLATIONS = (
@@ -49,8 +51,7 @@ _VIRTUAL = (".venv", "venv", "env", ".env")
 
 
 def readable_places(confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Everything that commands may read but not write, as far as it exists. `program` is what is run; `environment` is
-    the engine's."""
+    """The existing places that commands may read but not write. `program` is run; `environment` is the engine's."""
     user = home_of(environment)
     paths = [*SYSTEM, *(piece for piece, _ in installed_tools(environment)), *confinement.readable]
     if confinement.tree is not None:
@@ -71,8 +72,8 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
 
 
 def installations_of(program: Path, user: Path) -> Iterator[Path]:
-    """The installations that `program` needs: the one it lies in, that of what it is a link to, and of a virtual
-    environment the interpreter it was made with. What everybody reads is left out."""
+    """The installations that `program` needs: the one it lies in, the one of the file that it links to, and for a
+    virtual environment its base interpreter. Those in `SYSTEM` are left out."""
     for spelling in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
         for place in _installation_of(spelling, user):
             yield place
@@ -80,27 +81,30 @@ def installations_of(program: Path, user: Path) -> Iterator[Path]:
 
 
 def installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """What `TOOLS` names of this machine: where it is, and its name under a home."""
+    """The existing pieces of `TOOLS`: each with its place, and its path under a home."""
     user = home_of(environment)
     home = str(user)
     for tool in TOOLS:
         named = environment.get(tool.variable, "") if tool.variable else ""
         root = named if named.startswith("/") else f"{home}/{tool.folder}"
         for piece in tool.pieces:
-            # Most are not there: a path is made of those alone that are.
-            if os.access(f"{root}/{piece}", os.F_OK) and not user.is_relative_to(place := Path(root, piece)):
+            if not os.access(f"{root}/{piece}", os.F_OK):
+                continue  # cheaper than a `Path`, and few of them exist
+            place = Path(root, piece)
+            if not user.is_relative_to(place):
                 yield place, f"{tool.folder}/{piece}".rstrip("/")
 
 
-def furnish(home: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Put links to what tools read into a new `home`, where they look for it, and the operator's name for git."""
+def link_tools(home: Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Put links into a new `home` where tools look for their files, and the operator's name for git."""
     user = home_of(environment)
     for place, name in installed_tools(environment):
         link = home / name
         if not os.path.lexists(link):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(place)
-    if identity := _git_identity(user / ".gitconfig") or _git_identity(user / ".config" / "git" / "config"):
+    identity = _git_identity(user / ".gitconfig") or _git_identity(user / ".config" / "git" / "config")
+    if identity:
         (home / ".gitconfig").write_text(identity)
 
 
@@ -113,11 +117,11 @@ _secrets: tuple[dict[str, int], list[Path]] = ({}, [])
 
 
 def system_secrets() -> list[Path]:
-    """What of the system commands do not see: what we may read and not everybody may. Looked for again when one of the
-    folders has changed."""
+    """Files and folders in /etc and /opt that the engine may read and not everybody may; commands do not see them.
+    Collected again when one of the folders has changed."""
     global _secrets
     folders, secrets = _secrets
-    if not folders or any(_changed(folder) != time for folder, time in folders.items()):
+    if not folders or any(_change_time(folder) != time for folder, time in folders.items()):
         folders, secrets = {}, []
         _collect_private("/etc", folders, secrets, deep=True)
         _collect_private("/opt", folders, secrets, deep=False)
@@ -125,7 +129,7 @@ def system_secrets() -> list[Path]:
     return secrets
 
 
-def _changed(folder: str) -> int:
+def _change_time(folder: str) -> int:
     """When its entries last changed, in ns; 0 for one that is gone."""
     try:
         return os.stat(folder).st_mtime_ns  # noqa: PTH116  a path for each would cost more than the look
@@ -134,7 +138,7 @@ def _changed(folder: str) -> int:
 
 
 def _collect_private(folder: str, folders: dict[str, int], secrets: list[Path], *, deep: bool) -> None:
-    folders[folder] = _changed(folder)
+    folders[folder] = _change_time(folder)
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -161,8 +165,8 @@ def _is_accessible(path: Path) -> bool:
 
 
 def _installation_of(program: Path, user: Path) -> list[Path]:
-    """The folder that `program` needs: of `x/bin/program` that is `x` where `x` looks like an installation, else the
-    folder of programs alone; of a script in an npm package the `node_modules` it lies in."""
+    """The folder that `program` needs, [] for none: for `x/bin/program` that is `x` where `x` looks like an
+    installation, else the folder of programs alone; for a script in an npm package the `node_modules` it lies in."""
     for parent in program.parents:
         if parent.name == "node_modules":
             return [parent]
@@ -185,7 +189,8 @@ def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
         config_text = (environment / "pyvenv.cfg").read_text(errors="replace")
     except OSError:
         return
-    if (home := re.search(r"^home\s*=\s*(/.*?)\s*$", config_text, re.MULTILINE)) is None:
+    home = re.search(r"^home\s*=\s*(/.*?)\s*$", config_text, re.MULTILINE)
+    if home is None:
         return
     for program in (Path(home[1]) / "python", environment / "bin" / "python"):
         for spelling in (program, program.parent.resolve() / program.name, program.resolve()):
@@ -193,7 +198,7 @@ def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
 
 
 def _git_identity(config: Path) -> str:
-    """The name and address of the operator for git, out of a file of settings that has secrets besides."""
+    """The operator's name and address for git, from a configuration file that may hold secrets as well."""
     try:
         config_text = config.read_text(errors="replace")
     except OSError:

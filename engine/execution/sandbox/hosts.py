@@ -1,4 +1,4 @@
-"""Which hosts a session may reach, and which addresses they may have: decisions over values (SPEC 3.8).
+"""The rules for which hosts a session may reach, and which addresses they may have (SPEC 3.8).
 
 An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A name that is
 listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not. Loopback,
@@ -25,9 +25,10 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 @frozen
 class HostRule:
-    """One entry. `name` is lower case, without the `*.` of a `wildcard`, and "" for every public host."""
+    """One entry of the list of hosts."""
 
     name: str
+    """Lower case, without the `*.` of a `wildcard`; "" for every public host."""
     port: int = HTTPS
     wildcard: bool = False
 
@@ -37,7 +38,7 @@ class HostRule:
         return address_of(self.name)
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether this entry lets `host` through, as `normal` has it."""
+        """Whether this entry lets `host` through, as `normal_host` has it."""
         if not self.name:
             return True
         if port != self.port:
@@ -46,9 +47,9 @@ class HostRule:
 
     def admits(self, address: Address) -> bool:
         """Whether the host this entry let through may have this address."""
-        address = embedded(address)
+        address = embedded_ipv4(address)
         if (listed := self.address) is not None:
-            return address == embedded(listed)
+            return address == embedded_ipv4(listed)
         if self.name == "localhost" and not self.wildcard:
             return address.is_loopback
         if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
@@ -58,33 +59,34 @@ class HostRule:
     def __str__(self) -> str:
         if not self.name:
             return "every public host"
-        return f"{'*.' if self.wildcard else ''}{joined(self.name, self.port) if self.port != HTTPS else self.name}"
+        shown = self.name if self.port == HTTPS else join_address(self.name, self.port)
+        return f"*.{shown}" if self.wildcard else shown
 
 
 PUBLIC = HostRule("", wildcard=True)
-"""Every public host, at any port: what a workspace has whose network is allowed."""
+"""Every public host, at any port: for a workspace whose network is allowed."""
 
 
 def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
-    """Entries as they are configured. Raises `Refusal` `bad_host` for one that is none."""
-    return tuple(_rule(entry) for entry in entries)
+    """The rules of configured entries. Raises `Refusal` `bad_host`."""
+    return tuple(_parse_rule(entry) for entry in entries)
 
 
 def local_hosts(entries: Iterable[str]) -> list[str]:
-    """Those of the entries that are on the operator's own loopback, as "host:port"."""
+    """The entries that are on the operator's own loopback, as "host:port"."""
     return [
-        joined(rule.name, rule.port)
+        join_address(rule.name, rule.port)
         for rule in host_rules(entries)
         if not rule.wildcard and (rule.name == "localhost" or (rule.address is not None and rule.address.is_loopback))
     ]
 
 
-def _rule(entry: str) -> HostRule:
+def _parse_rule(entry: str) -> HostRule:
     wildcard = entry.startswith("*.")
     target = entry.removeprefix("*.")
     address = address_of(target.strip("[]"))
     try:
-        name, port = (str(address), HTTPS) if address is not None else split(target, HTTPS)
+        name, port = (str(address), HTTPS) if address is not None else split_address(target, HTTPS)
     except ValueError:
         raise Refusal(
             "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
@@ -94,20 +96,20 @@ def _rule(entry: str) -> HostRule:
     return HostRule(name, port, wildcard)
 
 
-def split(target: str, default: int | None = None) -> tuple[str, int]:
-    """`host:port` taken apart, the host as `normal` has it. Raises ValueError for anything else."""
+def split_address(target: str, default: int | None = None) -> tuple[str, int]:
+    """Split `host:port`; the host as `normal_host` returns it. Raises ValueError for anything else."""
     match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?", target)
     if match is None or (match[2] is None and default is None):
         raise ValueError(target)
     port = int(match[2]) if match[2] is not None else default
     if port is None or not 0 < port < 65_536:
         raise ValueError(target)
-    return normal(match[1]), port
+    return normal_host(match[1]), port
 
 
-def normal(host: str) -> str:
-    """A host as it is compared: lower case, without a final dot, addresses in their shortest form. Raises ValueError
-    for what is neither a name nor an address, such as 0x7f.1, which a resolver may take for one."""
+def normal_host(host: str) -> str:
+    """A host for comparison: lower case, without a final dot, an address in its shortest form. Raises ValueError for
+    what is neither a name nor an address, such as 0x7f.1, which a resolver may take for one."""
     bare = host.strip("[]").rstrip(".").lower()
     if (address := address_of(bare)) is not None:
         return str(address)
@@ -125,8 +127,8 @@ def address_of(host: str) -> Address | None:
         return None
 
 
-def embedded(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one, where there is one: that is where a connection would end."""
+def embedded_ipv4(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one, at which a connection would end; else the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -137,14 +139,14 @@ def embedded(address: Address) -> Address:
     return address
 
 
-def joined(host: str, port: int) -> str:
+def join_address(host: str, port: int) -> str:
     """`host:port`, with the brackets of IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def server_name(hello: bytes) -> str | None:
-    """The host that a TLS client asks for, from the bytes it begins with; "" when it names none, None while bytes are
-    missing. Raises ValueError when it is not the beginning of TLS."""
+    """The host that a TLS client asks for in its first bytes: "" when it names none, None while bytes are missing.
+    Raises ValueError when it is not the beginning of TLS."""
     body = b""
     unread = hello
     while unread:

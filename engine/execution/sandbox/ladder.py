@@ -1,4 +1,4 @@
-"""Which rung of the sandbox ladder is in force on this machine (SPEC 3.8).
+"""Finds the rung of the sandbox ladder that is in force on this machine (SPEC 3.8).
 
 Bubblewrap on Linux, then Landlock with seccomp; Seatbelt on macOS; none anywhere else. A rung is taken when a real
 command was held by it here, never because a program was found.
@@ -15,8 +15,8 @@ from engine.execution.sandbox.bubblewrap import find_bubblewrap
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
 
-_HOMES = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
-_MENDS = {
+_SYSTEM_OF = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
+_FIXES = {
     "bubblewrap": "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
     "seatbelt": "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists",
 }
@@ -25,12 +25,12 @@ _MENDS = {
 @functools.cache
 def best_sandbox() -> Sandbox:
     """The highest rung that works on this machine, tried once a process."""
-    return next((rung for rung in _candidates() if not rung.fault), NoSandbox())
+    return next((rung for rung in _candidates() if not rung.problem), NoSandbox())
 
 
-def rungs() -> list[Sandbox]:
-    """Every rung that works here, the best first; none last."""
-    working: list[Sandbox] = [rung for rung in _candidates() if not rung.fault]
+def find_rungs() -> list[Sandbox]:
+    """Every rung that works here, the best first; `NoSandbox` last."""
+    working: list[Sandbox] = [rung for rung in _candidates() if not rung.problem]
     return [*working, NoSandbox()]
 
 
@@ -46,37 +46,39 @@ def _candidates() -> Sequence[Sandbox]:
 
 
 def ladder_reports() -> list[RungReport]:
-    """What is to be said of each rung on this machine, the best first."""
+    """A report on each rung on this machine, the best first."""
     system = platform.system()
     candidates = {rung.name: rung for rung in _candidates()}
     in_force = best_sandbox().name
     reports = []
-    for name, system_name in _HOMES.items():
+    for name, system_name in _SYSTEM_OF.items():
         rung = candidates.get(name)
         if rung is not None:
-            reports.append(RungReport(name, not rung.fault, name == in_force, _lacks(rung), _fix(rung)))
+            reports.append(
+                RungReport(name, not rung.problem, name == in_force, _describe_limitations(rung), _suggest_fix(rung))
+            )
         elif system == system_name:
-            reports.append(RungReport(name, False, False, "it is not installed", _MENDS[name]))
+            reports.append(RungReport(name, False, False, "it is not installed", _FIXES[name]))
         else:
             reports.append(RungReport(name, False, False, f"it is of {system_name}"))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
 
-def _lacks(rung: Sandbox) -> str:
-    if rung.fault:
-        return f"it does not work: {rung.fault}"
+def _describe_limitations(rung: Sandbox) -> str:
+    if rung.problem:
+        return f"it does not work: {rung.problem}"
     return "; ".join(rung.limitations)
 
 
-def _fix(rung: Sandbox) -> str:
-    """How to get a rung to work, as far as its words tell."""
-    fault = rung.fault.lower()
-    if not fault:
+def _suggest_fix(rung: Sandbox) -> str:
+    """How to get a rung to work, as far as its problem tells; "" when it works."""
+    problem = rung.problem.lower()
+    if not problem:
         return ""
     if rung.name == "landlock":
         return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
-    if "namespace" in fault or "uid map" in fault or "not permitted" in fault or "permission denied" in fault:
+    if "namespace" in problem or "uid map" in problem or "not permitted" in problem or "permission denied" in problem:
         return (
             "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
             "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"

@@ -2,8 +2,8 @@
 
 The supervisor runs each command and holds it. Landlock confines what it opens, makes, moves and removes, and whom it
 sends signals; seccomp closes sockets and what of the machine has no namespace here; calls that neither can judge are
-passed on to the supervisor. It gives nothing of its own: no loopback, no /tmp, no /dev/shm, no terminals. What it does
-not hold is in `gaps`.
+passed on to the supervisor. It gives nothing of its own: no loopback, no /tmp, no /dev/shm, no terminals. See also
+`Landlock.limitations`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _NEWEST = 7
 
 
 @functools.cache
-def version() -> int:
-    """Which version of Landlock the kernel has, 0 for none."""
+def landlock_version() -> int:
+    """The version of Landlock in the kernel, 0 for none."""
     if platform.system() != "Linux":
         return 0
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(444, 0, 0, 1)))
 
 
-def handled(abi: int) -> int:
-    """Every access to files that this version knows."""
+def handled_rights(abi: int) -> int:
+    """The rights to files that this version knows, as bits."""
     rights = (1 << 13) - 1
     for since, right in ((2, _REFER), (TRUNCATION_SINCE, _TRUNCATE), (5, _IOCTL_DEVICE)):
         rights |= right if abi >= since else 0
@@ -58,7 +58,7 @@ class Landlock(Sandbox):
     name = "landlock"
 
     def __init__(self, abi: int | None = None) -> None:
-        self._abi = min(version() if abi is None else abi, _NEWEST)
+        self._abi = min(landlock_version() if abi is None else abi, _NEWEST)
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return super().describe(network=network, hosts=hosts) + ("" if network else ", no loopback")
@@ -69,16 +69,16 @@ class Landlock(Sandbox):
         if confinement.network:
             readable.append(Path("/etc/resolv.conf").resolve())
         own_tmp = {confinement.tmp: confinement.tmp}
-        planned = mounts.plan(confinement, [path.resolve() for path in readable], own_tmp)
-        arguments = self._words(planned, network=confinement.network)
+        planned = mounts.plan_mounts(confinement, [path.resolve() for path in readable], own_tmp)
+        arguments = self._supervisor_options(planned, network=confinement.network)
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
             arguments += ("git", str(git))
-        return limits.supervised([*arguments, "cwd", str(cwd)], argv)
+        return limits.supervised_command([*arguments, "cwd", str(cwd)], argv)
 
     @functools.cached_property
-    def fault(self) -> str:
-        """Why it does not work here, in words; "" when it does: a command was held by it."""
+    def problem(self) -> str:
+        """Why it does not work here; "" when it does. A command tries it."""
         if self._abi < 1:
             return "this kernel has no Landlock, or it is switched off (it needs Linux 5.13 and `lsm=…,landlock`)"
         if platform.machine() not in supervisor.PASSED_ON:
@@ -90,19 +90,19 @@ class Landlock(Sandbox):
             planned = [Mount(Kind.READ, place, place) for place in SYSTEM if place.exists()]
             planned.append(Mount(Kind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
-            argv = limits.supervised(
-                [*self._words(planned), "cwd", str(inside)], ["/bin/sh", "-c", f"{script}; exit 0"]
+            argv = limits.supervised_command(
+                [*self._supervisor_options(planned), "cwd", str(inside)], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
             trial = try_command(argv)
-            if trial.fault:
-                return trial.fault
+            if trial.problem:
+                return trial.problem
             if trial.output or outside.stat().st_mode & 0o777 == 0 or outside.read_text() != "canary":
                 return "it did not hold a command"
             return ""
 
     @property
     def limitations(self) -> list[str]:
-        """What it does not hold, or does not give, though it works."""
+        """The accesses that it does not hold, and the places that commands do not have."""
         missing = [
             "commands see that files exist, their sizes and times, and the list of processes",
             "no loopback, no sockets except pairs, no /dev/shm (Python's multiprocessing locks need it) and no"
@@ -112,8 +112,8 @@ class Landlock(Sandbox):
             missing.append("the engine runs as root, and the kernel does not count root's processes")
         return missing
 
-    def _words(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
-        everything = handled(self._abi)
+    def _supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
+        everything = handled_rights(self._abi)
         write = everything & ~_MAKE_DEVICES & ~_IOCTL_DEVICE
         arguments = ["handled", str(everything), str(_SCOPED if self._abi >= SIGNALS_SINCE else 0)]
         hidden = {mount.at for mount in planned if mount.kind is Kind.HIDDEN}
@@ -121,25 +121,25 @@ class Landlock(Sandbox):
             if mount.kind is Kind.HIDDEN:
                 continue
             access = write if mount.kind is Kind.WRITE else READ
-            for place, right in granted(mount.at, access, hidden):
+            for place, right in path_rules(mount.at, access, hidden):
                 arguments += ["rule", str(right), str(place)]
             if mount.kind is Kind.WRITE:
                 arguments += ["writable", str(mount.at)]
         for place in DEVICES:
             arguments += ["rule", str(_READ_FILE | _WRITE_FILE | (write & _TRUNCATE)), str(place)]
         arguments += ["rule", str(_READ_FILE | _READ_DIR), str(PROCESSES)]
-        return [*arguments, "filter", self._filter(network)]
+        return [*arguments, "filter", self._filter_as_hex(network)]
 
-    def _filter(self, network: bool) -> str:
+    def _filter_as_hex(self, network: bool) -> str:
         alone = seccomp.WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
         program = seccomp.filter_program(platform.machine(), alone)
-        assert program is not None, "`fault` said that there is one"
+        assert program is not None, "`problem` said that there is one"
         return program.hex()
 
 
-def granted(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:
-    """The rules that give `access` to `place` without what is hidden in it. Landlock can only add: where something
-    deeper is hidden, everything beside the way to it is named, as it is now."""
+def path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:
+    """The rules that give `access` to `place` without the `hidden` places in it. Landlock can only add: where something
+    deeper is hidden, everything beside the way to it gets a rule."""
     if place in hidden:
         return
     if not any(secret.is_relative_to(place) for secret in hidden):
@@ -152,4 +152,4 @@ def granted(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tupl
         return  # not readable for us either
     for entry in entries:
         if not entry.is_symlink():  # what it leads to has a rule of its own, or none
-            yield from granted(Path(entry.path), access, hidden)
+            yield from path_rules(Path(entry.path), access, hidden)

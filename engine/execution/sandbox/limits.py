@@ -1,4 +1,4 @@
-"""How much of the machine one sandboxed command may take (SPEC 3.8): no fork bomb, no file without end.
+"""The limits on processes, files and memory of one sandboxed command (SPEC 3.8).
 
 Control groups would count a whole session, but an unprivileged engine gets one only from systemd,
 over D-Bus, at several times what bubblewrap itself costs; resource limits are everywhere. Processes are counted for
@@ -17,78 +17,79 @@ from pathlib import Path
 
 from engine.execution.sandbox import supervisor
 
-PROCESSES = 2048
+MAX_PROCESSES = 2048
 """Processes and threads of one command, besides as many as the machine has already."""
 
-MEMORY_BYTES = max(2 * 1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-"""What all processes of a session may take together, unless the settings say otherwise: half of the machine's."""
+MAX_MEMORY_BYTES = max(2 * 1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+"""Memory for all processes of a session, unless the settings say otherwise: half of the machine's."""
 
-FILE_BYTES = 2 * 1024**3
-"""The largest file it may write."""
+MAX_FILE_BYTES = 2 * 1024**3
+"""Maximum size of a file that a command may write."""
 
 SHARED_MEMORY_BYTES = 512 * 1024**2
-"""/dev/shm, which is memory."""
+"""Size of /dev/shm, which is memory."""
 
 PLACEHOLDER_BYTES = 65_536
-"""What stands in a hidden folder's place is memory too."""
+"""Size of the folder in memory that stands in a hidden folder's place."""
 
-FREE_BYTES = 256 * 1024**2
+MIN_FREE_BYTES = 256 * 1024**2
 """A session ends when less than this is left on its disk: the engine's own records need room."""
 
-FREE_FILES = 10_000
-"""The same for how many files there may be."""
+MIN_FREE_FILES = 10_000
+"""A session ends when fewer files than this can be made on its disk."""
 
 OOM_SCORE = 800
-"""Of 1,000: who goes first when memory runs out."""
+"""Of 1,000: the kernel ends the process with the highest first when memory runs out."""
 
 NICE = 10
-"""What is added to our own niceness for what agents run: the operator's keys and programs come first (SPEC 11.4)."""
+"""Added to our own niceness for commands of agents: the operator's keys and programs come first (SPEC 11.4)."""
 
-
-SHELL = (
+_SHELL = (
     "{{ ulimit -c 0; ulimit -f {blocks}; ulimit -p {tasks} || ulimit -u {tasks}; "
     "echo {score} >/proc/self/oom_score_adj; }} 2>/dev/null; "
 )
 """Limits set by a POSIX shell, whose dialects differ in the letter for processes."""
 
 
-def limiting() -> str:
-    """What a shell does before it becomes a command, so that the command is limited.
+def limit_script() -> str:
+    """The shell script that sets the limits, before the shell becomes the command.
 
-    The limit on processes is checked against all of the user's on the way into the sandbox: those of the machine are
-    added to what the command may have.
+    On the way into the sandbox the limit on processes is checked against all of the user's: those of the machine are
+    added to those of the command.
     """
-    return SHELL.format(blocks=FILE_BYTES // 512, tasks=_tasks() + PROCESSES, score=OOM_SCORE)
+    return _SHELL.format(blocks=MAX_FILE_BYTES // 512, tasks=_count_tasks() + MAX_PROCESSES, score=OOM_SCORE)
 
 
-def supervised(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` limited, under the supervisor; `more_options` are what else that is told."""
+def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` limited, under the supervisor, with `more_options` for the supervisor."""
     limited = (
-        (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_NPROC, _tasks() + PROCESSES),
-    )  # fmt: skip
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
+        (resource.RLIMIT_NPROC, _count_tasks() + MAX_PROCESSES),
+    )
     options = ["nice", str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)), "oom", str(OOM_SCORE)]
     for kind, maximum in limited:
         options += ["limit", str(kind), str(maximum)]
-    return [sys.executable, "-I", "-S", supervisor.program(), *options, *more_options, "--", *argv]
+    return [sys.executable, "-I", "-S", supervisor.program_path(), *options, *more_options, "--", *argv]
 
 
-def _tasks() -> int:
+def _count_tasks() -> int:
     """Processes and threads of the machine now."""
     try:
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):
-        return PROCESSES
+        return MAX_PROCESSES
 
 
 def disk_shortage(*folders: Path) -> str:
-    """Which disk a session works on is nearly full, in words; "" for none."""
+    """Why the disk of one of `folders` has too little room for a session; "" when there is room."""
     for folder in folders:
         try:
             stats = os.statvfs(folder)
         except OSError:
             continue  # gone with the session
-        if stats.f_bavail * stats.f_frsize < FREE_BYTES:
-            return f"less than {FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
-        if stats.f_files and stats.f_favail < FREE_FILES:
-            return f"the disk of {folder} has room for fewer than {FREE_FILES:,} more files"
+        if stats.f_bavail * stats.f_frsize < MIN_FREE_BYTES:
+            return f"less than {MIN_FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
+        if stats.f_files and stats.f_favail < MIN_FREE_FILES:
+            return f"the disk of {folder} has room for fewer than {MIN_FREE_FILES:,} more files"
     return ""

@@ -1,7 +1,7 @@
-"""Which places of the file system a sandboxed command sees, and how: a plan over paths (SPEC 3.8).
+"""Plans which places of the file system a sandboxed command sees, and how (SPEC 3.8).
 
-Nothing is there to begin with. On it come the places to read, the session's own, and over secrets something empty. The
-deeper path decides: what is shown inside a hidden folder is seen, what is hidden inside a writable one is not.
+A command sees nothing but the places to read, the session's own, and an empty place over each secret. The deeper path
+decides: a place shown inside a hidden folder is seen, a place hidden inside a writable one is not.
 
 Two rules keep a command from preparing the way for the next one, since each command's mounts are made anew by paths:
 what is mounted inside a writable place is pinned, with every folder on the way to it, because a mount point cannot be
@@ -34,17 +34,18 @@ class Kind(Enum):
 
 @frozen
 class Mount:
-    """`source` as it is outside, seen `at` a place inside."""
+    """The place `source` outside, seen `at` a place inside."""
 
     kind: Kind
     at: Path
     source: Path
 
 
-def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path] | None = None) -> list[Mount]:
-    """What to mount, in order. `readable` as `host_paths.readable_places` has it. `moved` are places that are seen with
-    what lies elsewhere: place inside to source; those that are nothing else yet are written. Looks at the disk only
-    for `.git`."""
+def plan_mounts(
+    confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path] | None = None
+) -> list[Mount]:
+    """The mounts of a command, in order. `readable` is from `host_paths.readable_places`. `moved` maps places to the
+    sources that are seen there; such a place is writable unless it has another kind. Reads the disk only for `.git`."""
     moved = dict(moved or {})
     tree, folder = confinement.tree, confinement.folder
     kinds = dict.fromkeys(confinement.hidden, Kind.HIDDEN)
@@ -68,30 +69,36 @@ def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path
 
     mounts: dict[Path, Mount] = {}
     for path, kind in sorted(kinds.items(), key=lambda item: len(item[0].parts)):
-        source = moved.get(path, path)
+        mount = Mount(kind, path, moved.get(path, path))
         enclosing = next((mounts[parent] for parent in path.parents if parent in mounts), None)
-        if enclosing is not None:
-            inner = path.relative_to(enclosing.at)
-            if kind is Kind.HIDDEN and (
-                enclosing.kind is Kind.HIDDEN or enclosing.source.is_relative_to(confinement.tmp)
-            ):
-                continue  # it is not there
-            if kind is Kind.READ and enclosing.kind is Kind.READ and source == enclosing.source / inner:
-                continue  # it is seen
-            if enclosing.kind is Kind.WRITE:
-                for between in reversed(inner.parents[:-1]):
-                    between_path = enclosing.at / between
-                    mounts.setdefault(between_path, Mount(Kind.WRITE, between_path, enclosing.source / between))
-        elif kind is Kind.HIDDEN:
-            continue
-        mounts[path] = Mount(kind, path, source)
+        if _is_needed(mount, enclosing, confinement.tmp):
+            for pinned_mount in _pinned_mounts(mount, enclosing):
+                mounts.setdefault(pinned_mount.at, pinned_mount)
+            mounts[path] = mount
     return list(mounts.values())
 
 
+def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
+    """Whether a mount changes what is seen inside the mount around it; nothing is seen where there is none."""
+    if enclosing is None:
+        return mount.kind is not Kind.HIDDEN
+    if mount.kind is Kind.HIDDEN:
+        return enclosing.kind is not Kind.HIDDEN and not enclosing.source.is_relative_to(tmp)
+    is_same_source = mount.source == enclosing.source / mount.at.relative_to(enclosing.at)
+    return not (mount.kind is enclosing.kind is Kind.READ and is_same_source)
+
+
+def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
+    """Mounts of the folders between a writable place and a mount in it."""
+    if enclosing is not None and enclosing.kind is Kind.WRITE:
+        for between in reversed(mount.at.relative_to(enclosing.at).parents[:-1]):
+            yield Mount(Kind.WRITE, enclosing.at / between, enclosing.source / between)
+
+
 def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
-    """What of git in `folder` nobody may write, for whoever does plants a hook or a filter that the operator's next
-    git command runs: its `.git`, those of its submodules, and the list of them. The second is False when it cannot be
-    held, because `.git` is a link, on which nothing can be mounted: then the folder is not writable at all."""
+    """The paths of git in `folder` that no command may write, because the operator's next git command would run a hook
+    or a filter planted there: its `.git`, those of its submodules, and the list of them. The second value is False when
+    they cannot be protected, because `.git` is a link, on which nothing can be mounted: then `folder` is read-only."""
     own_git = folder / ".git"
     if own_git.is_symlink():
         return [], False
@@ -108,8 +115,8 @@ def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
 
 
 def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
-    """Make the folders among the sources that lie in `root` and are not there yet. Commands write in `root`: raises
-    `Refusal` when one of them put something else there, and OSError."""
+    """Make the missing folders of those sources that lie in `root`. Commands write in `root`: raises `Refusal` when one
+    of them put something else there, and OSError."""
     for mount in mounts:
         if not mount.source.is_relative_to(root) or mount.source == root:
             continue
@@ -122,34 +129,35 @@ def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
                 raise Refusal("sandbox_tampered", f"{step} is no longer a separate folder", "run it again")
 
 
-_works = (f"work{number}" for number in itertools.count())
+_work_names = (f"work{number}" for number in itertools.count())
 
 
 @frozen
 class Layers:
-    """Overlays over `places`, made in `folder`, which commands never see. The first is `written` over, with the folder
-    `work` for the kernel, which takes each for one mount only."""
+    """Overlays over places of the operator."""
 
     folder: Path
+    """The folder in which they are made; commands never see it."""
     places: tuple[Path, ...]
-    written: bool
-    work: str = field(default_factory=lambda: next(_works))
+    is_writable: bool
+    """Commands write over the first place."""
+    work: str = field(default_factory=lambda: next(_work_names))
+    """The name of the kernel's own folder, which can serve one mount only."""
 
     def source(self, place: Path) -> Path:
-        """Where what is seen of `place` is mounted, before the sandbox starts."""
+        """The folder at which the overlay of `place` is mounted, before the sandbox starts."""
         return self.folder / f"merged{self.places.index(place)}"
 
     def script(self) -> str:
-        """What a shell does before it becomes the sandbox; it works in `folder`. Paths of the operator's are not in
-        it: options of a mount cannot hold every character.
+        """The shell script that mounts the overlays, for a shell in `folder` that becomes the sandbox. It names no path
+        of the operator's: options of a mount cannot hold every character.
 
-        What is thrown away need not reach the disk: without `volatile` each command's end would wait until all that
-        anybody wrote to that disk is there."""
+        `volatile`: without it the end of each command would wait until everything written to that disk is there."""
         user = "" if os.geteuid() == 0 else ",userxattr"
         steps = []
         for number in range(len(self.places)):
             layers = f"lowerdir=lower{number}:nothing{user}"
-            if number == 0 and self.written:
+            if number == 0 and self.is_writable:
                 layers = f"lowerdir=lower0,upperdir=upper,workdir={self.work},index=off,volatile{user}"
             steps.append(f"mount -n -i -t overlay overlay -o {layers} merged{number} || exit 125; ")
         return "".join(steps)
@@ -169,7 +177,7 @@ class Layers:
 UNSHARE = (
     ("unshare", "--mount", "--") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount", "--")
 )
-"""What a command starts with that has overlays: a mount namespace in which they may be mounted."""
+"""Starts a command in a mount namespace in which overlays may be mounted."""
 
 
 def overlay_layers(confinement: Confinement) -> Layers | None:
@@ -184,20 +192,19 @@ def overlay_layers(confinement: Confinement) -> Layers | None:
 _tried: dict[tuple[int, ...], str] = {}
 
 
-def fault(layers: Layers) -> str:
-    """Why these overlays cannot be mounted here, in the words of who refused; "" when they can. Tried for real, once
-    for each disk."""
+def mount_problem(layers: Layers) -> str:
+    """Why these overlays cannot be mounted here; "" when they can. A real mount tries it, once for each disk."""
     try:
         layers.make()
         disks = tuple(place.stat().st_dev for place in (layers.folder, *layers.places))
     except OSError as error:
         return str(error)
     if disks not in _tried:
-        _tried[disks] = _try(replace(layers, work=next(_works)))
+        _tried[disks] = _try_mount(replace(layers, work=next(_work_names)))
     return _tried[disks]
 
 
-def _try(layers: Layers) -> str:
+def _try_mount(layers: Layers) -> str:
     for program in ("unshare", "mount"):
         if shutil.which(program) is None:
             return f"`{program}` does not exist"
@@ -205,11 +212,11 @@ def _try(layers: Layers) -> str:
         layers.make()
     except OSError as error:
         return str(error)
-    return try_command([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).fault
+    return try_command([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).problem
 
 
-def written(confinement: Confinement) -> Iterator[str]:
-    """The files that commands wrote, changed or removed in the operator's tree, by their paths in it."""
+def written_files(confinement: Confinement) -> Iterator[str]:
+    """The files that commands made, changed or removed over the operator's tree, by their paths in it."""
     upper = confinement.layers / "upper"
     for folder, _, names in os.walk(upper):
         for name in names:

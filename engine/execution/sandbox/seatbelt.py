@@ -1,9 +1,8 @@
 """The rung of macOS: `sandbox-exec` with a profile of its own for each command (SPEC 3.8).
 
-Apple calls the program deprecated and ships it still; others confine agents with it. What it cannot give: a process
-may still see others' names, and there is no loopback of the command's own, so that nothing listens and nothing
-connects unless the network is allowed. The profile is text, made by a pure function; the rung is taken only after a
-real command was held by it.
+Apple calls the program deprecated and ships it still; others confine agents with it. A process may still see others'
+names, and there is no loopback of the command's own, so that nothing listens and nothing connects unless the network is
+allowed. The rung is taken only after a real command was held by it.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from engine.execution.sandbox.mounts import Kind
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
 _OF_PEOPLE = tuple(map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root")))
-"""Where files of people and of programs lie; the rest of a Mac is the system."""
+"""Places with files of people and of programs; the rest of a Mac is the system."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
 
 
 class Seatbelt(Sandbox):
-    """`sandbox-exec`. Without a host gate: a command has the network that the workspace allows, or none."""
+    """`sandbox-exec`, which has no host gate: a command has the network that the workspace allows, or none."""
 
     name = "seatbelt"
 
@@ -34,11 +33,16 @@ class Seatbelt(Sandbox):
         self._program = program
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return [str(self._program), "-p", profile(confinement, host_paths.readable_places(confinement, argv[0])), *argv]
+        return [
+            str(self._program),
+            "-p",
+            make_profile(confinement, host_paths.readable_places(confinement, argv[0])),
+            *argv,
+        ]
 
     @functools.cached_property
-    def fault(self) -> str:
-        """Why it does not work here; "" when it does. Tried with what has to succeed and with what has to fail."""
+    def problem(self) -> str:
+        """Why it does not work here; "" when it does. A command tries what has to succeed and what has to fail."""
         if not self._program.exists():
             return "sandbox-exec is not installed"
         with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
@@ -52,11 +56,11 @@ class Seatbelt(Sandbox):
             argv = self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder")
             trial = try_command(argv, root / "folder")
             is_confined = (root / "folder" / "made").exists() and "found" not in trial.output
-            return trial.fault or ("" if is_confined else "it did not hold a command")
+            return trial.problem or ("" if is_confined else "it did not hold a command")
 
     @property
     def limitations(self) -> list[str]:
-        """What it does not do here though it works."""
+        """Limits that it has on every Mac."""
         return [
             "its profile was written without a Mac; it has only been tested by the check on this machine",
             "no loopback of its own",
@@ -64,9 +68,9 @@ class Seatbelt(Sandbox):
         ]
 
 
-def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
-    """The profile of a command, which reads `readable`, and all but where files of people and of programs lie. The last
-    rule that matches decides, and so they come in the order of the plan: the deeper path later."""
+def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
+    """The profile of a command that reads `readable`, and everything but the files of people and programs. The last
+    rule that matches decides, so they come in the order of the plan: the deeper path later."""
     lines = [
         "(version 1)",
         "(deny default)",
@@ -78,12 +82,12 @@ def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
         "(allow ipc-posix-sem)",
         '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
         "(allow file-read*)",
-        "(allow file-write* " + " ".join(f"(literal {quoted(path)})" for path in _DEVICES) + ")",
-        *(f"(deny file-read-data file-write* (subpath {quoted(place)}))" for place in (*PRIVATE, *_OF_PEOPLE)),
+        "(allow file-write* " + " ".join(f"(literal {quote_path(path)})" for path in _DEVICES) + ")",
+        *(f"(deny file-read-data file-write* (subpath {quote_path(place)}))" for place in (*PRIVATE, *_OF_PEOPLE)),
     ]
-    for mount in mounts.plan(confinement, readable):
+    for mount in mounts.plan_mounts(confinement, readable):
         kind, path = mount.kind, mount.at
-        subpath = f"(subpath {quoted(path)})"
+        subpath = f"(subpath {quote_path(path)})"
         if kind is Kind.WRITE:
             lines += [f"(allow file-read* file-write* {subpath})"]
         elif kind is Kind.READ:
@@ -104,15 +108,15 @@ def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
 
 
 def _pin_parents(path: Path, confinement: Confinement) -> list[str]:
-    """No renaming of what lies between a writable place and something in it that is held."""
+    """Rules against renaming the folders between a writable place and a protected path in it."""
     own_folders = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
     between = [parent for parent in path.parents if any(place in parent.parents for place in own_folders)]
-    return [f"(deny file-write-unlink (literal {quoted(parent)}))" for parent in between]
+    return [f"(deny file-write-unlink (literal {quote_path(parent)}))" for parent in between]
 
 
-def quoted(path: Path | str) -> str:
-    """A path as a string of the profile's language, whatever it contains. Raises ValueError for a control character,
-    for which the language has no form that is sure."""
+def quote_path(path: Path | str) -> str:
+    """A path as a string of the profile's language. Raises ValueError for a control character, for which the language
+    has no safe form."""
     text = str(path)
     if any(character < " " or character == "\x7f" for character in text):
         raise ValueError(f"a path with a control character cannot be confined: {text!r}")

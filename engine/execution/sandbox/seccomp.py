@@ -1,9 +1,9 @@
-"""The system calls that a sandboxed command may not make: a seccomp filter, assembled here (SPEC 3.8).
+"""Assembles the seccomp filter: the system calls that a sandboxed command may not make (SPEC 3.8).
 
-It is there for what namespaces leave open. The kernel's keyring goes with the credentials, not with a namespace, and
-may hold disk and network keys. Sockets of some families (a virtual machine's vsock, bluetooth) know no network
-namespace and lead out of it. User namespaces, io_uring, bpf and the mount calls are where kernels had most holes that
-an unprivileged program could use; no test suite or build needs them. No file that runs as its owner is made.
+It closes what namespaces leave open. The kernel's keyring goes with the credentials, not with a namespace, and may hold
+disk and network keys. Sockets of some families (a virtual machine's vsock, bluetooth) know no network namespace and
+lead out of it. User namespaces, io_uring, bpf and the mount calls had many holes that an unprivileged program could
+use; no test suite or build needs them. No file that runs as its owner is made.
 
 Without namespaces (Landlock's rung) it closes more: sockets but for pairs, other programs' shared memory and message
 queues; and it passes calls on to the supervisor that can be judged only by looking at paths and processes.
@@ -43,10 +43,12 @@ _TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
 
 @frozen
 class Architecture:
-    """What the filter has to know of a machine: its AUDIT_ARCH, its place in the tables, some numbers."""
+    """Numbers of one kind of machine."""
 
     audit: int
+    """Its AUDIT_ARCH."""
     column: int
+    """Its column in the tables."""
     clone: int
     unshare: int
     socket: int
@@ -64,145 +66,149 @@ ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectur
 
 @dataclass(slots=True)
 class _Program:
-    """Instructions of classic BPF; a jump counts the instructions it leaves out."""
+    """Instructions of classic BPF: code, jump if true, jump if false, value. A jump counts the instructions to skip."""
 
     code: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def load(self, offset: int) -> None:
+    def load_word(self, offset: int) -> None:
+        """Load the 32 bits at `offset` of the call, for the tests that follow."""
         self.code.append((_LOAD, 0, 0, offset))
 
-    def end(self, answer: int) -> None:
+    def answer(self, answer: int) -> None:
         self.code.append((_RETURN, 0, 0, answer))
 
-    def when(self, test: int, value: int, answer: int) -> None:
+    def answer_when(self, test: int, value: int, answer: int) -> None:
+        """`answer` when the loaded word passes `test` with `value`."""
         self.code.append((test, 0, 1, value))
-        self.end(answer)
+        self.answer(answer)
 
-    def unless(self, value: int, answer: int) -> None:
+    def answer_unless(self, value: int, answer: int) -> None:
+        """`answer` when the loaded word is not `value`."""
         self.code.append((_EQUAL, 1, 0, value))
-        self.end(answer)
+        self.answer(answer)
 
-    def block(self, call: int, body: _Program) -> None:
+    def add_block(self, call: int, body: _Program) -> None:
         """`body` for this call alone; it ends with an answer."""
         self.code.append((_EQUAL, 0, len(body.code), call))
         self.code += body.code
 
-    def bytes(self) -> bytes:
+    def as_bytes(self) -> bytes:
         return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.code)
 
 
 @frozen
 class WithoutNamespaces:
-    """What the filter has to do where no namespaces are."""
+    """How the filter works where there are no namespaces."""
 
     network: bool
+    """The network is allowed."""
     signals: bool
-    """Whether Landlock holds signals itself (since Linux 6.12)."""
+    """Landlock holds signals itself (since Linux 6.12)."""
     truncation: bool
-    """Whether it holds truncation (since Linux 6.2)."""
+    """Landlock holds truncation itself (since Linux 6.2)."""
 
 
 def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
-    """The filter for a machine as `platform.machine()` names it, as the kernel reads it; None where none is known."""
+    """The filter for the `platform.machine()` in the form that the kernel reads; None where none is known."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
     refused, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     program = _Program()
-    program.load(_ARCHITECTURE)
-    program.unless(architecture.audit, absent)  # the 32-bit table has other numbers
-    program.load(_NUMBER)
-    program.when(_GREATER_EQUAL, _X32, absent)
+    program.load_word(_ARCHITECTURE)
+    program.answer_unless(architecture.audit, absent)  # the 32-bit table has other numbers
+    program.load_word(_NUMBER)
+    program.answer_when(_GREATER_EQUAL, _X32, absent)
     answers = {"refused": refused, "absent": absent}
     if without_namespaces is not None:
         answers |= {"shared": absent, "attributes": _ERRNO | errno.EOPNOTSUPP}
     for table, answer in answers.items():
         for numbers in _TABLES[table].values():
             if (number := numbers[architecture.column]) >= 0:
-                program.when(_EQUAL, number, answer)
+                program.answer_when(_EQUAL, number, answer)
     if without_namespaces is not None:
-        _pass_on(program, machine, without_namespaces)
+        _add_passed_on_calls(program, machine, without_namespaces)
     for call in (architecture.clone, architecture.unshare):
-        program.block(call, _argument(0, _ANY_BIT, (_CLONE_NEWUSER,), refused))
+        program.add_block(call, _argument_program(0, _ANY_BIT, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
-        program.block(call, _argument(index, _ANY_BIT, (_SET_USER_ID,), refused))
+        program.add_block(call, _argument_program(index, _ANY_BIT, (_SET_USER_ID,), refused))
     for call, index in architecture.opens:
-        program.block(
-            call, _opening(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
+        program.add_block(
+            call, _open_program(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
         )
     # The kernel looks at the lower half of an ioctl's number only, and so does this.
     numbered = (_TIOCSTI, _TIOCLINUX, *((*_FILE_FLAGS, *_SIGNAL_OWNER) if without_namespaces else ()))
-    program.block(architecture.ioctl, _argument(1, _EQUAL, numbered, refused))
+    program.add_block(architecture.ioctl, _argument_program(1, _EQUAL, numbered, refused))
     if without_namespaces is None:
-        program.block(architecture.socket, _families((_UNIX, _INET, _INET6)))
+        program.add_block(architecture.socket, _socket_program((_UNIX, _INET, _INET6)))
     else:
-        program.block(architecture.fcntl, _argument(1, _EQUAL, _SET_OWNER, refused))
-        program.block(architecture.socket, _families((_INET, _INET6) if without_namespaces.network else ()))
-        program.block(architecture.socketpair, _pairs())
-    program.end(_ALLOW)
-    return program.bytes()
+        program.add_block(architecture.fcntl, _argument_program(1, _EQUAL, _SET_OWNER, refused))
+        program.add_block(architecture.socket, _socket_program((_INET, _INET6) if without_namespaces.network else ()))
+        program.add_block(architecture.socketpair, _socketpair_program())
+    program.answer(_ALLOW)
+    return program.as_bytes()
 
 
-def _pass_on(program: _Program, machine: str, without_namespaces: WithoutNamespaces) -> None:
-    """What the supervisor judges. Calls about the caller itself (process 0) go on without it."""
-    of_itself = {"prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setaffinity": 0,
-                 "sched_setattr": 0, "kill": 0}  # fmt: skip
+def _add_passed_on_calls(program: _Program, machine: str, without_namespaces: WithoutNamespaces) -> None:
+    """Pass on the calls that the supervisor judges. Those about the caller itself (process 0) go on without it."""
+    with_process = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
     for name, call in PASSED_ON[machine].items():
         if (name in SIGNALS and without_namespaces.signals) or (name == "truncate" and without_namespaces.truncation):
             continue
-        if name in of_itself:
-            body = _argument(of_itself[name], _EQUAL, (0,), _ALLOW, otherwise=_PASS_ON)
-            program.block(call, body)
+        if name in with_process:
+            program.add_block(call, _argument_program(0, _EQUAL, (0,), _ALLOW, otherwise=_PASS_ON))
         else:
-            program.when(_EQUAL, call, _PASS_ON)
+            program.answer_when(_EQUAL, call, _PASS_ON)
 
 
-def _argument(index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _ALLOW) -> _Program:
+def _argument_program(
+    index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _ALLOW
+) -> _Program:
     """`answer` when the lower half of argument `index` passes the test with one of the values."""
     body = _Program()
-    body.load(_ARGUMENTS + 8 * index)
+    body.load_word(_ARGUMENTS + 8 * index)
     for value in values:
-        body.when(test, value, answer)
-    body.end(otherwise)
+        body.answer_when(test, value, answer)
+    body.answer(otherwise)
     return body
 
 
-def _opening(index: int, refused: int, *, truncation: bool) -> _Program:
-    """No new file that runs as its owner; and where Landlock does not see it, no truncation of what is only read."""
+def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
+    """No new file that runs as its owner; and no truncation of a file that is only read, unless `truncation`."""
     mode = _Program()
-    mode.load(_ARGUMENTS + 8 * index + 8)
-    mode.when(_ANY_BIT, _SET_USER_ID, refused)
-    mode.load(_ARGUMENTS + 8 * index)
+    mode.load_word(_ARGUMENTS + 8 * index + 8)
+    mode.answer_when(_ANY_BIT, _SET_USER_ID, refused)
+    mode.load_word(_ARGUMENTS + 8 * index)
     body = _Program()
-    body.load(_ARGUMENTS + 8 * index)
+    body.load_word(_ARGUMENTS + 8 * index)
     body.code.append((_ANY_BIT, 0, len(mode.code), _CREATE | _TEMPORARY))
     body.code += mode.code
     if not truncation:
-        body.when(_ANY_BIT, _WRITE_ONLY | _READ_WRITE, _ALLOW)
-        body.when(_ANY_BIT, _TRUNCATE, refused)
-    body.end(_ALLOW)
+        body.answer_when(_ANY_BIT, _WRITE_ONLY | _READ_WRITE, _ALLOW)
+        body.answer_when(_ANY_BIT, _TRUNCATE, refused)
+    body.answer(_ALLOW)
     return body
 
 
-def _pairs() -> _Program:
-    """A pair of datagram sockets could be connected to any other."""
+def _socketpair_program() -> _Program:
+    """Any pair but datagram sockets, which could be connected to any other."""
     body = _Program()
-    body.load(_ARGUMENTS + 8)
+    body.load_word(_ARGUMENTS + 8)
     body.code.append((_AND, 0, 0, _SOCKET_KIND))
-    body.when(_EQUAL, _DATAGRAM, _ERRNO | errno.EPROTONOSUPPORT)
-    body.end(_ALLOW)
+    body.answer_when(_EQUAL, _DATAGRAM, _ERRNO | errno.EPROTONOSUPPORT)
+    body.answer(_ALLOW)
     return body
 
 
-def _families(allowed: Iterable[int]) -> _Program:
+def _socket_program(allowed: Iterable[int]) -> _Program:
     body = _Program()
-    body.load(_ARGUMENTS)
+    body.load_word(_ARGUMENTS)
     for family in allowed:
-        body.when(_EQUAL, family, _ALLOW)
-    body.unless(_NETLINK, _ERRNO | errno.EAFNOSUPPORT)
-    body.load(_ARGUMENTS + 16)
-    body.unless(0, _ERRNO | errno.EPROTONOSUPPORT)  # of netlink only routes: what lists the interfaces
-    body.end(_ALLOW)
+        body.answer_when(_EQUAL, family, _ALLOW)
+    body.answer_unless(_NETLINK, _ERRNO | errno.EAFNOSUPPORT)
+    body.load_word(_ARGUMENTS + 16)
+    body.answer_unless(0, _ERRNO | errno.EPROTONOSUPPORT)  # of netlink only routes: what lists the interfaces
+    body.answer(_ALLOW)
     return body
 
 

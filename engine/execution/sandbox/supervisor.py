@@ -25,7 +25,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # neither is worth its part of the start
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 PASSED_ON = {
     "x86_64": {
@@ -44,12 +44,12 @@ PASSED_ON = {
 """Numbers of the system calls that the kernel passes on to the supervisor."""
 
 NAME = b"clawpy-keeper"
-"""What lists of processes call it."""
+"""Its name in lists of processes."""
 
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
-"""Of these, those that send a signal: passed on only where Landlock does not hold signals itself."""
+"""Calls that send a signal: passed on only where Landlock does not hold signals itself."""
 
-GIT_FILE_BYTES = 4096
+_MAX_GIT_FILE_BYTES = 4096
 
 _NAME, _SUBREAPER, _PARENT_DEATH, _NO_NEW_PRIVILEGES, _DROP_BOUNDING = 15, 36, 1, 38, 24
 _PIDFD_OPEN, _PIDFD_GETFD, _RESTRICT_SELF, _ADD_RULE, _CREATE_RULESET = 434, 438, 446, 445, 444
@@ -69,8 +69,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _machine = os.uname().machine
 
 
-class Plan:
-    """What the words of the command line say."""
+class Arguments:
+    """The arguments of the command line."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.argv: list[str] = []
@@ -109,15 +109,15 @@ class Plan:
                 raise SystemExit(f"supervisor: unknown word {option}")
 
 
-def program() -> str:
-    """The path of this program: compiled where Python keeps it so, which saves half of its start."""
+def program_path() -> str:
+    """The path of this program, compiled where Python keeps it, which saves half of its start."""
     compiled = globals().get("__cached__")
     return compiled if compiled and os.path.exists(compiled) else os.path.abspath(__file__)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command to its end, and everything that it started with it."""
-    plan = Plan(arguments)
+    plan = Arguments(arguments)
     signals: list[int] = []
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -128,8 +128,8 @@ def main(arguments: Sequence[str]) -> None:
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
     confined = bool(plan.filter)
-    git_file = _read_git_file(plan.git_file)
-    ruleset = _ruleset(plan) if confined else -1
+    git_content = _read_git_file(plan.git_file)
+    ruleset = _make_ruleset(plan) if confined else -1
     if confined:
         _drop_capabilities()
     listener_read, listener_write = os.pipe2(os.O_CLOEXEC)
@@ -144,26 +144,30 @@ def main(arguments: Sequence[str]) -> None:
     listener = _take_listener(child, listener_read) if confined else -1
     os.close(ready_write)  # the child goes on when it reads the end of this pipe
     _release_pipes()
-    followed = _follow(child, plan, wake_read, listener, signals)
+    status = _wait_for_child(child, plan, wake_read, listener, signals)
     if listener >= 0:
         os.close(listener)
     _kill_descendants()
     if plan.git_file:
-        _restore_git_file(plan.git_file, git_file)
-    status = int(signal.SIGTERM) if followed is None else followed
+        _restore_git_file(plan.git_file, git_content)
+    _exit_like(int(signal.SIGTERM) if status is None else status)
+
+
+def _exit_like(status: int) -> None:
+    """End with the wait status of the command: with its exit code, or by its signal."""
     if os.WIFSIGNALED(status):
-        ended_by = os.WTERMSIG(status)
+        number = os.WTERMSIG(status)
         try:
-            signal.signal(ended_by, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
             pass  # SIGKILL has no handler
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.kill(os.getpid(), ended_by)
+        os.kill(os.getpid(), number)
     os._exit(os.WEXITSTATUS(status))
 
 
-def _run_child(plan: Plan, ruleset: int, listener_write: int, ready_read: int) -> None:
-    """The child: limited, confined, and then the command."""
+def _run_child(plan: Arguments, ruleset: int, listener_write: int, ready_read: int) -> None:
+    """In the child: set its limits, confine it, and become the command."""
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
@@ -171,18 +175,18 @@ def _run_child(plan: Plan, ruleset: int, listener_write: int, ready_read: int) -
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a command would inherit that
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        _limit(plan)
+        _set_limits(plan)
         if plan.cwd:
             os.chdir(plan.cwd)
         if plan.filter:
-            _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
-            _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
-            program = ctypes.create_string_buffer(plan.filter, len(plan.filter))
-            loaded = struct.pack("HxxxxxxP", len(plan.filter) // 8, ctypes.addressof(program))
+            _raise_errno(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
+            _raise_errno(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
+            program_path = ctypes.create_string_buffer(plan.filter, len(plan.filter))
+            loaded = struct.pack("HxxxxxxP", len(plan.filter) // 8, ctypes.addressof(program_path))
             listener = _libc.syscall(
                 _SECCOMP[_machine], _SET_MODE_FILTER, _NEW_LISTENER, ctypes.create_string_buffer(loaded, len(loaded))
             )
-            _check(listener, "seccomp")
+            _raise_errno(listener, "seccomp")
             os.write(listener_write, b"%d\n" % listener)
             os.read(ready_read, 1)
             os.close(listener)
@@ -192,7 +196,7 @@ def _run_child(plan: Plan, ruleset: int, listener_write: int, ready_read: int) -
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _limit(plan: Plan) -> None:
+def _set_limits(plan: Arguments) -> None:
     for kind, maximum in plan.limits:
         hard = resource.getrlimit(kind)[1]
         maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
@@ -209,27 +213,27 @@ def _limit(plan: Plan) -> None:
             pass
 
 
-def _check(result: int, operation: str) -> None:
+def _raise_errno(result: int, operation: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{operation}: {os.strerror(number)}")
 
 
 def _drop_capabilities() -> None:
-    """Root stays the owner of its files, and no more."""
+    """Drop all capabilities: root only stays the owner of its files."""
     number = 0
     while _libc.prctl(_DROP_BOUNDING, number, 0, 0, 0) == 0:
         number += 1
     header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0), 8)
-    _check(_libc.syscall(_CAPSET[_machine], header, ctypes.create_string_buffer(24)), "capset")
+    _raise_errno(_libc.syscall(_CAPSET[_machine], header, ctypes.create_string_buffer(24)), "capset")
 
 
-def _ruleset(plan: Plan) -> int:
+def _make_ruleset(plan: Arguments) -> int:
     """The Landlock ruleset. A place that is gone by now is left out."""
     attributes = struct.pack("QQQ", plan.handled, 0, plan.scoped)
     size = 24 if plan.scoped else 8
     ruleset = int(_libc.syscall(_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
-    _check(ruleset, "landlock")
+    _raise_errno(ruleset, "landlock")
     for access, path in plan.rules:
         try:
             # Where commands write, nothing is followed: one of them may have put a link there.
@@ -240,13 +244,13 @@ def _ruleset(plan: Plan) -> int:
             access &= _OF_FILES
         rule = struct.pack("=Qi", access, place)
         added = _libc.syscall(_ADD_RULE, ruleset, 1, ctypes.create_string_buffer(rule, len(rule)), 0)
-        _check(added, f"landlock: {path}")
+        _raise_errno(added, f"landlock: {path}")
         os.close(place)
     return ruleset
 
 
 def _release_pipes() -> None:
-    """Keep no end of the command's input and output: when the command closes its own, the other side sees that."""
+    """Close our ends of the command's input and output: when the command closes its own, the other side sees that."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -260,7 +264,7 @@ def _take_listener(child: int, listener_read: int) -> int:
     if not line:
         return -1
     process = _libc.syscall(_PIDFD_OPEN, child, 0)
-    _check(process, "pidfd_open")
+    _raise_errno(process, "pidfd_open")
     listener = _libc.syscall(_PIDFD_GETFD, process, int(line), 0)
     os.close(process)
     if listener < 0:
@@ -270,8 +274,9 @@ def _take_listener(child: int, listener_read: int) -> int:
     return int(listener)
 
 
-def _follow(child: int, plan: Plan, wake_read: int, listener: int, signals: list[int]) -> int | None:
-    """Reap, and answer what is passed on, until the command has ended: its wait status; None when told to end."""
+def _wait_for_child(child: int, plan: Arguments, wake_read: int, listener: int, signals: list[int]) -> int | None:
+    """Reap children and answer the calls that are passed on, until the command has ended. Its wait status; None when a
+    signal told us to end."""
     numbers = {number: name for name, number in PASSED_ON.get(_machine, {}).items()}
     poller = select.poll()
     poller.register(wake_read, select.POLLIN)
@@ -285,37 +290,38 @@ def _follow(child: int, plan: Plan, wake_read: int, listener: int, signals: list
                 except BlockingIOError:
                     pass
             elif events & select.POLLIN:
-                _answer(listener, numbers, plan.writable)
+                _answer_call(listener, numbers, plan.writable)
             else:
                 poller.unregister(listener)
         if signals:
             return None
-        for pid, status in _reaped():
+        for pid, status in _reap_children():
             if pid == child:
                 return status
 
 
-def _reaped() -> Iterable[tuple[int, int]]:
+def _reap_children() -> list[tuple[int, int]]:
+    """The children that have ended, each with its wait status."""
+    ended = []
     try:
         while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            yield child
+            ended.append(child)
     except ChildProcessError:
         pass
+    return ended
 
 
 # Descendants
 
 
-def parents() -> dict[int, int]:
+def parents_by_pid() -> dict[int, int]:
     """The living processes of the machine, each with its parent, in ascending order of their numbers."""
-    parent_of = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (state := _state(int(name))) is not None:
-            parent_of[int(name)] = state
-    return dict(sorted(parent_of.items()))
+    pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+    parent_by_pid = {pid: _parent_of(pid) for pid in pids}
+    return {pid: parent for pid, parent in parent_by_pid.items() if parent is not None}
 
 
-def _state(pid: int) -> int | None:
+def _parent_of(pid: int) -> int | None:
     """The parent of a process, None when it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -326,9 +332,9 @@ def _state(pid: int) -> int | None:
 
 
 def descendants(root: int) -> list[int]:
-    """The living descendants of `root`, in no order."""
+    """The living descendants of the process `root`, in no order."""
     children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
+    for pid, parent in parents_by_pid().items():
         children.setdefault(parent, []).append(pid)
     result, pending = [], [root]
     while pending:
@@ -340,22 +346,22 @@ def descendants(root: int) -> list[int]:
 
 def _is_descendant(pid: int) -> bool:
     """Whether a process or thread is the supervisor's."""
-    own_pid, parent = os.getpid(), pid
+    own_pid, ancestor = os.getpid(), _parent_of(pid)
     for _ in range(10_000):
-        grandparent = _state(parent)
-        if grandparent is None or grandparent <= 1:
+        if ancestor is None or ancestor <= 1:
             return False
-        if grandparent == own_pid:
+        if ancestor == own_pid:
             return True
-        parent = grandparent
+        ancestor = _parent_of(ancestor)
     return False
 
 
 def _kill_descendants() -> None:
-    """Kill until nobody is left: the kernel knows, because who loses its parent becomes a child of ours.
+    """Kill descendants until none is left. A process that loses its parent becomes our child.
 
-    Only we reap our children, so that a number of theirs is nobody else's; this is quick enough for those that fork and
-    end all the time. Whoever has living parents below us comes up by and by, and is looked for now and then.
+    Only we reap our children, so their numbers belong to no other process; killing them alone is quick enough for
+    programs that fork and end all the time. Deeper descendants become children in time; every 16th round kills them
+    directly.
     """
     rounds = 0
     while True:
@@ -385,7 +391,7 @@ def _children() -> list[int]:
 # Calls that are passed on
 
 
-def _answer(listener: int, numbers: dict[int, str], writable: Sequence[str]) -> None:
+def _answer_call(listener: int, numbers: dict[int, str], writable: Sequence[str]) -> None:
     request = bytearray(80)
     try:
         fcntl.ioctl(listener, _RECEIVE, request)
@@ -405,7 +411,7 @@ def _answer(listener: int, numbers: dict[int, str], writable: Sequence[str]) -> 
 
 
 class _Call:
-    """One call of a confined process: `arguments` are its registers."""
+    """One system call of a confined process: `arguments` are its registers."""
 
     def __init__(
         self, listener: int, token: int, caller: int, arguments: Sequence[int], writable: Sequence[str]
@@ -434,8 +440,8 @@ class _Call:
         return content
 
     def target(self, folder: int, address: int | None, *, follow: bool = True, empty: bool = False) -> _Target:
-        """The file that a call is about: `address` of its path, None for the descriptor `folder` itself. Raises
-        OSError, EPERM when it is not among what the command may write."""
+        """The file of a call: `address` is that of its path, None for the descriptor `folder` itself. Raises OSError,
+        EPERM when the command may not write it."""
         path = b"" if address is None else self.memory(address, _PATH_BYTES).partition(b"\0")[0]
         caller_folder = f"/proc/{self.caller}/".encode()
         base = caller_folder + (b"cwd" if folder == _AT_FDCWD else b"fd/%d" % folder)
@@ -478,7 +484,7 @@ def _chmod(target: _Target, mode: int) -> None:
 
 def _chown(target: _Target, user: int, group: int) -> None:
     with target:
-        os.chown(target.path, user, group)  # our capabilities are gone: what the command could do itself
+        os.chown(target.path, user, group)  # our capabilities are gone: the command could do no less itself
 
 
 def _utimensat(call: _Call) -> None:
@@ -488,7 +494,7 @@ def _utimensat(call: _Call) -> None:
     with call.target(call.number(0), address, follow=follow, empty=bool(call.arguments[3] & _AT_EMPTY_PATH)) as target:
         set_to = None if times is None else ctypes.create_string_buffer(times, 32)
         number = PASSED_ON[_machine]["utimensat"]
-        _check(_libc.syscall(number, _AT_FDCWD, target.path.encode(), set_to, 0), "utimensat")
+        _raise_errno(_libc.syscall(number, _AT_FDCWD, target.path.encode(), set_to, 0), "utimensat")
 
 
 def _truncate(call: _Call) -> None:
@@ -508,7 +514,7 @@ def _fchownat(call: _Call) -> None:
 
 
 def _check_is_descendant(pid: int) -> bool:
-    """True: the call may go on. `pid` 0 is the caller itself."""
+    """True when the call may go on; raises OSError when not. `pid` 0 is the caller itself."""
     if pid and not _is_descendant(pid):
         raise OSError(errno.EPERM, "another process")
     return True
@@ -519,14 +525,14 @@ def _kill(call: _Call) -> bool:
     if pid == -1:
         raise OSError(errno.EPERM, "everybody")
     if pid < -1:
-        members = [member for member in descendants(os.getpid()) if _group(member) == -pid]
+        members = [member for member in descendants(os.getpid()) if _group_of(member) == -pid]
         if not members:
             raise OSError(errno.EPERM, "another group")
         return True
     return _check_is_descendant(pid)
 
 
-def _group(pid: int) -> int:
+def _group_of(pid: int) -> int:
     try:
         return os.getpgid(pid)
     except OSError:
@@ -572,36 +578,36 @@ _CALLS: dict[str, Callable[[_Call], object]] = {
         )
     },
 }  # fmt: skip
-"""What is done for each call. True lets the kernel go on with it: only where its registers say all."""
+"""The function for each call. True lets the kernel go on with it, which is safe where its registers say everything."""
 
 
 # The worktree's .git
 
 
 def _read_git_file(path: str) -> bytes:
-    """What a worktree's `.git` says: it is a small file."""
+    """The content of a worktree's `.git`, a small file; b"" without a path."""
     if not path:
         return b""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
-        return file.read(GIT_FILE_BYTES)
+        return file.read(_MAX_GIT_FILE_BYTES)
 
 
 def _restore_git_file(path: str, content: bytes) -> None:
-    """Landlock cannot take one file out of a writable folder: what a command made of `.git` is undone."""
+    """Undo what a command made of `.git`: Landlock cannot take one file out of a writable folder."""
     try:
         if stat.S_ISREG(os.lstat(path).st_mode) and _read_git_file(path) == content:
             return
     except OSError:
         pass
     print("clawpy: the command changed .git, which was put back", file=sys.stderr, flush=True)
-    _remove(path)
+    _remove_path(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with open(descriptor, "wb") as file:
         file.write(content)
 
 
-def _remove(path: str) -> None:
+def _remove_path(path: str) -> None:
     import shutil
 
     try:

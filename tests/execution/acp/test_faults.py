@@ -261,7 +261,7 @@ def test_an_agent_that_runs_by_itself_has_its_tokens_counted_while_it_runs(make:
         def wrap(self, argv: Any, confinement: Any, *, cwd: Any) -> list[str]:
             return list(argv)
 
-        def temporary(self, confinement: Any) -> str:
+        def temporary_folder(self, confinement: Any) -> str:
             return str(confinement.scratch / "tmp")
 
     world = make(sandbox=Holding())

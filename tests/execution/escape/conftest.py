@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import PRIVATE, Sandbox
-from engine.execution.sandbox.ladder import rungs
+from engine.execution.sandbox.ladder import find_rungs
 from engine.plain_files import remove_folder
 from tests.execution.escape.jail import Jail
 
-WORKING: list[Sandbox | None] = [rung for rung in rungs() if rung.confines]
+WORKING: list[Sandbox | None] = [rung for rung in find_rungs() if rung.confines]
 
 
 @pytest.fixture(

@@ -147,7 +147,7 @@ class Jail:
     def in_the_operators_tree(self) -> None:
         """Work there from now on, as flows do that only check. On a rung that cannot lay anything over the tree they
         work in a copy, and so does this."""
-        if self.sandbox.overlays(replace(self.confinement, folder=self.project)):
+        if self.sandbox.can_overlay(replace(self.confinement, folder=self.project)):
             self.confinement = replace(self.confinement, folder=self.project)
 
     def start(self, code: str, paths: Mapping[str, object]) -> subprocess.Popen[str]:

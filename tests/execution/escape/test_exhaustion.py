@@ -33,7 +33,7 @@ else:
 
 def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root is exempt from the limit, so the attempt is made as someone else where the tests run as root."""
-    monkeypatch.setattr(limits, "PROCESSES", 200)
+    monkeypatch.setattr(limits, "MAX_PROCESSES", 200)
     most = 1000 + len(psutil.pids())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         root = Path(name)
@@ -69,7 +69,7 @@ def _for_another_user(argv: list[str], root: Path) -> list[str]:
     """The same command line for somebody who can read neither our filter, nor our interpreter and our programs."""
     supervising = shutil.copy(supervisor.__file__, root / "supervisor.py")
     Path(supervising).chmod(0o644)
-    readable = {supervisor.program(): str(supervising), sys.executable: "/usr/bin/python3"}
+    readable = {supervisor.program_path(): str(supervising), sys.executable: "/usr/bin/python3"}
     argv = [readable.get(word, word) for word in argv]
     if "--seccomp" in argv:
         at = argv.index("--seccomp")
@@ -85,7 +85,7 @@ def test_a_file_without_end(jail: Jail) -> None:
         "attempt(os.ftruncate, file, 10 * 1024**3); attempt(os.posix_fallocate, file, 3 * 1024**3, 10)\n"
         "attempt(os.pwrite, file, b'x', 10 * 1024**3); os.pwrite(file, b'x' * 1024, 0)"
     )
-    assert (jail.folder / "big").stat().st_size <= limits.FILE_BYTES
+    assert (jail.folder / "big").stat().st_size <= limits.MAX_FILE_BYTES
 
 
 def test_filling_shared_memory(jail: Jail) -> None:
@@ -117,5 +117,5 @@ def test_the_session_goes_first_when_memory_runs_out(jail: Jail) -> None:
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.disk_shortage(tmp_path, tmp_path / "gone") == ""
-    monkeypatch.setattr(limits, "FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(limits, "MIN_FREE_BYTES", 1 << 60)
     assert str(tmp_path) in limits.disk_shortage(tmp_path)

@@ -198,8 +198,8 @@ class Conversation:
     async def _connection_lost(self) -> FlowUnable:
         """Why there is no connection any more, in words."""
         self._live.check_running()
-        if self._pipe is not None and self._pipe.fault:
-            return FlowUnable(f"{self._title} was ended: {self._pipe.fault}")
+        if self._pipe is not None and self._pipe.problem:
+            return FlowUnable(f"{self._title} was ended: {self._pipe.problem}")
         until = asyncio.get_running_loop().time() + EXIT_SECONDS
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)

@@ -28,8 +28,8 @@ MAX_SHOWN_CHARACTERS = 300
 class JsonRpcPipe:
     """One agent's stdin and stdout. All methods in one event loop.
 
-    `on_invalid_line` receives lines that are no message. Once `receive` gave None, `fault` says why: "" when the agent
-    just closed its output.
+    `on_invalid_line` receives lines that are no message. Once `receive` returned None, `problem` says why: "" when the
+    agent just closed its output.
     """
 
     def __init__(self, on_invalid_line: Callable[[str], None]) -> None:
@@ -38,7 +38,7 @@ class JsonRpcPipe:
         self._out: asyncio.WriteTransport | None = None
         self._in: asyncio.BaseTransport | None = None
         self._closed = False
-        self.fault = ""
+        self.problem = ""
 
     @classmethod
     async def open(cls, process: subprocess.Popen[bytes], on_invalid_line: Callable[[str], None]) -> JsonRpcPipe:
@@ -90,7 +90,7 @@ class JsonRpcPipe:
             self._out.abort()  # nobody waits until it is read
 
     def _fail(self, why: str) -> None:
-        self.fault = self.fault or why
+        self.problem = self.problem or why
         self._closed = True
         self._end_reading()
 
