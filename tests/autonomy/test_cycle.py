@@ -34,6 +34,25 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
         yield made
 
 
+@pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
+def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_returns(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, approvals: int, acts: bool
+) -> None:
+    world = World(tmp_path, clock, monkeypatch)
+    with world.opened() as engine:
+        world.earn(approvals, others=30)
+        world.away()
+        done = world.cycle()
+        assert bool(done.acted) is acts
+        if acts:
+            world.ended(done.acted)
+        else:
+            assert "lower bound of your approval rate" in " ".join(done.kept)
+        engine.autonomy.heard("key")
+        assert engine.autonomy.state().state is State.WATCHING
+        assert not engine.autonomy.schedule.run(ACT)
+
+
 @pytest.mark.long
 def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")

@@ -220,7 +220,7 @@ def test_gauges_appear_once_something_was_spent() -> None:
 
 
 def test_a_full_gauge_says_so() -> None:
-    full = dataclasses.replace(burns()[0], spent=2_000_000)
+    full = dataclasses.replace(burns()[0], spent=1_950_000)  # and 50,000 reserved
     assert safety_fields.pace_words(full, NOW) == "the cap has been reached"
     [*_, hour, _] = safety_fields.cost_fields((full,), NOW)
     assert hour.tone == "wrong"

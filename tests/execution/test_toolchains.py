@@ -11,7 +11,15 @@ from engine.execution.runners.toolchains import output_readers
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python import imports_module, reexported_modules, related_tests
-from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS, Finding, FinishedRun, as_operand, is_inside
+from engine.execution.runners.toolchains.tool_table import (
+    TEST_RUNNERS,
+    Finding,
+    FinishedRun,
+    ToolRow,
+    as_operand,
+    build_row,
+    is_inside,
+)
 from engine.model import CheckResult
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------
@@ -608,3 +616,18 @@ def test_paths_stay_inside(path: str, yes: bool) -> None:
 
 def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
     assert [as_operand(name) for name in ("-rf", "a.py")] == ["./-rf", "a.py"]
+
+
+# -- the table of tools ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"name": "x", "program": "x"}, "kind"),
+        ({"name": "x", "kind": "y", "detected_by": "z", "programm": "x"}, "programm"),
+    ],
+)
+def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[str, str], key: str) -> None:
+    with pytest.raises(TypeError, match=f"'{key}'"):
+        build_row(ToolRow, row)

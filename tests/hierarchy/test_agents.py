@@ -94,6 +94,7 @@ def test_who_was_retired_can_be_brought_back(agents: Agents, folder: Path, datab
     [gone] = agents.retired()
     assert (gone.id, gone.state, gone.reports_to, gone.tier) == ("junior_backend", "retired", "backend_builder", 5)
     agents.add("junior_backend", reports_to="ceo")
+    refused("agent_exists", lambda: agents.add("junior_backend", reports_to="ceo"))
     refused("agent_exists", lambda: agents.restore("junior_backend"))
     assert agents.retire("junior_backend") == "junior_backend.2"
     assert [(one.id, one.reports_to) for one in agents.retired()] == [

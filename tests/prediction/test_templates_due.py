@@ -9,6 +9,7 @@ import pytest
 
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
+from engine.prediction.templates import propose
 from engine.prediction.templates.work import MOST_TASKS, open_task
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
@@ -75,3 +76,11 @@ def test_a_task_of_no_workspace_is_offered_in_the_first_one_alone(shop: World) -
     context = shop.sense()
     assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, first=False)) == []
+
+
+def test_what_a_heartbeat_ordered_is_offered_also_where_git_cannot_be_read(shop: World) -> None:
+    shop.tasks = [task(shop, "cart", timedelta(0), source="heartbeat"), task(shop, "docs", timedelta(0))]
+    (shop.path / ".git" / "HEAD").write_text("not a commit")
+    context = shop.sense()
+    assert context.git is None
+    assert [proposal.task_id for proposal in propose(context)] == ["task_cart"]

@@ -124,6 +124,15 @@ def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rai
 # Burn
 
 
+def test_what_is_reserved_is_told_apart_from_what_was_spent(rails: Rails) -> None:
+    rails.rule(approval(estimate=60_000))
+    costs = rails.safety.costs
+    entry = rails.database.write(lambda tx: costs.reserve_call(tx, "twin", 50_000))
+    rails.database.write(lambda tx: costs.settle(tx, entry, 10_000))
+    burns = [(burn.window, burn.spent, sum(burn.buckets), burn.reserved) for burn in costs.history()]
+    assert burns == [(window, 10_000, 10_000, 60_000) for window in ("hour", "day", "month")]
+
+
 def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
     spent = [(NOW - timedelta(minutes=61), 9), (NOW - timedelta(hours=1), 1), (NOW - timedelta(minutes=3), 2), (NOW, 4)]
     hour = burn("hour", NOW, spent, 0, MICRO)

@@ -103,7 +103,7 @@ def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branc
         if not branch.remote and not branch.taken and branch.name not in (git.branch, git.base_name)
     ]
     merged = [branch for branch in candidates if branch.merged]
-    stale = [branch for branch in candidates if not branch.merged and context.now - branch.at > STALE_BRANCH]
+    stale = [branch for branch in candidates if not branch.merged and context.now - branch.at >= STALE_BRANCH]
     return merged, stale
 
 

@@ -47,6 +47,12 @@ def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
     replies.Predictions.model_validate(found)
 
 
+@pytest.mark.parametrize(("count", "status"), [(10, 200), (11, 422)])
+def test_at_most_ten_cards_are_listed(served: Served, count: int, status: int) -> None:
+    told(served, "GET", f"/twin/predict?count={count}", status)
+    assert ("error" in call(served, "pulse.predictions.latest", {"count": count})) is (status == 422)
+
+
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
     card = served.card()
     found = told(served, "POST", f"/predictions/{card.id}/confirm")
