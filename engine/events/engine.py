@@ -59,15 +59,6 @@ class WorkspaceAdded(Event):
 
 
 @event
-class OperatorActed(Event):
-    """The operator did something outside the console: files, index or HEAD moved (SPEC 2.2)."""
-
-    topics: ClassVar = ("autonomy", "place")
-
-    what: str
-
-
-@event
 class GatewayOpened(Event):
     """The gateway listens at an address (`subject`); `words` say who reaches it and where its token comes from."""
 

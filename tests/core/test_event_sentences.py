@@ -44,7 +44,7 @@ def as_in_the_ledger(fact: Event) -> str:
     return Event.kinds[fact.kind](subject=fact.subject, **json.loads(json.dumps(fact.payload()))).sentence()
 
 
-TOLD_BY_OTHERS = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "OperatorActed", "EngineStopped"}
+TOLD_BY_OTHERS = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "EngineStopped"}
 
 
 def example(kind: type[Event], *, empty: bool) -> Event:

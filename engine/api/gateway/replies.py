@@ -256,11 +256,6 @@ class TwinReply(ApiModel):
     source: str
 
 
-class RpcFault(ApiModel):
-    code: int
-    message: str
-
-
 class RpcReply(ApiModel):
     """JSON-RPC 2.0: `result` or `error`."""
 

@@ -190,11 +190,6 @@ class Linter(ProjectTool):
 
     row: LinterRow
 
-    @property
-    def only_looks(self) -> bool:
-        """Whether its command line can write nothing (SPEC 2.12)."""
-        return self.row.is_read_only
-
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
         """The command that looks at `paths` (relative to `folder`), at everything when there are none; what it must
         write it writes under `scratch`."""
