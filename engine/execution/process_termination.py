@@ -164,11 +164,9 @@ class Termination:
     """The processes that did not end: "PID NAME"."""
 
 
-def terminate_sessions(
-    pid_folder: Path, *, ask_engine: Callable[[], object] = lambda: None, timeout_s: float = TERMINATE_TIMEOUT_S
-) -> Termination:
+def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = lambda: None) -> Termination:
     """End all sessions that have PID files in `pid_folder`. `ask_engine` may ask the engine to do it; processes that
-    are left, or that begin meanwhile, are ended for at most `timeout_s` seconds."""
+    are left, or that begin meanwhile, are ended for at most `TERMINATE_TIMEOUT_S` seconds."""
     session_of: dict[psutil.Process, str] = {}
 
     def find_alive() -> list[tuple[SessionProcesses, list[psutil.Process]]]:
@@ -181,7 +179,7 @@ def terminate_sessions(
 
     find_alive()
     ask_engine()
-    until = time.monotonic() + timeout_s
+    until = time.monotonic() + TERMINATE_TIMEOUT_S
     while time.monotonic() < until:
         alive = find_alive()
         if not alive:

@@ -138,6 +138,6 @@ def climb(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int =
         current = above
 
 
-def walk(agent_id: str, reports_to: Mapping[str, str], *, depth: int = DEPTH) -> Chain:
-    """The same where all are known; `reports_to` has an entry for every agent that is there."""
-    return climb(agent_id, reports_to.get, depth=depth)
+def walk(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
+    """The chain of an agent where every agent is known: `reports_to` has an entry for each."""
+    return climb(agent_id, reports_to.get)

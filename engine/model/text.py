@@ -31,12 +31,12 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {plural or noun + ('es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's')}"
 
 
-def sanitise(text: str, *, tab_size: int = 4) -> str:
-    """`text` without escape sequences, C0/C1 controls (newline kept, tab expanded) and direction overrides; what is no
-    character becomes U+FFFD."""
+def sanitise(text: str) -> str:
+    """`text` without escape sequences, C0/C1 controls and direction overrides. Newlines stay, a tab becomes up to four
+    spaces, and what is no character becomes U+FFFD."""
     if text.isascii() and text.isprintable():
         return text  # as most is
-    return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(tab_size)
+    return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(4)
 
 
 _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")

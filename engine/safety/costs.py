@@ -160,9 +160,7 @@ class Costs:
             spent,
         )
 
-    def reserve_call(
-        self, transaction: Transaction, purpose: str, estimate: int, *, agent: str = "", channel: str = ""
-    ) -> int:
+    def reserve_call(self, transaction: Transaction, purpose: str, estimate: int, *, agent: str = "") -> int:
         """Set aside the price of a paid call that is no session: `twin`, `judge`, `extraction`, `training`.
 
         Returns the entry's id for `settle` or `release`. Raises `Refusal` `cost_cap` when a cap would be passed.
@@ -183,7 +181,6 @@ class Costs:
                 estimate_microusd=estimate,
                 at=transaction.now,
                 agent=agent,
-                channel=channel,
             ),
             spent,
         )

@@ -48,6 +48,6 @@ def shallow_dict(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
-def utc_column(*, nullable: bool = False, index: bool = False) -> Column[datetime]:
+def utc_column(*, nullable: bool = False) -> Column[datetime]:
     """A fresh column for an instant; each table field needs its own."""
-    return Column(UtcDateTime(), nullable=nullable, index=index)
+    return Column(UtcDateTime(), nullable=nullable)

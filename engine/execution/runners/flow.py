@@ -161,12 +161,12 @@ class Job:
         """Put a note of the flow's own into the transcript."""
         self.session.say(text)
 
-    def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "", more: str = "more") -> None:
-        """Put at most `limit` lines into the transcript, and how many `more` there are."""
+    def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:
+        """Put at most `limit` lines into the transcript, and how many more there are."""
         for line in lines[:limit]:
             self.say(f"{indent}{line}")
         if len(lines) > limit:
-            self.say(f"{indent}and {len(lines) - limit} {more}")
+            self.say(f"{indent}and {len(lines) - limit} more")
 
     def run(
         self,

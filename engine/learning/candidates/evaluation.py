@@ -86,16 +86,15 @@ def opportunities(
     known_keys: Collection[str] = (),
     *,
     limit: int = MAX_DRAFTS,
-    min_score: float = OPPORTUNITY,
 ) -> list[Opportunity]:
-    """The best `limit` opportunities: of records from `min_score` points on, one for each key that is not `known_keys`.
+    """The best `limit` opportunities: of records with `OPPORTUNITY` points or more, one a key, without `known_keys`.
 
     Of several records of a key it is the one with the highest score, then the newest; the others are held out, to bear
     it out or not. Keys come by score, then the newest first.
     """
     best: dict[str, Opportunity] = {}
     for record in records:
-        if record.score < min_score:
+        if record.score < OPPORTUNITY:
             continue
         for type in types_of(record.kind):
             opportunity = Opportunity(type, record)

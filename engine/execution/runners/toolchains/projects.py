@@ -157,10 +157,10 @@ def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = N
     return tuple(_without_nested_tests(project, divided, tests) for project in divided)
 
 
-def all_packages(folder: Path, *, git: Git | None = None) -> dict[str, tuple[Packages, ...]]:
+def all_packages(folder: Path) -> dict[str, tuple[Packages, ...]]:
     """What installs the packages of each folder with a manifest, by its path from the top `folder` of a repository. One
     look at git and at files: quicker than `projects`, for nothing is asked about tests."""
-    tracked, _ = _list_files(git or Git(folder))
+    tracked, _ = _list_files(Git(folder))
     folders = {
         path: ProjectFolder(folder / path, folder / path, folder, folder) for path in ["", *_manifest_folders(tracked)]
     }
