@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from engine.hierarchy.profiles import WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
 from engine.model import BubbleState
 from engine.storage.database import Database
+from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import Ledger, append
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
@@ -132,3 +133,74 @@ def test_two_homes_converge_whatever_is_cut(
     finally:
         for world in worlds:
             world.database.close()
+
+
+@pytest.fixture
+def homes(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[Shared, World, World]]:
+    """Two homes and the leadership that they share."""
+    shared, worlds = Shared(), []
+    for seed in (1, 2):
+        folder = tmp_path / f"home{seed}"
+        folder.mkdir()
+        database = Database(folder / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        worlds.append(make_world(folder, database, clock, store=shared, seed=seed))
+    yield shared, worlds[0], worlds[1]
+    for world in worlds:
+        world.database.close()
+
+
+def exchange(*worlds: World) -> None:
+    for world in (*worlds, *worlds):
+        assert world.wisdom.flush().failed == ""
+
+
+def uses(world: World) -> int:
+    return next(pattern.uses for pattern in world.wisdom.profile("lead").patterns if pattern.key == "lead_first")
+
+
+def test_what_homes_used_adds_up_also_where_a_use_comes_while_others_are_sent(
+    homes: tuple[Shared, World, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, first, second = homes
+    push, late = shared.push, ["ses_late"]
+
+    def slow_push(entries: Sequence[WisdomEntry], counts: Sequence[WisdomUse]) -> None:
+        push(entries, counts)
+        if late:
+            first.call("worker", late.pop())
+
+    monkeypatch.setattr(shared, "push", slow_push)
+    first.call("worker")
+    second.call("worker")
+    exchange(first, second)
+    assert (uses(first), uses(second)) == (3, 3)
+    first.call("worker", "ses_next")
+    exchange(first, second)
+    assert (uses(first), uses(second)) == (4, 4)
+
+
+def test_what_is_forgotten_in_one_home_leaves_the_other_and_what_they_share(homes: tuple[Shared, World, World]) -> None:
+    shared, first, second = homes
+    first.wisdom.edit_profile("lead", "patterns", key="staging", value="the staging password is hunter2")
+    first.wisdom.edit_profile("lead", "patterns", key="staging", value="ask for the staging password")
+    exchange(first, second)
+    first.wisdom.texts.erase(SearchTerms(["hunter2"]))
+    exchange(first, second)
+    for world in (first, second):
+        assert [version.text for version in world.wisdom.history("lead", "staging")] == [
+            "ask for the staging password",
+            "",
+        ]
+    assert "hunter2" not in str(shared.rows)
+
+
+def test_another_shared_leadership_is_sent_everything(
+    homes: tuple[Shared, World, World], tmp_path: Path, clock: FakeClock
+) -> None:
+    _, first, second = homes
+    first.wisdom.edit_profile("lead", "patterns", key="p", value="Write the test first.")
+    exchange(first, second)
+    other = Shared("other")
+    moved = make_world(tmp_path / "home1", first.database, clock, store=other)
+    exchange(moved)
+    assert [entry.body["text"] for _, entry in other.rows.values()] == ["Write the test first."]
