@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from engine.learning.decisions.decisions import Decisions
     from engine.learning.decisions.exporting import Exporter
     from engine.learning.decisions.insights import Figures
-    from engine.learning.decisions.training_runs import Training
+    from engine.learning.decisions.training import Training
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearningsPart
     from engine.memory.agent_file_watcher import AgentFileWatcher

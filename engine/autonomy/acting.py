@@ -238,7 +238,7 @@ class Acting:
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
         act = {other for other, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
         with self._database.read() as session:
-            approvals = self._history.approvals(session)
+            approvals = self._history.count_by_group(session)
         return earning(
             autonomous=settings.autonomous_mode_enabled,
             autonomies=[item.value for item in autonomies.values()],
@@ -288,5 +288,5 @@ class Acting:
         )
         if reason := reason_not_to_act(at_best):
             return reason  # the record costs a query, and most cards stop before it
-        like = self._history.approvals_of_like(session, card.kind, card.assignment.channel, workspace)
+        like = self._history.count_similar(session, card.kind, card.assignment.channel, workspace)
         return reason_not_to_act(replace(at_best, bound=wilson_lower_bound(*like)))

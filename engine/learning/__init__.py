@@ -1,6 +1,6 @@
-"""What the system learns, and how (SPEC 5, 6, 8): three sources.
+"""Learning from three sources (SPEC 5, 6, 8).
 
-`candidates` are proposals from runs to change how agents act, `learnings` are what sessions found out, carried across
-scopes, and `decisions` are what you decided and what is trained on it. It may import memory, hierarchy, storage,
-settings, events, clock and values.
+`candidates` are proposed changes in how agents act, drafted from sessions. `learnings` are statements that sessions
+found out, shared across scopes. `decisions` are the operator's decisions, and the models trained on them. It may import
+memory, hierarchy, storage, settings, events, clock and model.
 """

@@ -299,7 +299,7 @@ class Approvals:
         )
         if session is None:
             return trigger
-        like = self._store.history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+        like = self._store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
         phase = self._twin.phase(session).number
         return replace(trigger, phase=phase, approval_bound=wilson_lower_bound(*like))
 

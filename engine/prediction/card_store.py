@@ -195,10 +195,10 @@ class CardStore:
         if reason is DismissReason.ALREADY_DONE:
             self.history.take_back(tx, row.id)  # it was worth doing
         else:
-            if self.history.standing(tx.session, row.id) is None:
+            if self.history.current_signal(tx.session, row.id) is None:
                 self.history.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
             if reason is not None:
-                self.history.weigh(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
+                self.history.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
         self.safety.decided(tx)
         if row.source == Source.OPERATOR:
             return  # a prompt of his own is nothing that would be offered again
@@ -291,7 +291,7 @@ class CardStore:
 
     def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
         """The operator undid or discarded the result, `at` that time: that signal replaces the approval, once."""
-        if self.history.standing(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
+        if self.history.current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
         row.undo_requested_at = row.undo_requested_at or at
         if signal is DecisionSignal.DISCARDED:

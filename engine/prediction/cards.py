@@ -110,7 +110,7 @@ class Cards:
         """(approved, decided) of the operator's decisions on like cards (SPEC 2.5)."""
         with self._database.read() as session:
             row = find_card(session, card_id)
-            return self.store.history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+            return self.store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
 
@@ -305,7 +305,7 @@ class Cards:
             context=context,
             parts=parts,
             meaning=route.meaning,
-            seen=seen.packed() if seen else b"",
+            seen=seen.pack() if seen else b"",
         )
         if not info.available and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"

@@ -17,7 +17,7 @@ from sqlmodel import Session
 from engine.config import Settings
 from engine.events import TriggerBlocked
 from engine.frozen import frozen
-from engine.learning.decisions.query import Seen
+from engine.learning.decisions.card_features import TextFeatures
 from engine.model import (
     Assignment,
     Band,
@@ -206,7 +206,7 @@ class Predictions:
             times: dict[str, str] = stored.get(session, LOOKED, {})
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
-    def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, Seen]:
+    def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, TextFeatures]:
         """How sure something is that no cycle found: what an agent or a program suggests."""
         clock, context = self._store.clock, self.situation(proposal.workspace)
         return self._twin.estimate(
@@ -361,7 +361,7 @@ class Predictions:
             if not proposals:
                 return [], [], False
             decided: dict[tuple[str, str], tuple[int, int]] = {}
-            for kind, _, workspace, approved, number in history.approvals(session):
+            for kind, _, workspace, approved, number in history.count_by_group(session):
                 before = decided.get((workspace, kind), (0, 0))
                 decided[workspace, kind] = (before[0] + approved, before[1] + number)
             round_state = _Round(now, self._twin.phase(session), last_triggered(session), decided, {})
@@ -422,7 +422,7 @@ class Predictions:
         around = self._last_contexts.get(proposal.workspace)
         context = around.text if around is not None else ""
         channels = store.settings.current.channels
-        named = self._twin.channel(proposal.kind, list(channels)) if learning else None
+        named = self._twin.usual_channel(proposal.kind, list(channels)) if learning else None
         if proposal.confidence is not None and proposal.channel:
             named = proposal.channel  # who says how sure he is also says where
         route = self._router.route(
@@ -470,7 +470,7 @@ class Predictions:
             context=context,
             parts=parts,
             tier=tier.value,
-            seen=seen.packed(),
+            seen=seen.pack(),
             **({"note": note} if note else {}),
         )
         return Draft(row, info)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from sqlmodel import Session
 
 from engine.frozen import frozen
+from engine.learning.decisions.card_features import NO_FEATURES, CardFeatures, TextFeatures
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.query import NOTHING, Query, Seen
 from engine.model import (
     COLD_START,
     Assignment,
@@ -35,46 +35,47 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine.learning.decisions.learner import Learner
 
-TWIN_FROM = 30
+MIN_DECISIONS = 30
 """Phase 1 begins with this many decisions of the operator."""
 
-HELD_OUT_NEEDED = 100
+MIN_HELD_OUT = 100
 """Phase 2 needs a calibration that holds on at least so many held-out decisions (SPEC 2.6)."""
 
-LEARNT_FROM = 2_000
+MAX_LEARNT = 2_000
 """The Twin learns from so many of the newest decisions when it begins, in about 0.2 s; later ones are added."""
 
 
 class Calibrator(Protocol):
     """Makes stated confidence agree with what happened (SPEC 8.6)."""
 
-    def apply(self, kind: str, score: float) -> float: ...
+    def calibrate(self, kind: str, score: float) -> float: ...
 
     def check(self) -> CalibrationCheck: ...
 
 
 @frozen
 class TwinAnswer:
-    """A Twin's answer, each in [0, 1]: the probability that the operator approves; the shrunk share approved among the
-    most similar past decisions (`pattern`), and of the like in this part of the day and week (`time`); and why."""
+    """A Twin's answer about a card. Its figures are in [0, 1]."""
 
     probability: float
-    pattern: float
-    time: float
-    words: tuple[str, ...]
+    """That the operator approves it."""
+    pattern_share: float
+    """Share approved of the most similar past decisions."""
+    time_share: float
+    """Share approved of this kind in this part of the day and week."""
+    reasons: tuple[str, ...]
 
 
-Meanings = Callable[[Sequence[str]], Sequence[bytes | None]]
-"""Vectors of meaning (`MEANING` float32 each) of texts, at once: None for one that there is no vector of yet."""
+EmbedTexts = Callable[[Sequence[str]], Sequence[bytes | None]]
+"""Reads the embeddings of texts from a cache, `EMBEDDING_SIZE` float32 each: None where it has none yet."""
 
 
 def phase_of(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
-    """How far so many decisions carry (SPEC 2.6), and in words what comes next; derived, never configured. How far it
-    is to phase 1 is said in one place: `Phase.learning`."""
-    if decisions < TWIN_FROM:
-        return Phase(0, decisions, f"the Twin starts after {TWIN_FROM} of your decisions", TWIN_FROM)
+    """The phase (SPEC 2.6) after this many decisions, with the reason in words. It is derived, never configured."""
+    if decisions < MIN_DECISIONS:
+        return Phase(0, decisions, f"the Twin starts after {MIN_DECISIONS} of your decisions", MIN_DECISIONS)
     calibration = check()  # not before: it loads the Twin
-    if calibration.holds and calibration.held_out >= HELD_OUT_NEEDED:
+    if calibration.holds and calibration.held_out >= MIN_HELD_OUT:
         return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")
     return Phase(1, decisions, f"the Twin has {decisions} decisions to learn from; {calibration.reason}")
 
@@ -87,51 +88,51 @@ class EmbeddedTwin:
         self,
         history: Decisions,
         *,
-        meanings: Meanings = lambda texts: [None] * len(texts),
+        embed: EmbedTexts = lambda texts: [None] * len(texts),
         calibrator: Calibrator | None = None,
     ) -> None:
         self.calibrator = calibrator or self
         self._history = history
-        self._meanings = meanings
+        self._embed = embed
         self._lock = threading.Lock()
         self._learner: Learner | None = None
-        self._version = self._unsaid = -1
+        self._version = self._replaced = -1
         self._checked: tuple[int, CalibrationCheck] | None = None
 
-    def channel(self, kind: str, registered: Collection[str]) -> str | None:
-        """The channel that the operator has such work done on; None while too little is known."""
+    def usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
+        """The channel where the operator approves this kind; None after too few approvals."""
         with self._lock:
-            return self._now().habits.channel(kind, registered)
+            return self._follow_decisions().habits.usual_channel(kind, registered)
 
-    def predict(self, query: Query) -> TwinAnswer:
-        """What the operator would say, and why."""
+    def predict(self, query: CardFeatures) -> TwinAnswer:
+        """The probability that the operator approves this card, and its reasons."""
         with self._lock:
-            learner = self._now()
+            learner = self._follow_decisions()
             habits = learner.habits
-            probability, pattern = learner.score(query).probability, learner.pattern(query)
-            return TwinAnswer(probability, pattern, habits.time(query), habits.words(query))
+            probability, pattern_share = learner.estimate(query).probability, learner.pattern_share(query)
+            return TwinAnswer(probability, pattern_share, habits.time_share(query), habits.explain(query))
 
-    def usual(self, kind: str) -> timedelta | None:
-        """How long this kind of card usually waits before the operator approves it; None while too little is known."""
+    def usual_wait(self, kind: str) -> timedelta | None:
+        """How long this kind of card usually waits before the operator approves it; None after too few approvals."""
         with self._lock:
-            return self._now().habits.usual(kind)
+            return self._follow_decisions().habits.usual_wait(kind)
 
-    def see(self, prompt: str, latest: str, earlier: Sequence[str] = ()) -> Seen:
-        """A proposal beside the evidence that it rests on; by words alone while a vector of meaning is missing."""
+    def read_features(self, prompt: str, latest: str, earlier: Sequence[str] = ()) -> TextFeatures:
+        """Features of a proposal beside its evidence; by words alone while an embedding is missing."""
         if not prompt:
-            return NOTHING
+            return NO_FEATURES
         import numpy
 
-        from engine.learning.decisions.learner import look
+        from engine.learning.decisions.text_features import extract_features
 
-        vectors = self._meanings([prompt, latest, *earlier])
-        return look(
+        vectors = self._embed([prompt, latest, *earlier])
+        return extract_features(
             prompt, latest, earlier, [None if vector is None else numpy.frombuffer(vector, "<f4") for vector in vectors]
         )
 
     def phase(self, session: Session) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
-        return phase_of(self._history.total(session), self.calibrator.check)
+        return phase_of(self._history.count_all(session), self.calibrator.check)
 
     def estimate(
         self,
@@ -142,11 +143,11 @@ class EmbeddedTwin:
         phase: Phase,
         now: datetime,
         local: datetime,
-    ) -> tuple[ConfidenceParts, Seen]:
-        """The parts of its confidence (SPEC 2.5) as of `now`, which is `local` here, and what the Twin saw of it. What
-        the source of a proposal says of its own confidence is the Twin's term and no more (SPEC 2.8)."""
-        seen = self.see(assignment.prompt, proposal.reasoning, [context] if context else [])
-        query = Query(
+    ) -> tuple[ConfidenceParts, TextFeatures]:
+        """The parts of a proposal's confidence (SPEC 2.5) as of `now`, in local time `local`, and its text features.
+        A confidence that the source of the proposal states replaces only the Twin's part (SPEC 2.8)."""
+        seen = self.read_features(assignment.prompt, proposal.reasoning, [context] if context else [])
+        query = CardFeatures(
             kind=proposal.kind,
             channel=assignment.channel,
             workspace=proposal.workspace,
@@ -156,60 +157,60 @@ class EmbeddedTwin:
             weekend=local.weekday() >= 5,
             at=now,
             hour=local.hour,
-            seen=seen,
+            text=seen,
         )
-        word, usual = self.predict(query), self.usual(proposal.kind)
+        answer, usual_wait = self.predict(query), self.usual_wait(proposal.kind)
         parts = confidence_of(
-            twin=word.probability if proposal.confidence is None else proposal.confidence,
-            pattern=word.pattern,
-            urgency=urgency_of(proposal.evidence_at, now, usual or timedelta(hours=proposal.usual_hours)),
-            time=word.time,
+            twin=answer.probability if proposal.confidence is None else proposal.confidence,
+            pattern=answer.pattern_share,
+            urgency=urgency_of(proposal.evidence_at, now, usual_wait or timedelta(hours=proposal.usual_hours)),
+            time=answer.time_share,
             phase=phase.number,
-            calibrate=partial(self.calibrator.apply, proposal.kind),
-            words=word.words,
+            calibrate=partial(self.calibrator.calibrate, proposal.kind),
+            reasons=answer.reasons,
         )
         return parts, seen
 
     # -- the calibrator (SPEC 8.6)
 
-    def apply(self, kind: str, score: float) -> float:
+    def calibrate(self, kind: str, score: float) -> float:
         """A weighted sum of confidence as it has come true for this operator and kind, in (0, 1)."""
         with self._lock:
-            return self._now().sums.apply(kind, score)
+            return self._follow_decisions().kind_calibration.calibrate(kind, score)
 
     def check(self) -> CalibrationCheck:
         """Whether confidences that were stated before their decision have come true (SPEC 2.6)."""
         with self._lock:
-            learner = self._now()
+            learner = self._follow_decisions()
             if self._checked is None or self._checked[0] != self._version:
-                self._checked = (self._version, _checked(list(learner.sums.held)))
+                self._checked = (self._version, _check_outcomes(list(learner.kind_calibration.outcomes)))
             return self._checked[1]
 
     # -- inside
 
-    def _now(self) -> Learner:
-        """The learner, with all that was decided. The lock is held."""
-        version, unsaid = self._history.version, self._history.replaced
-        if self._learner is None or unsaid != self._unsaid:
+    def _follow_decisions(self) -> Learner:
+        """The learner, after it learned the newest decisions. Call with the lock held."""
+        version, replaced = self._history.version, self._history.replaced
+        if self._learner is None or replaced != self._replaced:
             from engine.learning.decisions.learner import Learner
 
             self._learner = Learner()
         elif version == self._version:
             return self._learner
-        for decision in self._history.after(self._learner.upto, LEARNT_FROM):
+        for decision in self._history.load_after(self._learner.last_id, MAX_LEARNT):
             self._learner.learn(decision)
-        self._version, self._unsaid = version, unsaid
+        self._version, self._replaced = version, replaced
         return self._learner
 
 
-def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
-    number = len(held)
-    if number < HELD_OUT_NEEDED:
-        reason = f"{number} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence"
+def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> CalibrationCheck:
+    number = len(scored_outcomes)
+    if number < MIN_HELD_OUT:
+        reason = f"{number} of {MIN_HELD_OUT} held-out decisions are available to check its confidence"
         return CalibrationCheck(held_out=number, holds=False, reason=reason)
     from engine.learning.decisions.calibration import calibration_bound, calibration_error
 
-    scores, outcomes = [score for score, _ in held], [yes for _, yes in held]
+    scores, outcomes = zip(*scored_outcomes, strict=True)
     error, bound = calibration_error(scores, outcomes), calibration_bound(scores)
     holds = error <= bound
     reason = f"its confidence was off by {error:.3f} on {number} held-out decisions"
@@ -243,7 +244,7 @@ def confidence_of(
     time: float,
     phase: int,
     calibrate: Callable[[float], float],
-    words: tuple[str, ...] = (),
+    reasons: tuple[str, ...] = (),
 ) -> ConfidenceParts:
     """The four terms (each is clamped to [0, 1]) and the total that bands use.
 
@@ -251,15 +252,15 @@ def confidence_of(
     six digits, so that a sum which is 0.6 in arithmetic is not 0.5999… in a band.
     """
     twin, pattern, urgency, time = (min(max(term, 0.0), 1.0) for term in (twin, pattern, urgency, time))
-    parts = ConfidenceParts(twin, pattern, urgency, time, COLD_START, words, stated=phase > 0)
+    parts = ConfidenceParts(twin, pattern, urgency, time, COLD_START, reasons, stated=phase > 0)
     return replace(parts, total=round(min(max(calibrate(parts.weighted), 0.0), 1.0), 6)) if phase else parts
 
 
-def urgency_of(evidence_at: datetime | None, now: datetime, usual: timedelta) -> float:
-    """How long the evidence has waited against how long the like usually waits: 0 when fresh, 1 from `usual` on.
+def urgency_of(evidence_at: datetime | None, now: datetime, usual_wait: timedelta) -> float:
+    """How long the evidence has waited against how long the like usually waits: 0 when fresh, 1 from `usual_wait` on.
 
     Evidence without a time says nothing about urgency: 0.5.
     """
-    if evidence_at is None or usual <= timedelta(0):
+    if evidence_at is None or usual_wait <= timedelta(0):
         return 0.5
-    return min(max((now - evidence_at) / usual, 0.0), 1.0)
+    return min(max((now - evidence_at) / usual_wait, 0.0), 1.0)

@@ -340,7 +340,7 @@ class KillSwitch:
         transaction.session.flush()
         if word == PAUSE:
             # Which decision was the last, not how many there were: undoing an older one must not move this mark.
-            state.put(transaction, _LAST_AT_RESUME, self.decisions.newest(transaction.session))
+            state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
         if word != STOP:
             state.put(transaction, _BY_HAND, by_hand)
         reason = "resumed by you" if by_hand else "it has expired"

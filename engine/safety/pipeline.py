@@ -284,7 +284,7 @@ class Pipeline:
                 targets=gate.production_targets(trigger, settings.production),
                 novel_pair=self._novel(session, trigger),
                 rejections=self.kill_switch.rejections(session),
-                decisions=self.kill_switch.decisions.total(session),
+                decisions=self.kill_switch.decisions.count_all(session),
                 content=content.verdict,
                 day_cost=spent().day,
                 day_cap=spent().day_cap,

@@ -170,7 +170,7 @@ class RailStatus:
                 targets=(),
                 novel_pair=False,
                 rejections=self._kill_switch.rejections(session),
-                decisions=self._kill_switch.decisions.total(session),
+                decisions=self._kill_switch.decisions.count_all(session),
                 content=Verdict.ALLOW,
                 day_cost=spent.day,
                 day_cap=spent.day_cap,

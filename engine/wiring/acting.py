@@ -170,7 +170,7 @@ class _AutomaticTraining:
         return (
             core.settings.current.training.automatic
             and not core.safety.kill_switch.block_reason()
-            and core.training.wanted(core.clock.now())
+            and core.training.may_start(core.clock.now())
         )
 
     def step(self) -> None:
@@ -191,8 +191,8 @@ class _AutomaticTraining:
 
 def _export_due(core: Services) -> bool:
     """Whether the daily batch is due: only with `dpoExportEnabled`."""
-    return core.settings.current.dpo_export_enabled and core.exporter.due(core.clock.now())
+    return core.settings.current.dpo_export_enabled and core.exporter.is_due(core.clock.now())
 
 
 def _export(core: Services) -> None:
-    core.exporter.batch()
+    core.exporter.export_batch()

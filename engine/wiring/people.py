@@ -113,7 +113,7 @@ def correction(core: Services, card_id: str) -> Correction | None:
 
 def reach(core: Services, channel: str) -> int:
     """How many of the latest decided cards were on a channel, at least 1: how much work a rule of it concerns."""
-    return max(1, sum(decision.channel == channel for decision in core.feedback.recent(MAX_DECISIONS)))
+    return max(1, sum(decision.channel == channel for decision in core.feedback.load_newest(MAX_DECISIONS)))
 
 
 def card(core: Services, card_id: str) -> Card | None:

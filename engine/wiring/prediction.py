@@ -19,10 +19,10 @@ from engine.git.github import GitHub
 from engine.git.project_ids import top_folder
 from engine.keys import Keys
 from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.training_examples import Plan
+from engine.learning.decisions.training import Training, TwinModel
+from engine.learning.decisions.training_examples import TrainingPlan
 from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
-from engine.learning.decisions.training_runs import Training, TwinModel
 from engine.memory.embedding_cache import EmbeddingCache
 from engine.memory.threads import Threads
 from engine.model import Assignment, NoAnswer, Refusal, microusd
@@ -77,8 +77,8 @@ def build_twin(core: Services) -> PredictorHook:
         twin=TwinModel(school.plan, school.provider, school.answer, school.adopt),
         budget=core.safety.costs,
         randomness=randomness,
-        hold=core.safety.kill_switch.stop_reason,
-        stopped=core.safety.kill_switch.thrown,
+        hold_reason=core.safety.kill_switch.stop_reason,
+        stop_reason=core.safety.kill_switch.thrown,
     )
     core.insights = Figures(
         core.database,
@@ -116,12 +116,12 @@ class _TwinTraining:
     access: TwinAccess
     twin: ModelTwin
 
-    def plan(self) -> Plan:
+    def plan(self) -> TrainingPlan:
         """The plan, from the present settings."""
         settings = self.settings.current
         training, current = settings.training, self.twin.named
         provider_settings = settings.provider(training.provider)
-        return Plan(
+        return TrainingPlan(
             training.provider,
             training.base_model,
             microusd(training.cost_cap),
@@ -173,7 +173,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
     """Build the cards, the task board and the cycle."""
     clock, randomness = core.clock, core.randomness
     core.embedding_cache = EmbeddingCache(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, meanings=core.embedding_cache, calibrator=overrides.calibrator)
+    core.embedded = EmbeddedTwin(core.feedback, embed=core.embedding_cache, calibrator=overrides.calibrator)
     placing = PromptPlacer(
         core.database,
         core.settings,

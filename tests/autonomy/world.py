@@ -45,7 +45,7 @@ class Holds:
     sure = 0.95
     holds = True
 
-    def apply(self, kind: str, score: float) -> float:
+    def calibrate(self, kind: str, score: float) -> float:
         return self.sure
 
     def check(self) -> CalibrationCheck:

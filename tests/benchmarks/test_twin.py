@@ -91,7 +91,7 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
             random.Random(seed).shuffle(others)
             twin = taught([row for other in others for row in every if row.trace == other])
             for place in numpy.flatnonzero(of == trace):
-                scores[place] = twin.score(every[place].query(len(every))).probability
+                scores[place] = twin.estimate(every[place].query(len(every))).probability
         one = (
             auc_of(wanted, scores), brier_of(wanted, scores),
             calibration_error(list(scores), list(wanted)), calibration_bound(list(scores)),

@@ -18,9 +18,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.learning.decisions.card_features import CardFeatures
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
-from engine.learning.decisions.learner import look
-from engine.learning.decisions.query import Query
+from engine.learning.decisions.text_features import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
@@ -56,10 +56,12 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
         vectors = directions.normal(size=(3, 384)).astype(numpy.float32)
         vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
         prompt = " ".join(chance.sample(WORDS, 5))
-        seen = look(prompt, " ".join(chance.sample(WORDS, 8)), [" ".join(chance.sample(WORDS, 8))], list(vectors))
+        seen = extract_features(
+            prompt, " ".join(chance.sample(WORDS, 8)), [" ".join(chance.sample(WORDS, 8))], list(vectors)
+        )
         return DecidedCard(
             f"pred_{number}", f"kind{chance.randrange(KINDS)}", f"channel{chance.randrange(CHANNELS)}",
-            f"/place{chance.randrange(PLACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, seen=seen.packed(),
+            f"/place{chance.randrange(PLACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, seen=seen.pack(),
             raw=chance.random(),
         )  # fmt: skip
 
@@ -79,7 +81,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
     for first in range(0, PAST, 5_000):
         database.write(lambda tx, first=first: rows(tx, first, 5_000))
     twin = EmbeddedTwin(decisions)
-    asked = Query(
+    asked = CardFeatures(
         "kind1", "channel1", "/place1", "flow", prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
     )
     began, used = time.perf_counter(), time.process_time()
@@ -93,14 +95,14 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
         signal = chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
         database.write(lambda tx, one=one, signal=signal: decisions.record(tx, signal, one))
         began = time.thread_time()
-        twin.usual("kind1")  # whatever is asked first learns what was decided
+        twin.usual_wait("kind1")  # whatever is asked first learns what was decided
         updates.append((time.thread_time() - began) * 1000)
         began = time.thread_time()
-        query = Query(
+        query = CardFeatures(
             one.kind, one.channel, one.workspace, one.flow, prompt_words(one.prompt), PartOfDay.MORNING, False,
-            clock.now(), 9, twin.see(one.prompt, "the cart changed"),
+            clock.now(), 9, twin.read_features(one.prompt, "the cart changed"),
         )  # fmt: skip
-        twin.apply(one.kind, twin.predict(query).probability)
+        twin.calibrate(one.kind, twin.predict(query).probability)
         scores.append((time.thread_time() - began) * 1000)
     database.close()
     for name, found, bar in (("update", updates, UPDATE_MS), ("score", scores, SCORE_MS)):

@@ -72,9 +72,9 @@ class Follows:
 
     twin: EmbeddedTwin | None = None
 
-    def apply(self, kind: str, score: float) -> float:
+    def calibrate(self, kind: str, score: float) -> float:
         assert self.twin is not None
-        return self.twin.apply(kind, score)
+        return self.twin.calibrate(kind, score)
 
     def check(self) -> CalibrationCheck:
         assert self.twin is not None

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from engine.frozen import frozen
-from engine.learning.decisions.learner import Learner, look
-from engine.learning.decisions.query import Query, Seen
+from engine.learning.decisions.card_features import CardFeatures, TextFeatures
+from engine.learning.decisions.learner import Learner
+from engine.learning.decisions.text_features import extract_features
 from engine.memory.minilm import MiniLM
 from engine.model import PartOfDay, PastDecision, prompt_words
 
@@ -33,7 +34,7 @@ class Row:
     task: str
     wanted: bool
     votes: tuple[bool, ...] = ()
-    seen: Seen = field(default=Seen(()), compare=False)
+    seen: TextFeatures = field(default=TextFeatures(()), compare=False)
     meanings: Any = field(default=None, compare=False, repr=False)
     """The vectors of the proposal, of the last event, and the product of both."""
 
@@ -41,13 +42,13 @@ class Row:
         """As the Twin meets it: nothing is known of its kind, channel or time."""
         return PastDecision(
             "proposal", "research", self.trace, "", prompt_words(self.task), PartOfDay.MORNING, False, self.wanted,
-            1.0, None, BEGIN + timedelta(minutes=number), id=number + 1, seen=self.seen.packed(),
+            1.0, None, BEGIN + timedelta(minutes=number), id=number + 1, seen=self.seen.pack(),
         )  # fmt: skip
 
-    def query(self, number: int) -> Query:
-        return Query(
+    def query(self, number: int) -> CardFeatures:
+        return CardFeatures(
             "proposal", "research", self.trace, "", prompt_words(self.task), PartOfDay.MORNING, False,
-            BEGIN + timedelta(minutes=number), seen=self.seen,
+            BEGIN + timedelta(minutes=number), text=self.seen,
         )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def rows(path: Path) -> list[Row]:
     return [
         Row(
             row.trace, row.events, row.task, row.wanted, row.votes,
-            look(row.task, row.events[-1], row.events[:-1],
+            extract_features(row.task, row.events[-1], row.events[:-1],
                  [vectors[row.task], vectors[row.events[-1]], *(vectors[event] for event in row.events[:-1])]),
             meanings(row),
         )

@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from engine.learning.decisions.insights import CardFigures, bucket, by_person, drift, metrics, over_time
+from engine.learning.decisions.metrics import CardFigures, bucket, by_person, drift, metrics, over_time
 from engine.model import (
     CalibrationCheck,
     Insights,
@@ -72,7 +72,7 @@ class Figures(Port):
         self.note("insights", days, workspace)
         cards = [card for card in self.cards if days is None or card.at > NOW - timedelta(days=days)]
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
-        newest = [(item.kind, item.word == "approved") for item in by_person(self.cards)]
+        newest = [(item.kind, item.outcome == "approved") for item in by_person(self.cards)]
         return Insights(
             days, workspace, metrics(cards, UTC), over_time(cards, since, NOW, UTC), self.phase, self.check, 0.8,
             bucket(0.8, 1.0, by_person(cards)),

@@ -50,7 +50,7 @@ SHOP = "/shop"
 class IdentityCalibrator:
     """Passes every confidence through as it is, and never claims to hold."""
 
-    def apply(self, kind: str, score: float) -> float:
+    def calibrate(self, kind: str, score: float) -> float:
         return score
 
     def check(self) -> CalibrationCheck:
@@ -267,7 +267,7 @@ class World:
 
     def signals(self) -> list[str]:
         """The standing signals, oldest first."""
-        return [view.signal for view in reversed(self.decisions.recent())]
+        return [view.signal for view in reversed(self.decisions.load_newest())]
 
 
 def refusal(call: object, *arguments: object, **named: object) -> str:

@@ -53,7 +53,7 @@ def test_what_a_program_suggests_is_of_its_own_source(world: World, database: Da
     made = {entry.subject: entry.payload["source"] for entry in Ledger(database).since(0, 50)}
     assert made[put.id] == "predictor-hook", "it is notified as any new card, and counted as a prediction"
     world.cards.approve(world.cards.propose("run_tests", workspace=SHOP, reasoning="suggested by claude").id)
-    assert [decision.kind for decision in world.decisions.recent()] == ["suggested"], (
+    assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"], (
         "no decision on what he wrote himself"
     )
 
@@ -332,7 +332,7 @@ def test_approving_ones_own_prompt_earns_no_prediction_anything(world: World) ->
     for _ in range(11):
         world.cards.approve(world.cards.propose("run_tests", workspace=SHOP).id)
     assert world.cards.similar(world.card().id) == (0, 0)
-    assert [past.waited_hours for past in world.decisions.after(0)] == [None] * 11
+    assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
 
 
 def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(

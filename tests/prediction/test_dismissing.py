@@ -105,11 +105,11 @@ def test_what_a_reason_teaches_now_or_later(world: World, reason: str | None, we
     chosen = None if reason is None else DismissReason(reason)
     card = world.card("a")
     world.cards.dismiss(card.id, reason=chosen)
-    assert [decision.weight for decision in world.decisions.recent()] == weights
+    assert [decision.weight for decision in world.decisions.load_newest()] == weights
     if chosen is not None:
         world.cards.explain(card.id, DismissReason.WRONG)
         world.cards.explain(card.id, chosen)
-    assert [decision.weight for decision in world.decisions.recent()] == weights
+    assert [decision.weight for decision in world.decisions.load_newest()] == weights
     assert [mute.reason for mute in world.cards.muted() if mute.subject] == [chosen]
 
 

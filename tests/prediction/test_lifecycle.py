@@ -142,12 +142,12 @@ class Operator(RuleBasedStateMachine):
 
     @invariant()
     def one_standing_signal_a_card(self) -> None:
-        said = [view.prediction_id for view in self.world.decisions.recent(1000)]
+        said = [view.prediction_id for view in self.world.decisions.load_newest(1000)]
         assert len(said) == len(set(said))
 
     @invariant()
     def what_stands_agrees_with_the_status(self) -> None:
-        told = {view.prediction_id: view.signal for view in self.world.decisions.recent(1000)}
+        told = {view.prediction_id: view.signal for view in self.world.decisions.load_newest(1000)}
         for card in self.world.cards.recent(1000):
             signal = told.get(card.id)
             match card.status:

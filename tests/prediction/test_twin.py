@@ -13,9 +13,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.learning.decisions.card_features import unpack_features
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.learner import Learner, look
-from engine.learning.decisions.query import unpacked
+from engine.learning.decisions.learner import Learner
+from engine.learning.decisions.text_features import extract_features
 from engine.model import (
     Assignment,
     ConfidenceParts,
@@ -44,56 +45,61 @@ def known(twin: Learner | EmbeddedTwin) -> list[float]:
     """What it makes of a few questions."""
     if isinstance(twin, EmbeddedTwin):
         word = twin.predict(ASKED)
-        return [word.probability, word.pattern, word.time, twin.apply("run_tests", 0.6)]
-    return [twin.score(ASKED).probability, twin.pattern(ASKED), twin.habits.time(ASKED), twin.sums.apply("lint", 0.6)]
+        return [word.probability, word.pattern_share, word.time_share, twin.calibrate("run_tests", 0.6)]
+    return [
+        twin.estimate(ASKED).probability,
+        twin.pattern_share(ASKED),
+        twin.habits.time_share(ASKED),
+        twin.kind_calibration.calibrate("lint", 0.6),
+    ]
 
 
 class TestLearner:
     def test_a_few_decisions_move_it(self) -> None:
         lint = [replace(NO, kind="lint", flow="lint", words=frozenset({"lint"}))] * 6
         learner = taught([YES] * 6 + lint)
-        assert learner.score(ASKED).probability > 0.7
+        assert learner.estimate(ASKED).probability > 0.7
         disliked = replace(ASKED, kind="lint", flow="lint", words=frozenset({"lint"}))
-        assert learner.score(disliked).probability < 0.3
+        assert learner.estimate(disliked).probability < 0.3
 
     def test_it_notices_that_the_taste_has_changed(self) -> None:
         past = [item for _ in range(60) for item in (YES, replace(NO, kind="lint"))]
-        assert taught(past).score(ASKED).probability > 0.75
-        assert taught([*past, *[NO] * 10]).score(ASKED).probability < 0.4
+        assert taught(past).estimate(ASKED).probability > 0.75
+        assert taught([*past, *[NO] * 10]).estimate(ASKED).probability < 0.4
 
     def test_what_it_says_of_a_decision_it_says_before_it_knows(self) -> None:
         learner = taught([YES] * 5)
-        before = learner.score(replace(ASKED, at=NO.at)).probability
+        before = learner.estimate(replace(ASKED, at=NO.at)).probability
         assert learner.learn(replace(NO, id=6)).probability == before
-        assert learner.trust.held[-1][1] is False
+        assert learner.calibration.outcomes[-1][1] is False
 
     def test_nearness_to_the_evidence_can_be_what_counts(self) -> None:
-        near = look("run the cart tests", "the cart tests changed")
-        far = look("write a poem about the sea", "the cart tests changed")
+        near = extract_features("run the cart tests", "the cart tests changed")
+        far = extract_features("write a poem about the sea", "the cart tests changed")
         past = [
-            replace(decision, seen=seen.packed(), words=frozenset({str(number)}))
+            replace(decision, seen=seen.pack(), words=frozenset({str(number)}))
             for number in range(40)
             for decision, seen in ((YES, near), (NO, far))
         ]
         learner, asked = taught(past), replace(ASKED, words=frozenset({"new"}))
-        assert learner.score(replace(asked, seen=near)).probability > 0.7
-        assert learner.score(replace(asked, seen=far)).probability < 0.3
+        assert learner.estimate(replace(asked, text=near)).probability > 0.7
+        assert learner.estimate(replace(asked, text=far)).probability < 0.3
 
 
 class TestSeen:
     def test_it_survives_storing(self) -> None:
         vector = numpy.full(384, 384**-0.5, numpy.float32)
-        seen = look("run the tests", "the cart changed", [], [vector, vector])
-        again = unpacked(seen.packed())
+        seen = extract_features("run the tests", "the cart changed", [], [vector, vector])
+        again = unpack_features(seen.pack())
         assert again.numbers == pytest.approx(seen.numbers, rel=1e-6)
-        assert again.meaning == seen.meaning
-        assert len(seen.meaning) == 384
+        assert again.embedding == seen.embedding
+        assert len(seen.embedding) == 384
 
     def test_without_vectors_words_stand_in(self) -> None:
-        near = look("run the cart tests", "the cart tests changed")
-        far = look("write a poem", "the cart tests changed")
+        near = extract_features("run the cart tests", "the cart tests changed")
+        far = extract_features("write a poem", "the cart tests changed")
         assert near.numbers[0] > far.numbers[0]
-        assert not near.meaning
+        assert not near.embedding
 
 
 class Home:
@@ -133,7 +139,7 @@ class TestFollowing:
         first = home.twin.predict(ASKED).probability
         home.decide(0, 5)
         assert home.twin.predict(ASKED).probability > first
-        assert home.twin.predict(ASKED).words == ("you approved 5 of 5 like this in the morning",)
+        assert home.twin.predict(ASKED).reasons == ("you approved 5 of 5 like this in the morning",)
 
     def test_what_is_taken_back_is_unlearnt(self, home: Home) -> None:
         home.decide(0, 6)
@@ -144,12 +150,12 @@ class TestFollowing:
         assert known(home.twin) == before
 
     def test_of_many_decisions_the_newest_are_learnt(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "LEARNT_FROM", 20)
+        monkeypatch.setattr(module, "MAX_LEARNT", 20)
         home.decide(0, 10, DecisionSignal.DISMISSED)
         home.decide(10, 30)
-        assert home.twin.predict(ASKED).words == ("you approved 20 of 20 like this in the morning",)
+        assert home.twin.predict(ASKED).reasons == ("you approved 20 of 20 like this in the morning",)
         home.decide(30, 35)
-        assert home.twin.predict(ASKED).words == ("you approved 25 of 25 like this in the morning",)
+        assert home.twin.predict(ASKED).reasons == ("you approved 25 of 25 like this in the morning",)
 
 
 class TestTrust:

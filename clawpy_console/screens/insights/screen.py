@@ -201,7 +201,7 @@ class InsightsScreen(ConsoleScreen):
         title, question = figures.swap_title_and_question(run, read.training)
 
         def swap(engine: Engine) -> object:
-            return engine.training.adopt() if run.state == "kept_old" else engine.training.put_back()
+            return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
 
         # The engine's report says the rest.
         confirm(self.app, title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))

@@ -16,7 +16,7 @@ from engine.api.documents import Document, document, dollars, instant
 from engine.api.operations.operation import WHOLE, Limit, Text, operation, require
 from engine.learning.decisions.training_examples import DPO
 from engine.learning.decisions.training_lines import Shape
-from engine.learning.decisions.training_runs import ADOPTED, TrainingRun
+from engine.learning.decisions.training_runs import RunState, TrainingRun
 from engine.model import LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.lessons import lesson_id, lessons_of
@@ -189,7 +189,7 @@ def candidates(
 @operation(by_you=True)
 def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
     """Export preference pairs (`dpo`) in a format, or conversations (`sft`) (SPEC 8.3)."""
-    result = engine.exporter.preferences(format) if what == "dpo" else engine.exporter.conversations()
+    result = engine.exporter.export_preferences(format) if what == "dpo" else engine.exporter.export_conversations()
     return {
         "what": what,
         "format": format.value if what == "dpo" else "messages",
@@ -211,7 +211,7 @@ def train(
     reply: Document = {}
     match action:
         case "import":
-            reply = {"imported": engine.exporter.curate(_lines(require("file", file)))}
+            reply = {"imported": engine.exporter.import_pairs(_lines(require("file", file)))}
         case "start":
             training.launch()
         case "cancel":
@@ -219,7 +219,7 @@ def train(
         case "adopt":
             training.adopt()
         case "back":
-            training.put_back()
+            training.restore_former()
         case _:
             training.step()
     model = engine.twin.named
@@ -263,6 +263,6 @@ def metrics(
     engine: Services, days: Annotated[int, WHOLE, Field(ge=1, le=MAX_DAYS)] = DAYS, workspace: Text = ""
 ) -> Document:
     """How good the cards of the last `days` were, today included (SPEC 8.5, 8.6)."""
-    trained = (run for run in engine.training.runs() if run.state == ADOPTED and run.method == DPO)
+    trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
     last = instant(next((run.updated_at for run in trained), None))
     return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}

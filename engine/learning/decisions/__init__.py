@@ -1,7 +1,8 @@
-"""What the operator's decisions teach (SPEC 8).
+"""The operator's decisions, and what is learned from them (SPEC 8).
 
-`decisions` keeps signals and preference pairs, `exporting` writes them into files in the shapes of `training_lines`.
-`learner` learns from each decision at once (SPEC 2.3b), and by `calibration` how far confidence may be believed (8.6).
-`training_examples`, `training_provider` and `training_runs` train a model on them (8.4); `insights` are the figures
-(8.5). It may import storage, config, model and clock.
+`decisions` stores them and `pairs` makes preference pairs of them, which `exporting` writes into files in the formats
+of `training_lines`. `learner` predicts decisions (SPEC 2.3b) from `card_features`, `habits` and `neighbours`;
+`calibration` corrects stated confidence (8.6). `training`, with `training_runs`, `training_examples` and
+`training_provider`, trains a model (8.4). `insights` reads the figures (8.5), which `metrics` computes. It may import
+storage, config, model and clock.
 """

@@ -13,151 +13,180 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CREDIBLE_BELOW = 0.75
-"""Up to here a score needs no outcomes of its own to be believed."""
+"""A score up to this value needs no outcomes of its own to be believed."""
 
-PRIOR_SHARE, PRIOR_STRENGTH, PRIOR_FADES_FROM = 0.5, 8.0, 12.0
-"""The prior for scores above `CREDIBLE_BELOW`: this share of them comes true, with the weight of this many cases. With
-12 of 12 the cap is 0.8. From `PRIOR_FADES_FROM` outcomes on the prior fades, or it would hold down what comes true nine
-times in ten."""
+PRIOR_SHARE = 0.5
+"""Prior of scores above `CREDIBLE_BELOW`: the share of them that comes true."""
 
-FIRST = 3
-"""The first so many decisions on each kind make the base rate of new kinds."""
+PRIOR_STRENGTH = 8.0
+"""Number of cases that this prior weighs as much as. With 12 of 12 the cap is 0.8."""
+
+PRIOR_FADES_FROM = 12.0
+"""Number of outcomes from which on the prior fades, or it would hold down what comes true nine times in ten."""
+
+BASE_DECISIONS = 3
+"""Number of first decisions on each kind that make the base rate of new kinds."""
 
 BASE_STRENGTH = 4.0
-"""The base rate itself is pulled towards a half as if that had been seen in so many decisions."""
+"""Number of decisions that the prior of the base rate, a half, weighs as much as."""
 
 KIND_STRENGTH = 3.0
-"""The share approved of a kind is pulled towards the base rate of new kinds as if that had been seen so often."""
+"""Number of decisions that the base rate weighs as much as in the share approved of a kind."""
 
 KIND_WINDOW = 24.0
-"""Of a kind about so many of its newest decisions count, of all kinds for their mean score about `OVERALL_WINDOW`."""
+"""About how many of the newest decisions of a kind count."""
 
 OVERALL_WINDOW = 100.0
+"""About how many of the newest decisions of all kinds count for their mean score."""
 
 UNDECIDED_MOVE = 0.1
-"""The score moves a kind without decisions by at most so much; with decisions this limit grows towards 1."""
+"""How far the score moves a kind without decisions at most; with decisions this limit grows towards 1."""
 
-SLOPE, SLOPE_SPREAD = 14.0, 8.0
-"""Log-odds that 1 more of the score is worth before anything is known, and how far that may be off."""
+SLOPE = 14.0
+"""Log-odds that 1 more of the score is worth before the first decision."""
 
-MIXED = 8.0
-"""A kind whose decisions all agree says that its score does not matter: after so many the score counts half."""
+SLOPE_SPREAD = 8.0
+"""Standard deviation of `SLOPE`."""
 
-UNANIMOUS = 12
-"""What was dismissed so often and never approved is not raised by its score at all."""
+HALF_UNANIMOUS = 8.0
+"""Number of decisions of a kind that all agree after which its score counts half: it seems not to matter."""
+
+MIN_UNANIMOUS = 12
+"""Number of dismissals of a kind, without one approval, after which its score does not raise it at all."""
 
 MAX_OUTCOMES = 400
-"""The newest scores, each made before its outcome, on which calibration is checked; at most so many."""
+"""Maximum number of the newest scores, each made before its outcome, on which calibration is checked."""
 
 BINS = 10
-RESAMPLED, BOUND = 1000, 0.95
+"""Number of bins of the calibration error."""
 
-_STEP, _FROM, _CELLS = 0.25, -5.0, 41
-_AS_HIGH = 2
+SAMPLES = 1000
+"""Number of random outcomes of perfectly calibrated scores that `calibration_bound` draws."""
+
+BOUND_QUANTILE = 0.95
+"""Share of these samples whose error is below the bound."""
+
+_CELL_WIDTH, _LOWEST_CELL, _CELLS = 0.25, -5.0, 41
+"""Outcomes are counted in this many cells of log-odds, from the lowest one up."""
+
+_CELLS_BELOW = 2
+"""A score is capped by the outcomes of its own cell, all above, and this many below."""
 
 
-def squash(x: float) -> float:
-    """The logistic function."""
+def logistic(x: float) -> float:
+    """The logistic function: the probability of log-odds `x`."""
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 def logit(p: float) -> float:
-    """Its inverse; `p` is kept within [0.001, 0.999]."""
+    """The log-odds of `p`, which is kept within [0.001, 0.999]."""
     p = min(max(p, 0.001), 0.999)
     return math.log(p / (1 - p))
 
 
-class Calibration:
-    """Learns from (score, outcome), oldest first.
+def logistic_update(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
+    """One observation of a Bayesian logistic regression whose log-odds were expected at `mean` with `variance`.
 
-    `level` and `slope`: how far the line may be off, in log-odds and as a factor. A learner that knows its own level
-    keeps it (`level` 0): what it was lately off by belongs to what it was lately asked, and says nothing of the rest.
+    Returns (step, shrinkage): weights move by their covariance with the log-odds times `step`, and their covariance
+    loses the square of that covariance times `shrinkage`.
+    """
+    step = 0.0
+    for _ in range(20):  # Newton's method; the target is concave, so this converges
+        expected = logistic(mean + variance * step)
+        error = weight * (outcome - expected) - step
+        step += error / (1 + weight * expected * (1 - expected) * variance)
+        if abs(error) < 1e-10:
+            break
+    expected = logistic(mean + variance * step)
+    information = weight * expected * (1 - expected)
+    return step, information / (1 + information * variance)
+
+
+class Calibration:
+    """Calibrates one score by its outcomes, oldest first.
+
+    `level` and `slope` are the standard deviations of the line, in log-odds and as a factor. With `level` 0 the line
+    only changes its slope: an error of the newest cases belongs to what was asked lately, and says nothing of the rest.
     """
 
     def __init__(self, *, level: float, slope: float) -> None:
         self._line = [0.0, 1.0]
-        self._spread = [level * level, 0.0, slope * slope]  # of offset, both, slope
-        self._mass = [0.0] * _CELLS
-        self._yes = [0.0] * _CELLS
-        self.held: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
-        """(calibrated score as it was before the outcome was known, outcome), oldest first."""
+        self._covariance = [level * level, 0.0, slope * slope]  # of the offset, of both, of the slope
+        self._cell_weights = [0.0] * _CELLS
+        self._cell_approvals = [0.0] * _CELLS
+        self.outcomes: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
+        """(calibrated score before the outcome was known, outcome), oldest first."""
 
-    def apply(self, score: float) -> float:
+    def calibrate(self, score: float) -> float:
         """The calibrated score, in (0, 1)."""
-        return self._capped(self._linear(logit(score)))
+        return self._cap(self._linear(logit(score)))
 
-    def learn(self, score: float, yes: bool, weight: float = 1.0) -> float:
-        """Take in how a score came out, `weight` in (0, 1]; returns what it was calibrated to before."""
+    def learn(self, score: float, outcome: bool, weight: float = 1.0) -> float:
+        """Learn the outcome of a score, `weight` in (0, 1]; returns what the score was calibrated to before."""
         x = logit(score)
-        straight = self._linear(x)
-        before = self._capped(straight)
-        self.held.append((before, yes))
-        cell = _cell(logit(straight))
-        self._mass[cell] += weight
-        self._yes[cell] += weight * yes
-        self._update(x, yes, weight)
+        probability = self._linear(x)
+        before = self._cap(probability)
+        self.outcomes.append((before, outcome))
+        cell = _cell(logit(probability))
+        self._cell_weights[cell] += weight
+        self._cell_approvals[cell] += weight * outcome
+        self._update(x, outcome, weight)
         return before
 
     def _linear(self, x: float) -> float:
+        """The probability that the line gives, drawn towards a half by how unsure the line is."""
         offset, slope = self._line
-        unsure = self._spread[0] + 2 * x * self._spread[1] + x * x * self._spread[2]
-        return squash((offset + slope * x) / math.sqrt(1 + math.pi * unsure / 8))
+        variance = self._covariance[0] + 2 * x * self._covariance[1] + x * x * self._covariance[2]
+        return logistic((offset + slope * x) / math.sqrt(1 + math.pi * variance / 8))
 
-    def _capped(self, straight: float) -> float:
-        value = straight
+    def _cap(self, probability: float) -> float:
+        """At most how often scores as high came true."""
+        value = probability
         if value > CREDIBLE_BELOW:
-            low = max(0, _cell(logit(straight)) - _AS_HIGH)
-            mass = sum(self._mass[low:])
-            doubted = PRIOR_STRENGTH * PRIOR_FADES_FROM / max(mass, PRIOR_FADES_FROM)
-            cap = (sum(self._yes[low:]) + PRIOR_SHARE * doubted) / (mass + doubted)
+            low = max(0, _cell(logit(value)) - _CELLS_BELOW)
+            weight = sum(self._cell_weights[low:])
+            prior = PRIOR_STRENGTH * PRIOR_FADES_FROM / max(weight, PRIOR_FADES_FROM)
+            cap = (sum(self._cell_approvals[low:]) + PRIOR_SHARE * prior) / (weight + prior)
             value = min(value, max(cap, CREDIBLE_BELOW))
         return min(max(value, 0.001), 0.999)
 
-    def _update(self, x: float, yes: bool, weight: float) -> None:
-        a, b, c = self._spread
-        offset_spread, slope_spread = a + b * x, b + c * x
-        variance = offset_spread + slope_spread * x
-        about = self._line[0] + self._line[1] * x
-        step = 0.0
-        for _ in range(20):
-            expected = squash(about + variance * step)
-            error = weight * (yes - expected) - step
-            step += error / (1 + weight * expected * (1 - expected) * variance)
-            if abs(error) < 1e-10:
-                break
-        expected = squash(about + variance * step)
-        information = weight * expected * (1 - expected)
-        shrinkage = information / (1 + information * variance)
-        self._line = [self._line[0] + offset_spread * step, self._line[1] + slope_spread * step]
-        self._spread = [
-            a - shrinkage * offset_spread * offset_spread,
-            b - shrinkage * offset_spread * slope_spread,
-            c - shrinkage * slope_spread * slope_spread,
+    def _update(self, x: float, outcome: bool, weight: float) -> None:
+        a, b, c = self._covariance
+        offset_covariance, slope_covariance = a + b * x, b + c * x
+        variance = offset_covariance + slope_covariance * x
+        step, shrinkage = logistic_update(self._line[0] + self._line[1] * x, variance, outcome, weight)
+        self._line = [self._line[0] + offset_covariance * step, self._line[1] + slope_covariance * step]
+        self._covariance = [
+            a - shrinkage * offset_covariance * offset_covariance,
+            b - shrinkage * offset_covariance * slope_covariance,
+            c - shrinkage * slope_covariance * slope_covariance,
         ]
 
 
 @dataclass(slots=True)
 class _Kind:
-    """What came of one kind: approved and dismissed, and the sum of their scores, all fading; and plain counts."""
+    """Outcomes of one kind of card."""
 
     approved: float = 0.0
+    """Weight of its approvals; older ones fade. So do the next two."""
     dismissed: float = 0.0
-    scores: float = 0.0
-    decided: int = 0
-    ever_approved: int = 0
+    score_sum: float = 0.0
+    decision_count: int = 0
+    approval_count: int = 0
 
     @property
     def weight(self) -> float:
         return self.approved + self.dismissed
 
     @property
-    def unanimity(self) -> float:
+    def score_weight(self) -> float:
         """How far the score counts within this kind, in (0, 1]: less where all its decisions agree."""
-        return min(1.0, (MIXED + 2 * min(self.approved, self.dismissed)) / (MIXED + self.weight))
+        disagreement = 2 * min(self.approved, self.dismissed)
+        return min(1.0, (HALF_UNANIMOUS + disagreement) / (HALF_UNANIMOUS + self.weight))
 
 
 class KindCalibration:
-    """Learns from (kind, score, outcome), oldest first; scores and results are in [0, 1].
+    """Calibrates the score of a card by the outcomes of its kind, oldest first; scores and results are in [0, 1].
 
     Within a kind a higher score never comes out lower. A kind that was always approved is not lowered by any score: its
     evidence may be fresh or old. A kind without decisions stays within `UNDECIDED_MOVE` of the base rate of new kinds.
@@ -165,92 +194,88 @@ class KindCalibration:
 
     def __init__(self) -> None:
         self._kinds: dict[str, _Kind] = {}
-        self._first = [0.0, 0.0]  # approved and decided, of the first decisions of each kind
-        self._mean = [0.0, 0.0]  # scores and their weight, fading
-        self._slope = [SLOPE, SLOPE_SPREAD**2]
-        self.held: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
-        """(calibrated score as it was before the outcome was known, outcome), oldest first."""
+        self._base_approved = 0.0
+        self._base_decided = 0.0
+        self._score_sum = 0.0
+        self._score_weight = 0.0
+        self._slope, self._slope_variance = SLOPE, SLOPE_SPREAD**2
+        self.outcomes: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
+        """(calibrated score before the outcome was known, outcome), oldest first."""
 
     @property
     def base_rate(self) -> float:
         """The share approved of the first decisions on each kind, in (0, 1); a half while there are none."""
-        approved, decided = self._first
-        return (approved + 0.5 * BASE_STRENGTH) / (decided + BASE_STRENGTH)
+        return (self._base_approved + 0.5 * BASE_STRENGTH) / (self._base_decided + BASE_STRENGTH)
 
-    def apply(self, kind: str, score: float) -> float:
+    def calibrate(self, kind: str, score: float) -> float:
         """The calibrated score of a card of this kind, in (0, 1)."""
         record = self._kinds.get(kind, _Kind())
-        rate, move = self._place(record, score)
-        limit = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * record.weight / (record.weight + MIXED)
-        value = squash(logit(rate) + max(self._slope[0], 0.0) * move)
+        rate, distance = self._compare_score(record, score)
+        limit = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * record.weight / (record.weight + HALF_UNANIMOUS)
+        value = logistic(logit(rate) + max(self._slope, 0.0) * distance)
         return min(max(value, rate - limit, 0.001), rate + limit, 0.999)
 
-    def learn(self, kind: str, score: float, yes: bool, weight: float = 1.0) -> float:
-        """Take in how a score came out, `weight` in (0, 1]; returns what it was calibrated to before."""
-        before = self.apply(kind, score)
-        self.held.append((before, yes))
+    def learn(self, kind: str, score: float, outcome: bool, weight: float = 1.0) -> float:
+        """Learn the outcome of a score, `weight` in (0, 1]; returns what the score was calibrated to before."""
+        before = self.calibrate(kind, score)
+        self.outcomes.append((before, outcome))
         record = self._kinds.setdefault(kind, _Kind())
-        if record.decided:
-            self._update(*self._place(record, score), yes, weight)
-        if record.decided < FIRST:
-            self._first = [self._first[0] + weight * yes, self._first[1] + weight]
+        if record.decision_count:
+            self._update_slope(*self._compare_score(record, score), outcome, weight)
+        if record.decision_count < BASE_DECISIONS:
+            self._base_approved += weight * outcome
+            self._base_decided += weight
         fade = math.exp(-weight / KIND_WINDOW)
-        record.approved = record.approved * fade + weight * yes
-        record.dismissed = record.dismissed * fade + weight * (not yes)
-        record.scores = record.scores * fade + weight * score
-        record.decided += 1
-        record.ever_approved += yes
+        record.approved = record.approved * fade + weight * outcome
+        record.dismissed = record.dismissed * fade + weight * (not outcome)
+        record.score_sum = record.score_sum * fade + weight * score
+        record.decision_count += 1
+        record.approval_count += outcome
         fade = math.exp(-weight / OVERALL_WINDOW)
-        self._mean = [self._mean[0] * fade + weight * score, self._mean[1] * fade + weight]
+        self._score_sum = self._score_sum * fade + weight * score
+        self._score_weight = self._score_weight * fade + weight
         return before
 
-    def _place(self, kind_state: _Kind, score: float) -> tuple[float, float]:
+    def _compare_score(self, record: _Kind, score: float) -> tuple[float, float]:
         """The share that is expected of the kind, and how far the score lies from what is usual for it."""
-        rate = (kind_state.approved + KIND_STRENGTH * self.base_rate) / (kind_state.weight + KIND_STRENGTH)
-        usual = self._mean[0] / self._mean[1] if self._mean[1] else score
-        away = score - (kind_state.scores + KIND_STRENGTH * usual) / (kind_state.weight + KIND_STRENGTH)
-        if kind_state.decided and kind_state.ever_approved == kind_state.decided:
-            away = max(away, 0.0)
-        elif kind_state.decided >= UNANIMOUS and not kind_state.ever_approved:
-            away = min(away, 0.0)
-        return rate, away * kind_state.unanimity
+        rate = (record.approved + KIND_STRENGTH * self.base_rate) / (record.weight + KIND_STRENGTH)
+        mean = self._score_sum / self._score_weight if self._score_weight else score
+        distance = score - (record.score_sum + KIND_STRENGTH * mean) / (record.weight + KIND_STRENGTH)
+        if record.decision_count and record.approval_count == record.decision_count:
+            distance = max(distance, 0.0)
+        elif record.decision_count >= MIN_UNANIMOUS and not record.approval_count:
+            distance = min(distance, 0.0)
+        return rate, distance * record.score_weight
 
-    def _update(self, rate: float, move: float, yes: bool, weight: float) -> None:
-        """Learn how much the score is worth: one step of a logistic regression with a single slope."""
-        about, (first, unsure) = logit(rate), self._slope
-        slope = first
-        for _ in range(20):
-            expected = squash(about + slope * move)
-            step = (weight * (yes - expected) * move - (slope - first) / unsure) / (
-                weight * expected * (1 - expected) * move * move + 1 / unsure
-            )
-            slope += step
-            if abs(step) < 1e-9:
-                break
-        expected = squash(about + slope * move)
-        self._slope = [slope, 1 / (weight * expected * (1 - expected) * move * move + 1 / unsure)]
+    def _update_slope(self, rate: float, distance: float, outcome: bool, weight: float) -> None:
+        """Learn how much the score is worth: a logistic regression with a single slope."""
+        covariance = self._slope_variance * distance
+        step, shrinkage = logistic_update(logit(rate) + self._slope * distance, covariance * distance, outcome, weight)
+        self._slope += covariance * step
+        self._slope_variance -= shrinkage * covariance * covariance
 
 
 def calibration_error(scores: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float:
-    """Expected calibration error, in [0, 1]: over bins of equal width, how far what was said was off."""
-    off = [0.0] * bins
-    for score, yes in zip(scores, outcomes, strict=True):
-        off[min(int(score * bins), bins - 1)] += yes - score
-    return sum(map(abs, off)) / len(scores) if scores else 0.0
+    """Expected calibration error, in [0, 1]: the mean difference of score and outcome over bins of equal width."""
+    differences = [0.0] * bins
+    for score, outcome in zip(scores, outcomes, strict=True):
+        differences[min(int(score * bins), bins - 1)] += outcome - score
+    return sum(map(abs, differences)) / len(scores) if scores else 0.0
 
 
 def calibration_bound(scores: Sequence[float], seed: int = 0) -> float:
-    """What `calibration_error` stays below in 95 of 100 cases when such scores are perfectly calibrated."""
+    """The 95th percentile of `calibration_error` if such scores are perfectly calibrated."""
     import numpy
 
-    chance = numpy.random.default_rng(seed)
-    stated = numpy.asarray(scores, numpy.float64)
-    into = numpy.zeros((len(stated), BINS))
-    into[numpy.arange(len(stated)), numpy.minimum((stated * BINS).astype(int), BINS - 1)] = 1.0
-    happened = (chance.random((RESAMPLED, len(stated))) < stated).astype(numpy.float64)
-    errors = numpy.abs((happened - stated) @ into).sum(axis=1) / len(stated)
-    return float(numpy.quantile(errors, BOUND))
+    random = numpy.random.default_rng(seed)
+    probabilities = numpy.asarray(scores, numpy.float64)
+    bin_of_score = numpy.zeros((len(probabilities), BINS))
+    bins = numpy.minimum((probabilities * BINS).astype(int), BINS - 1)
+    bin_of_score[numpy.arange(len(probabilities)), bins] = 1.0
+    outcomes = (random.random((SAMPLES, len(probabilities))) < probabilities).astype(numpy.float64)
+    errors = numpy.abs((outcomes - probabilities) @ bin_of_score).sum(axis=1) / len(probabilities)
+    return float(numpy.quantile(errors, BOUND_QUANTILE))
 
 
 def _cell(x: float) -> int:
-    return min(max(round((x - _FROM) / _STEP), 0), _CELLS - 1)
+    return min(max(round((x - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)

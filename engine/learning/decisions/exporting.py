@@ -18,7 +18,8 @@ from sqlmodel import Session, col, select
 
 from engine.events import PairsExported
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import MORE_PAIRS, Decision, DpoPair, curate_pairs, stored_pairs
+from engine.learning.decisions.decisions import Decision
+from engine.learning.decisions.pairs import MORE_PAIRS, DpoPair, import_pairs, load_pairs
 from engine.learning.decisions.training_lines import (
     Exchange,
     Preference,
@@ -30,38 +31,45 @@ from engine.learning.decisions.training_lines import (
     read_preference,
     weight_line,
 )
-from engine.model import DecisionSignal, Refusal
+from engine.model import TWIN_INSTRUCTION, DecisionSignal, Refusal
 from engine.model.secrets import redact
 from engine.model.text import count
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 
-BATCH_FROM = 50
+MIN_BATCH = 50
 """Minimum number of new pairs in a batch (SPEC 8.3)."""
 
-BATCH_EVERY = timedelta(hours=24)
-"""The daily batch."""
+BATCH_INTERVAL = timedelta(hours=24)
 
-LAST = "feedback.exported_at"
+LAST_BATCH_AT = "feedback.exported_at"
+"""Key in the state table: when the last batch was written."""
 
-KIND = "dpo_export"
+INTENT = "dpo_export"
+
+OPERATOR_INSTRUCTION = (
+    "You answer as the operator of a team of software agents does: with the same words and the same decisions."
+)
+"""System prompt of examples from conversations."""
 
 CARDS = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
-"""What cards were made from, and whether a pair of theirs was exported."""
+"""The columns of cards that are read and written here."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
-"""What agents said and what the operator said to it, the oldest first."""
+"""Reads (message of an agent, reply of the operator), oldest first."""
 
 
 @frozen
-class Exported:
-    """A file as it now is: `records` lines in it, `new` of them since the last time."""
+class ExportedFile:
+    """A file after an export."""
 
     file: Path
     weights: Path | None
     records: int
+    """Number of lines."""
     new: int
+    """Number of lines that this export added."""
 
 
 class Exporter:
@@ -75,7 +83,7 @@ class Exporter:
         conversations: Conversations = tuple,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`secrets`: values that are in nothing that is brought out (SPEC 11.1), besides what looks like one."""
+        """`secrets` are values that are redacted in all exports (SPEC 11.1), besides texts that look like one."""
         self._database = database
         self._folder = folder
         self._conversations = conversations
@@ -83,34 +91,34 @@ class Exporter:
 
     @property
     def file(self) -> Path:
-        """Every pair that was exported."""
+        """The file with all exported pairs."""
         return self._folder / "dpo-pairs.jsonl"
 
     def recover(self) -> int:
-        """Finish what a crash interrupted; returns how many batches."""
-        unfinished = intents.unfinished(self._database, KIND)
+        """Finish the batches that a crash interrupted; returns how many."""
+        unfinished = intents.unfinished(self._database, INTENT)
         for intent in unfinished:
             assert intent.id is not None
             self._write_batch(intent.id, intent.payload)
         return len(unfinished)
 
-    def due(self, now: datetime) -> bool:
-        """Whether the daily batch is to be made: a day since the last, and enough new pairs."""
+    def is_due(self, now: datetime) -> bool:
+        """Whether to export a batch: the last one is a day old, and there are enough new pairs."""
         with self._database.read() as session:
-            last = state.get(session, LAST, "")
-            waited = not last or now - datetime.fromisoformat(last) >= BATCH_EVERY
-            return waited and len(stored_pairs(session, exported=False)) >= BATCH_FROM
+            last = state.get(session, LAST_BATCH_AT, "")
+            waited = not last or now - datetime.fromisoformat(last) >= BATCH_INTERVAL
+            return waited and len(load_pairs(session, exported=False)) >= MIN_BATCH
 
-    def batch(self) -> Exported:
-        """Bring the new pairs out. Raises `Refusal` `few_pairs` below `BATCH_FROM`, and nothing is written."""
+    def export_batch(self) -> ExportedFile:
+        """Append the new pairs to the file. Raises `Refusal` `few_pairs` below `MIN_BATCH`, and writes nothing."""
         self.recover()
 
         def begin(tx: Transaction) -> tuple[int, dict[str, Any]]:
-            new = stored_pairs(tx.session, exported=False)
-            if len(new) < BATCH_FROM:
+            new = load_pairs(tx.session, exported=False)
+            if len(new) < MIN_BATCH:
                 raise Refusal(
                     "few_pairs",
-                    f"{count(len(new), 'new pair')}; a batch needs at least {BATCH_FROM}",
+                    f"{count(len(new), 'new pair')}; a batch needs at least {MIN_BATCH}",
                     MORE_PAIRS,
                 )
             payload = {
@@ -118,75 +126,67 @@ class Exporter:
                 "offset": _size(self.file),
                 "weights_offset": _size(_weights_file(self.file)),
             }
-            return intents.begin(tx, KIND, self.file.name, payload), payload
+            return intents.begin(tx, INTENT, self.file.name, payload), payload
 
         intent, payload = self._database.write(begin)
         return self._write_batch(intent, payload)
 
-    def preferences(self, shape: Shape) -> Exported:
-        """The pairs that were brought out in the shape of a provider, as a file of their own, after a new batch where
-        one is due by number. Raises `Refusal` `few_pairs` while nothing was ever brought out."""
+    def export_preferences(self, shape: Shape) -> ExportedFile:
+        """Write all exported pairs into a file in the format of a provider, after a new batch if there are enough new
+        pairs. Raises `Refusal` `few_pairs` if there was never a batch."""
         new = 0
         try:
-            new = self.batch().new
+            new = self.export_batch().new
         except Refusal as refusal:
             if refusal.code != "few_pairs" or not self._count():
                 raise
         if shape is Shape.PLAIN:
-            return Exported(self.file, _weights_file(self.file), self._count(), new)
+            return ExportedFile(self.file, _weights_file(self.file), self._count(), new)
         with self._database.read() as session:
-            pairs = self._redacted(stored_pairs(session, exported=True))
+            pairs = self._redacted(load_pairs(session, exported=True))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
         write_atomic(file, _lines(preference_line(pair, shape) for pair in pairs))
         write_atomic(_weights_file(file), _lines(weight_line(pair) for pair in pairs))
-        return Exported(file, _weights_file(file), len(pairs), new)
+        return ExportedFile(file, _weights_file(file), len(pairs), new)
 
-    def conversations(self) -> Exported:
-        """What was wanted and said so far as conversations to learn from, as a file that is written anew.
-
-        The examples are cards that the operator approved or carried out, and replies to agents.
-        Raises `Refusal` `no_conversations` when there is nothing yet.
-        """
-        exchanges = self.exchanges()
+    def export_conversations(self) -> ExportedFile:
+        """Write all conversations into a file: cards that the operator approved or carried out, and replies to agents.
+        Raises `Refusal` `no_conversations` when there are none."""
+        exchanges = self.load_exchanges()
         if not exchanges:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
         write_atomic(file, _lines(exchange_line(exchange) for exchange in exchanges))
-        return Exported(file, None, len(exchanges), max(0, len(exchanges) - before))
+        return ExportedFile(file, None, len(exchanges), max(0, len(exchanges) - before))
 
-    def every_pair(self) -> list[Preference]:
-        """Every pair as it may leave this machine, the oldest first."""
+    def load_preferences(self) -> list[Preference]:
+        """All pairs without secrets, oldest first."""
         with self._database.read() as session:
-            return self._redacted(stored_pairs(session))
+            return self._redacted(load_pairs(session))
 
-    def exchanges(self) -> list[Exchange]:
-        """The examples of `conversations`, the oldest first, none twice."""
+    def load_exchanges(self) -> list[Exchange]:
+        """The examples of `export_conversations` without secrets, oldest first, each once."""
         secrets = tuple(self._secrets())
         with self._database.read() as session:
-            approved = [
-                Exchange(redact(situation, secrets), redact(reply, secrets))
-                for situation, reply in _approved_cards(session)
-            ]
-        spoken = [
-            Exchange(redact(pair, secrets), redact(other, secrets), OPERATOR) for pair, other in self._conversations()
-        ]
-        return list(
-            dict.fromkeys(
-                exchange for exchange in (*approved, *spoken) if exchange.situation.strip() and exchange.answer.strip()
-            )
+            cards = [(situation, reply, TWIN_INSTRUCTION) for situation, reply in _approved_cards(session)]
+        replies = [(message, reply, OPERATOR_INSTRUCTION) for message, reply in self._conversations()]
+        exchanges = (
+            Exchange(redact(situation, secrets), redact(reply, secrets), system)
+            for situation, reply, system in (*cards, *replies)
         )
+        return list(dict.fromkeys(each for each in exchanges if each.situation.strip() and each.answer.strip()))
 
-    def curate(self, lines: Sequence[str]) -> int:
-        """Take in pairs that somebody made, in any shape; returns how many are new. Raises `Refusal` `bad_pairs` that
-        names the lines, and takes none."""
-        faults = check_preferences(lines)
-        if faults:
-            raise Refusal("bad_pairs", "; ".join(faults), "fix these lines; none was imported")
+    def import_pairs(self, lines: Sequence[str]) -> int:
+        """Store pairs from a file in any format; returns how many are new. Raises `Refusal` `bad_pairs` for wrong lines
+        and stores none then."""
+        errors = check_preferences(lines)
+        if errors:
+            raise Refusal("bad_pairs", "; ".join(errors), "fix these lines; none was imported")
         sides = [read_preference(line) for line in lines]
-        return self._database.write(lambda tx: curate_pairs(tx, sides))
+        return self._database.write(lambda tx: import_pairs(tx, sides))
 
-    def _write_batch(self, intent: int, payload: dict[str, Any]) -> Exported:
+    def _write_batch(self, intent: int, payload: dict[str, Any]) -> ExportedFile:
         pair_ids = set(payload["pairs"])
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
@@ -201,12 +201,12 @@ class Exporter:
                 sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(pair_ids)).values(exported_at=tx.now)
             )
             tx.session.execute(sqlalchemy.update(CARDS).where(CARDS.c.id.in_(cards)).values(dpo_exported=True))
-            state.put(tx, LAST, tx.now.isoformat())
+            state.put(tx, LAST_BATCH_AT, tx.now.isoformat())
             intents.finish(tx, intent)
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
 
         self._database.write(done)
-        return Exported(self.file, _weights_file(self.file), _count_lines(self.file), len(batch))
+        return ExportedFile(self.file, _weights_file(self.file), _count_lines(self.file), len(batch))
 
     def _redacted(self, rows: Iterable[DpoPair]) -> list[Preference]:
         secrets = tuple(self._secrets())
@@ -222,11 +222,7 @@ class Exporter:
 
     def _count(self) -> int:
         with self._database.read() as session:
-            return len(stored_pairs(session, exported=True))
-
-
-OPERATOR = "You answer as the operator of a team of software agents does: with the same words and the same decisions."
-"""The system prompt of examples from conversations."""
+            return len(load_pairs(session, exported=True))
 
 
 def _approved_cards(session: Session) -> list[tuple[str, str]]:
@@ -243,10 +239,9 @@ def _approved_cards(session: Session) -> list[tuple[str, str]]:
 
 
 def _append_once(file: Path, offset: int, data: bytes) -> None:
-    """Have `data` stand in `file` at `offset`, whole, whatever a crash left of an earlier try.
+    """Write `data` into `file` at `offset`, unless an earlier attempt did that already.
 
-    What somebody else wrote there meanwhile stays behind it; a file that is shorter now (moved away, perhaps) is
-    continued where it ends.
+    What others appended meanwhile stays after it. In a file that is shorter now, it goes to the end.
     """
     before = file.read_bytes() if file.exists() else b""
     head, tail = before[:offset], before[offset:]

@@ -1,7 +1,7 @@
-"""Selects the examples that the next training run uses and those held back to measure it (SPEC 8.4, 8.5).
+"""Selects the examples for the next training run and those held back to measure it (SPEC 8.4, 8.5).
 
-A fifth of the situations is held back, chosen by a hash, so that no model is ever measured on what it was trained on.
-A model is measured by its answers: is what it proposes nearer to what the operator chose or to what was rejected?
+A fifth of the situations is held back, chosen by a hash, so that no model is measured on its own training examples. A
+model's answer agrees with the operator if it is nearer to the chosen than to the rejected half of the pair.
 """
 
 from __future__ import annotations
@@ -10,126 +10,132 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import MORE_PAIRS
 from engine.learning.decisions.exporting import Exporter
+from engine.learning.decisions.pairs import MORE_PAIRS
 from engine.learning.decisions.training_lines import ARROW, Preference, Shape, exchange_line, preference_line
 from engine.model import Refusal
 from engine.model.text import count
 
 HELD_BACK = 5
-"""One situation in so many is held back."""
+"""One situation in this many is held back."""
 
 MAX_MEASURED = 50
-"""Maximum number of held-back pairs that are asked about, the newest."""
+"""Maximum number of held-back pairs that a model is measured on, the newest."""
 
 MIN_MEASURED = 5
-"""Below so many a model is not swapped in: nothing speaks for it."""
+"""Minimum number of answers before a model can replace another."""
 
 
 @frozen
 class Agreement:
-    """How far a model agrees with the operator: `share` in [0, 1] of `asked` pairs; one half is no better than a coin.
-    `unanswered` of them it gave no usable answer to, which agrees with nothing."""
+    """How often a model agrees with the operator; one half is no better than a coin."""
 
     share: float
+    """In [0, 1]."""
     asked: int
+    """Number of pairs it was asked about."""
     unanswered: int = 0
+    """Number of pairs without a usable answer, which count as disagreement."""
 
 
-def held_back(situation: str) -> bool:
-    """Whether what was decided in a situation is kept from training, in whatever form it comes, now and later."""
+def is_held_back(situation: str) -> bool:
+    """Whether the decisions in a situation are never trained on."""
     return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
 
 
 def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
-    """(to train on, held back)."""
-    sides: tuple[list[Preference], list[Preference]] = ([], [])
+    """(pairs to train on, pairs held back)."""
+    training: list[Preference] = []
+    held_back: list[Preference] = []
     for pair in pairs:
-        sides[held_back(pair.context)].append(pair)
-    return sides
+        (held_back if is_held_back(pair.context) else training).append(pair)
+    return training, held_back
 
 
 def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
-    """How far answers (`prompt → channel`, None for none) agree with the pairs they were given for."""
+    """How often answers (`prompt → channel`, None for none) agree with their pairs."""
     points = 0.0
     for pair, answer in zip(pairs, answers, strict=True):
         if answer is not None:
-            nearer = likeness(answer, pair.chosen) - likeness(answer, pair.rejected)
-            points += 0.5 if nearer == 0 else float(nearer > 0)
+            difference = similarity(answer, pair.chosen) - similarity(answer, pair.rejected)
+            points += 0.5 if difference == 0 else float(difference > 0)
     total = len(pairs)
     return Agreement(points / total if total else 0.0, total, sum(answer is None for answer in answers))
 
 
-def likeness(text: str, other: str) -> float:
-    """How like two sides are, in [0, 1]: half for the same channel, half for the share of words they have in common."""
+def similarity(text: str, other: str) -> float:
+    """Similarity of two halves, in [0, 1]: half for the same channel, half for the share of common words."""
     prompt, _, channel = text.rpartition(ARROW)
-    like_prompt, _, like_channel = other.rpartition(ARROW)
-    words, like_words = set(prompt.casefold().split()), set(like_prompt.casefold().split())
-    together = len(words | like_words)
-    return 0.5 * (channel == like_channel) + 0.5 * (len(words & like_words) / together if together else 0.0)
+    other_prompt, _, other_channel = other.rpartition(ARROW)
+    words, other_words = set(prompt.casefold().split()), set(other_prompt.casefold().split())
+    total = len(words | other_words)
+    return 0.5 * (channel == other_channel) + 0.5 * (len(words & other_words) / total if total else 0.0)
 
 
-def no_worse(new: Agreement, old: Agreement) -> bool:
-    """Whether a new model may take an old one's place (SPEC 8.4): it answered enough, and agrees at least as often."""
+def may_replace(new: Agreement, old: Agreement) -> bool:
+    """Whether a new model may replace an old one (SPEC 8.4): it answered enough, and agrees at least as often."""
     return new.asked - new.unanswered >= MIN_MEASURED and new.share >= old.share
 
 
-FIRST_FROM = 50
+MIN_PAIRS = 50
 """Minimum number of pairs before the first training on pairs."""
 
-EXAMPLES_FROM = 10
+MIN_CONVERSATIONS = 10
 """Minimum number of conversations before the first training; providers refuse fewer."""
 
 SFT, DPO = "sft", "dpo"
+"""Training methods: on conversations, on pairs."""
 
 
 @frozen
-class Plan:
-    """What the settings say: where and from what to train, the most a run may cost in micro-dollars, and the Twin model
-    in use now as `PROVIDER:MODEL`, "" for none. `enabled`: it is asked for cards; `automatic`: training begins by
-    itself."""
+class TrainingPlan:
+    """The settings of training."""
 
     provider: str
     base_model: str
     cost_cap: int
+    """Maximum cost of a run in micro-dollars."""
     current_model: str
+    """The Twin model in use as `PROVIDER:MODEL`, "" for none."""
     automatic: bool = False
+    """Whether training begins by itself."""
     enabled: bool = False
+    """Whether the Twin model is asked about cards."""
     base_url: str = ""
 
 
 @frozen
 class Batch:
-    """Examples of one method, as the file that is sent. `pairs_to` is the highest pair among what there was, 0 for
-    conversations; `held_back` examples are not in it."""
+    """The file of examples for one training run."""
 
     method: str
     records: int
     data: bytes
-    pairs_to: int
+    last_pair: int
+    """The highest id of a pair, 0 for conversations."""
     held_back: int
+    """Number of examples that were left out to measure the model."""
 
 
-def batch_of(exporter: Exporter, *, first: bool) -> Batch:
-    """The examples of the next run; until a `first` one came to an end, on conversations where there are enough.
+def make_batch(exporter: Exporter, *, first: bool) -> Batch:
+    """The examples of the next run: for a `first` one conversations if there are enough, else pairs.
 
     Raises `Refusal` `few_pairs`.
     """
-    pairs, exchanges = exporter.every_pair(), exporter.exchanges()
-    if first and len(exchanges) >= EXAMPLES_FROM:
-        method, lines = SFT, [exchange_line(change) for change in exchanges if not held_back(change.situation)]
-        held_back_count, pairs_to = len(exchanges) - len(lines), 0
-    else:
-        if len(pairs) < FIRST_FROM:
-            words = f"{count(len(pairs), 'pair')}; training on pairs starts at {FIRST_FROM}"
-            fix = f"or approve {EXAMPLES_FROM} cards for a first run on conversations" if first else MORE_PAIRS
-            raise Refusal("few_pairs", words, fix)
-        training_pairs, held_out = split(pairs)
-        method, lines = DPO, [preference_line(pair, Shape.OPENAI) for pair in _each_once(training_pairs)]
-        held_back_count, pairs_to = len(held_out), max(pair.id for pair in pairs)
-    return Batch(method, len(lines), "".join(f"{line}\n" for line in lines).encode(), pairs_to, held_back_count)
+    exchanges = exporter.load_exchanges()
+    if first and len(exchanges) >= MIN_CONVERSATIONS:
+        lines = [exchange_line(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
+        return Batch(SFT, len(lines), _encode(lines), 0, len(exchanges) - len(lines))
+    pairs = exporter.load_preferences()
+    if len(pairs) < MIN_PAIRS:
+        message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"
+        fix = f"or approve {MIN_CONVERSATIONS} cards for a first run on conversations" if first else MORE_PAIRS
+        raise Refusal("few_pairs", message, fix)
+    training, held_back = split(pairs)
+    distinct = {(pair.context, pair.chosen, pair.rejected): pair for pair in training}
+    lines = [preference_line(pair, Shape.OPENAI) for pair in distinct.values()]
+    return Batch(DPO, len(lines), _encode(lines), max(pair.id for pair in pairs), len(held_back))
 
 
-def _each_once(pairs: Sequence[Preference]) -> list[Preference]:
-    """Pairs that say the same are trained on once."""
-    return [*{(pair.context, pair.chosen, pair.rejected): pair for pair in pairs}.values()]
+def _encode(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

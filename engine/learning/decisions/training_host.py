@@ -17,7 +17,7 @@ from typing import Any
 Request = Mapping[str, Any]
 Reply = dict[str, Any]
 
-CONNECT_SECONDS = 60.0
+TIMEOUT_S = 60.0
 
 TOGETHER = {
     "completed": "done",
@@ -26,14 +26,14 @@ TOGETHER = {
     "cancel_requested": "cancelled",
 }
 OPENAI = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
-"""What jobs that are over are called; every other word means that it goes on."""
+"""Our state for each provider's status of a finished job; every other status means that the job is running."""
 
 TOGETHER_UNIT = 1e9
 """`total_price` counts billionths of a dollar."""
 
 
 class Api:
-    """What the two have in common. `_job_of` says how a job stands, in our words."""
+    """The calls that both providers share. `_job_of` translates a job into our words."""
 
     _files: Any
     _jobs: Any
@@ -68,7 +68,7 @@ class Together(Api):
         import together
 
         root = base_url.removesuffix("/v1")  # its paths begin with it
-        client = together.Together(api_key=key, base_url=root, timeout=CONNECT_SECONDS, max_retries=0)
+        client = together.Together(api_key=key, base_url=root, timeout=TIMEOUT_S, max_retries=0)
         self._files, self._jobs = client.files, client.fine_tuning
 
     def upload(self, request: Request) -> Reply:
@@ -107,7 +107,7 @@ class OpenAI(Api):
     def __init__(self, key: str, base_url: str) -> None:
         import openai
 
-        client = openai.OpenAI(api_key=key, base_url=base_url, timeout=CONNECT_SECONDS, max_retries=0)
+        client = openai.OpenAI(api_key=key, base_url=base_url, timeout=TIMEOUT_S, max_retries=0)
         self._files, self._jobs = client.files, client.fine_tuning.jobs
 
     def upload(self, request: Request) -> Reply:
@@ -136,14 +136,14 @@ APIS: Mapping[str, Callable[[str, str], Any]] = {"together": Together, "openai":
 
 
 def answer(request: Request) -> Reply:
-    """Make the call that `request` names. Every failure is an answer: `fault` in words, `status` of HTTP or 0."""
+    """Make the call that `request` names. A failure is an answer too: `error` in words, and the HTTP `status` or 0."""
     try:
         reply: Reply = getattr(APIS[request["api"]](request["key"], request["baseUrl"]), request["call"])(request)
     except ImportError as error:
-        return {"fault": f"{error.name} is not installed", "status": 0, "missing": True}
+        return {"error": f"{error.name} is not installed", "status": 0, "missing": True}
     except Exception as error:  # whatever the libraries raise: this process has nobody else to tell
         status = getattr(error, "status_code", None)
-        return {"fault": f"{type(error).__name__}: {error}"[:1_000], "status": status or 0}
+        return {"error": f"{type(error).__name__}: {error}"[:1_000], "status": status or 0}
     return reply
 
 

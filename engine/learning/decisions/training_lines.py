@@ -1,7 +1,7 @@
-"""What a model is trained on, line by line, in the shapes that providers take, and our own check of them (SPEC 8.3).
+"""Writes, reads and checks the lines of training files (SPEC 8.3). Pure.
 
-Pure. Preference lines come in four shapes: `plain` is ours, `together` and `openai` share one, `trl` is the
-conversational form of TRL. None carries a weight: those stand in a file beside, a line for a line.
+Preferences have four formats: `plain` is ours, `together` and `openai` are the same, `trl` is the conversational format
+of TRL. Weights are in a second file, line by line.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prom
 """`TWIN_INSTRUCTION` for pairs, whose texts have no more than these two (SPEC 8.2)."""
 
 ARROW = " → "
-"""Between the two halves of a side: `prompt → channel` (SPEC 8.2)."""
+"""Between prompt and channel in the text of a pair: `prompt → channel` (SPEC 8.2)."""
 
 MAX_LINE_LENGTH = 200_000
-"""Characters of a line that are taken for training."""
+"""Maximum number of characters of a training line."""
 
-MAX_FAULTS = 20
-"""Maximum number of faults of a file told in words; the others are counted."""
+MAX_ERRORS = 20
+"""Maximum number of errors of a file that are listed; the others are counted."""
 
 
 class Shape(StrEnum):
-    """How a preference file is written."""
+    """The format of a preference file."""
 
     PLAIN = "plain"
     TOGETHER = "together"
@@ -39,7 +39,7 @@ class Shape(StrEnum):
 
 @frozen
 class Preference:
-    """A pair of SPEC 8.2. `weight` in (0, 1] is that of its weaker signal; confidences in [0, 1], None for unknown."""
+    """A preference pair (SPEC 8.2). `weight` in (0, 1] is that of its weaker signal; an unknown confidence is None."""
 
     id: int
     context: str
@@ -53,8 +53,8 @@ class Preference:
 
 @frozen
 class Exchange:
-    """One example of a conversation: what stood there, and what was said to it. Without a `system` of its own it is
-    an example of the Twin's own task."""
+    """One example of a conversation: a situation and the answer to it. The default `system` prompt is that of the
+    Twin."""
 
     situation: str
     answer: str
@@ -81,7 +81,7 @@ def exchange_line(exchange: Exchange) -> str:
 
 
 def weight_line(pair: Preference) -> str:
-    """The weight of the pair on the same line of the file beside."""
+    """A line of the weights file."""
     return json.dumps({"pair": pair.id, "weight": pair.weight})
 
 
@@ -127,11 +127,11 @@ def read_preference(line: str) -> tuple[str, str, str]:
 
 
 def check_preferences(lines: Iterable[str]) -> list[str]:
-    """What is wrong with a preference file, in words with line numbers; empty when a provider can take it.
+    """The errors of a preference file, with line numbers; empty when a provider can use it.
 
-    Providers' own checks accept any JSON lines and fail hours later: this is ours.
+    Providers' own checks accept any JSON lines and fail hours later.
     """
-    faults: list[str] = []
+    errors: list[str] = []
     first_lines: dict[tuple[str, str, str], int] = {}
     count = 0
     for number, line in enumerate(lines, 1):
@@ -143,11 +143,11 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
             if (first := first_lines.setdefault(content, number)) != number:
                 raise ValueError(f"has the same content as line {first}")
         except ValueError as error:
-            faults.append(f"line {number}: {error}")
+            errors.append(f"line {number}: {error}")
     if not count:
-        faults.append("the file is empty")
-    more = len(faults) - MAX_FAULTS
-    return faults if more <= 0 else [*faults[:MAX_FAULTS], f"and {more} more"]
+        errors.append("the file is empty")
+    more = len(errors) - MAX_ERRORS
+    return errors if more <= 0 else [*errors[:MAX_ERRORS], f"and {more} more"]
 
 
 def _object(line: str) -> Mapping[str, Any]:

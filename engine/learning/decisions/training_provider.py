@@ -18,23 +18,31 @@ from engine.model.secrets import redact
 
 COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_host")
 
-CALL_SECONDS, UPLOAD_SECONDS = 180.0, 1_800.0
+CALL_TIMEOUT_S, UPLOAD_TIMEOUT_S = 180.0, 1_800.0
+
+EPOCHS = {"sft": 3, "dpo": 1}
+"""Rounds over the examples: providers' own defaults for few examples."""
+
+TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
 
 
 @frozen
 class Job:
-    """A job at the provider. `state` is running, done, failed or cancelled; `status` the provider's own word; `model`
-    what came of it; `dollars` its price, None when it does not say."""
+    """A fine-tuning job at the provider."""
 
     id: str
     state: str
+    """Running, done, failed or cancelled."""
     status: str
+    """The provider's own word."""
     model: str
+    """The trained model, "" until the job is done."""
     dollars: float | None
+    """Its price, None when the provider does not state it."""
 
 
 class TrainingError(Exception):
-    """A failed call. `transient`: it may go through later (no network, an overloaded server)."""
+    """A failed call. A `transient` one may succeed later (no network, an overloaded server)."""
 
     def __init__(self, words: str, *, transient: bool) -> None:
         super().__init__(words)
@@ -43,7 +51,7 @@ class TrainingError(Exception):
 
 @frozen
 class Account:
-    """Where to train, and with which key. Its repr tells no key."""
+    """Where to train, and with which key, which its repr does not show."""
 
     api: str
     base_url: str
@@ -51,8 +59,8 @@ class Account:
 
 
 class Provider:
-    """What a run needs of a provider, by a child process that starts with the first call. Whoever has it closes it. One
-    call at a time, which may take minutes and raise `TrainingError`."""
+    """A provider's API, called by a child process that starts with the first call and ends with `close`. One call at a
+    time; it may take minutes and raise `TrainingError`."""
 
     def __init__(self, account: Account, command: Sequence[str] = COMMAND) -> None:
         self._account = account
@@ -61,14 +69,15 @@ class Provider:
 
     def upload(self, path: Path) -> str:
         """Send a file; returns its id there."""
-        return str(self._call("upload", timeout_s=UPLOAD_SECONDS, path=str(path))["file"])
+        return str(self._call("upload", timeout_s=UPLOAD_TIMEOUT_S, path=str(path))["file"])
 
     def find_file(self, name: str) -> str:
         """The id of a file of this name that is there already, "" when none is."""
         return str(self._call("find_file", name=name)["file"])
 
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
-        """Start a job on a file: `method` sft or dpo, from `model` or from the outcome of the job `checkpoint`."""
+        """Start a job on a file. `method` is sft or dpo; it starts from the result of the job `checkpoint`, else from
+        `model`."""
         fields: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
         return _job(self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
 
@@ -78,7 +87,7 @@ class Provider:
         return _job(reply) if reply["job"] else None
 
     def job(self, job: str) -> Job:
-        """How a job stands."""
+        """Read a job."""
         return _job(self._call("job", job=job))
 
     def cancel(self, job: str) -> None:
@@ -92,7 +101,7 @@ class Provider:
             child_process.kill(process)
             process.communicate()
 
-    def _call(self, call: str, *, timeout_s: float = CALL_SECONDS, **fields: Any) -> dict[str, Any]:
+    def _call(self, call: str, *, timeout_s: float = CALL_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
         account = self._account
         request = {"call": call, "api": account.api, "baseUrl": account.base_url, "key": account.key, **fields}
         try:
@@ -103,11 +112,11 @@ class Provider:
         except (OSError, ValueError) as error:
             self.close()
             raise TrainingError(f"`{call}` ended without an answer: {error}", transient=True) from error
-        if "fault" not in reply:
+        if "error" not in reply:
             return reply
         if reply.get("missing"):
             raise extras.not_installed(extras.TRAIN)
-        words = sanitise(redact(f"{call}: {reply['fault']}", [account.key]))
+        words = sanitise(redact(f"{call}: {reply['error']}", [account.key]))
         raise TrainingError(words, transient=reply["status"] in TRANSIENT_STATUSES)
 
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
@@ -122,12 +131,6 @@ class Provider:
         if not select.select([process.stdout], [], [], timeout_s)[0]:
             raise TimeoutError
         return dict(json.loads(process.stdout.readline()))
-
-
-EPOCHS = {"sft": 3, "dpo": 1}
-"""Rounds over the examples: providers' own defaults for few examples."""
-
-TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
 
 
 def _job(reply: dict[str, Any]) -> Job:

@@ -62,7 +62,7 @@ def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: E
     assert engine.sessions.wait(found["session"]["id"], 20).state is SessionState.SUCCEEDED
     done = engine.cards.get(card.id)
     assert (done.status, done.decided_by) == (Status.EXECUTED, DecidedBy.API)
-    assert engine.feedback.recent(1)[0].signal == DecisionSignal.APPROVED
+    assert engine.feedback.load_newest(1)[0].signal == DecisionSignal.APPROVED
     last, what = engine.autonomy.presence.last()
     assert last is not None
     assert "gateway" in what

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.learning.decisions.calibration import (
     CREDIBLE_BELOW,
-    UNANIMOUS,
+    MIN_UNANIMOUS,
     Calibration,
     KindCalibration,
     calibration_bound,
@@ -30,10 +30,10 @@ def fitted(truth: float, score: float, many: int, calibration: Calibration | Non
 
 def test_before_the_first_case_scores_up_to_care_stay_as_they_are() -> None:
     calibration = Calibration(level=0.0, slope=0.0)
-    assert [calibration.apply(score) for score in (0.1, 0.5, CREDIBLE_BELOW)] == pytest.approx(
+    assert [calibration.calibrate(score) for score in (0.1, 0.5, CREDIBLE_BELOW)] == pytest.approx(
         [0.1, 0.5, CREDIBLE_BELOW]
     )
-    assert calibration.apply(0.95) == CREDIBLE_BELOW
+    assert calibration.calibrate(0.95) == CREDIBLE_BELOW
 
 
 @pytest.mark.parametrize(("cases", "believed"), [(11, False), (12, True)])
@@ -41,13 +41,13 @@ def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: 
     calibration = Calibration(level=0.0, slope=0.0)
     for _ in range(cases):
         calibration.learn(0.9, True)
-    assert (calibration.apply(0.9) >= 0.8) is believed
+    assert (calibration.calibrate(0.9) >= 0.8) is believed
 
 
 @pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CREDIBLE_BELOW)])
 def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
     only_the_cap = Calibration(level=0.0, slope=0.0)
-    assert fitted(truth, 0.95, 200, only_the_cap).apply(0.95) == pytest.approx(believed, abs=0.005)
+    assert fitted(truth, 0.95, 200, only_the_cap).calibrate(0.95) == pytest.approx(believed, abs=0.005)
 
 
 def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
@@ -63,8 +63,8 @@ def test_sixty_approvals_and_sixty_dismissals_are_told_apart_whatever_the_scores
     scores: list[tuple[float, float]], score: float
 ) -> None:
     calibration = by_kind([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
-    assert calibration.apply("lint", score) > 0.9
-    assert calibration.apply("docs", score) < 0.1
+    assert calibration.calibrate("lint", score) > 0.9
+    assert calibration.calibrate("docs", score) < 0.1
     assert calibration.base_rate == pytest.approx(0.5)
 
 
@@ -74,7 +74,7 @@ def test_within_a_kind_a_higher_score_never_comes_out_lower(
     cases: list[tuple[str, float, bool]], kind: str, one: float, other: float
 ) -> None:
     calibration = by_kind(cases)
-    low, high = (calibration.apply(kind, score) for score in sorted((one, other)))
+    low, high = (calibration.calibrate(kind, score) for score in sorted((one, other)))
     assert 0 < low <= high + 1e-9 < 1
 
 
@@ -85,13 +85,13 @@ def test_a_low_score_never_lowers_what_was_always_approved(
     calibration = by_kind([*others, *(("bisect", one, True) for one in scores)])
     weight = sum(0.9592**number for number in range(len(scores)))  # each newer decision counts the others 4 % less
     share = (weight + 3 * calibration.base_rate) / (weight + 3)
-    assert calibration.apply("bisect", score) >= share - 0.001
+    assert calibration.calibrate("bisect", score) >= share - 0.001
 
 
-@pytest.mark.parametrize(("dismissed", "raised"), [(UNANIMOUS - 1, True), (UNANIMOUS, False)])
+@pytest.mark.parametrize(("dismissed", "raised"), [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
 def test_a_high_score_raises_what_was_dismissed_only_until_a_dozen_agree(dismissed: int, raised: bool) -> None:
     calibration = by_kind([("lint", 0.3, False)] * dismissed)
-    assert (calibration.apply("lint", 0.9) > calibration.apply("lint", 0.3)) is raised
+    assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised
 
 
 def test_new_kinds_are_expected_to_go_as_the_first_decisions_on_kinds_did() -> None:

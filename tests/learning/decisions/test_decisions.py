@@ -8,7 +8,8 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions, DpoPair
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
+from engine.learning.decisions.pairs import DpoPair
 from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.storage.database import Database
 
@@ -56,13 +57,13 @@ def test_weights_are_those_of_the_spec() -> None:
 
 def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(database: Database, decisions: Decisions) -> None:
     give(database, decisions, DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
-    assert sorted((past.chosen, past.weight) for past in decisions.after(0)) == [(False, 1.0), (True, 1.0)]
+    assert sorted((past.chosen, past.weight) for past in decisions.load_after(0)) == [(False, 1.0), (True, 1.0)]
     (pair,) = pairs(database)
     assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
     assert pair.context == "monday"
     with database.read() as session:
-        assert decisions.total(session) == 1
-        assert decisions.approvals_of_like(session, "run_tests", "koji-core", "/shop") == (0, 1)
+        assert decisions.count_all(session) == 1
+        assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
 def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
@@ -93,19 +94,19 @@ def test_what_is_taken_back_counts_nowhere(database: Database, decisions: Decisi
     give(database, decisions, DecisionSignal.APPROVED, card("yes"))
     database.write(lambda tx: decisions.take_back(tx, "yes"))
     assert pairs(database) == []
-    assert [view.prediction_id for view in decisions.recent()] == ["no"]
+    assert [view.prediction_id for view in decisions.load_newest()] == ["no"]
     with database.read() as session:
-        assert decisions.total(session) == 1
+        assert decisions.count_all(session) == 1
         assert session.exec(select(Decision).where(Decision.prediction_id == "yes")).one().taken_back_at is not None
 
 
 def test_a_later_word_replaces_the_earlier(database: Database, decisions: Decisions) -> None:
     give(database, decisions, DecisionSignal.APPROVED, card("a"))
     give(database, decisions, DecisionSignal.UNDONE, card("a"))
-    assert [(past.chosen, past.weight) for past in decisions.after(0)] == [(False, 0.8)]
+    assert [(past.chosen, past.weight) for past in decisions.load_after(0)] == [(False, 0.8)]
     with database.read() as session:
-        assert decisions.standing(session, "a") is DecisionSignal.UNDONE
-        assert decisions.approvals_of_like(session, "run_tests", "koji-core", "/shop") == (0, 1)
+        assert decisions.current_signal(session, "a") is DecisionSignal.UNDONE
+        assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
 def test_rejections_in_a_row(database: Database, decisions: Decisions) -> None:
@@ -134,5 +135,5 @@ def test_like_cards_are_the_operators_own(database: Database, decisions: Decisio
     give(database, decisions, DecisionSignal.EXPIRED, card("f"))
     give(database, decisions, DecisionSignal.DID_HIMSELF, card("g"))
     with database.read() as session:
-        assert decisions.approvals_of_like(session, "run_tests", "koji-core", "/shop") == (1, 2)
-        assert decisions.total(session) == 5
+        assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (1, 2)
+        assert decisions.count_all(session) == 5

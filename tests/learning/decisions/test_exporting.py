@@ -11,8 +11,8 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.learning.decisions import exporting
-from engine.learning.decisions.decisions import DpoPair, curate_pairs, stored_pairs
-from engine.learning.decisions.exporting import BATCH_FROM, Exporter
+from engine.learning.decisions.exporting import MIN_BATCH, Exporter
+from engine.learning.decisions.pairs import DpoPair, import_pairs, load_pairs
 from engine.learning.decisions.training_lines import Shape, check_preferences
 from engine.model import Refusal
 from engine.storage.database import Database
@@ -25,7 +25,7 @@ def exporter(database: Database, tmp_path: Path) -> Exporter:
 
 def make(database: Database, count: int, name: str = "one") -> None:
     sides = [(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
-    assert database.write(lambda tx: curate_pairs(tx, sides)) == count
+    assert database.write(lambda tx: import_pairs(tx, sides)) == count
 
 
 def lines(file: Path) -> list[str]:
@@ -39,16 +39,16 @@ def situations(file: Path) -> list[str]:
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
     make(database, 1, "the first")
     with pytest.raises(Refusal, match="1 new pair;"):
-        exporter.batch()
-    make(database, BATCH_FROM - 2)
-    assert not exporter.due(clock.now())
+        exporter.export_batch()
+    make(database, MIN_BATCH - 2)
+    assert not exporter.is_due(clock.now())
     with pytest.raises(Refusal, match="49 new pairs") as refused:
-        exporter.batch()
+        exporter.export_batch()
     assert refused.value.code == "few_pairs"
     assert not exporter.file.exists()
     make(database, 1, "the fiftieth")
-    assert exporter.due(clock.now())
-    done = exporter.batch()
+    assert exporter.is_due(clock.now())
+    done = exporter.export_batch()
     assert (done.records, done.new) == (50, 50)
     assert check_preferences(lines(exporter.file)) == []
     assert done.weights is not None
@@ -57,11 +57,11 @@ def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter,
 
 def test_each_pair_once_and_once_a_day(database: Database, exporter: Exporter, clock: FakeClock) -> None:
     make(database, 50)
-    exporter.batch()
+    exporter.export_batch()
     make(database, 60, "two")
-    assert not exporter.due(clock.now() + timedelta(hours=24) - timedelta(seconds=1))
-    assert exporter.due(clock.now() + timedelta(hours=24))
-    assert exporter.batch().new == 60
+    assert not exporter.is_due(clock.now() + timedelta(hours=24) - timedelta(seconds=1))
+    assert exporter.is_due(clock.now() + timedelta(hours=24))
+    assert exporter.export_batch().new == 60
     told = situations(exporter.file)
     assert len(told) == len(set(told)) == 110
 
@@ -96,7 +96,7 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles(
 ) -> None:
     make(database, 50)
     with pytest.raises(_Crash):
-        exporter.batch()
+        exporter.export_batch()
     monkeypatch.undo()
     make(database, 3, "later")
     assert exporter.recover() == 1
@@ -110,10 +110,10 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles(
 @pytest.mark.parametrize("shape", list(Shape))
 def test_other_shapes_hold_the_same_pairs(database: Database, exporter: Exporter, shape: Shape) -> None:
     with pytest.raises(Refusal, match="0 new pairs"):
-        exporter.preferences(shape)
+        exporter.export_preferences(shape)
     make(database, 50)
-    first = exporter.preferences(shape)
-    again = exporter.preferences(shape)
+    first = exporter.export_preferences(shape)
+    again = exporter.export_preferences(shape)
     assert (first.new, again.new, again.records) == (50, 0, 50)
     assert check_preferences(lines(again.file)) == []
     assert again.weights is not None
@@ -121,19 +121,19 @@ def test_other_shapes_hold_the_same_pairs(database: Database, exporter: Exporter
 
 
 def test_conversations_that_an_operator_had(exporter: Exporter) -> None:
-    done = exporter.conversations()
+    done = exporter.export_conversations()
     assert (done.records, done.new) == (1, 1)
-    assert exporter.conversations().new == 0
+    assert exporter.export_conversations().new == 0
     [line] = lines(done.file)
     assert [load["content"] for load in json.loads(line)["messages"][1:]] == ["shall I merge?", "no, rebase it"]
 
 
 def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Exporter) -> None:
     line = json.dumps({"prompt": "monday", "chosen": "run the tests → koji-core", "rejected": "rest → garden"})
-    assert exporter.curate([line]) == 1
-    assert exporter.curate([line]) == 0
+    assert exporter.import_pairs([line]) == 1
+    assert exporter.import_pairs([line]) == 0
     with pytest.raises(Refusal, match="line 2: no JSON") as refused:
-        exporter.curate([line.replace("monday", "tuesday"), "{"])
+        exporter.import_pairs([line.replace("monday", "tuesday"), "{"])
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
-        assert [pair.context for pair in stored_pairs(session)] == ["monday"]
+        assert [pair.context for pair in load_pairs(session)] == ["monday"]

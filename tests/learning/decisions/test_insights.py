@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.insights import DRIFT_FROM, NEWEST, Figures
+from engine.learning.decisions.insights import Figures
+from engine.learning.decisions.metrics import MIN_DRIFT, NEWEST
 from engine.model import (
     COLD_START,
     CalibrationCheck,
@@ -115,9 +116,9 @@ def test_drift_is_of_persons_however_old(decide: Decide, figures: Figures) -> No
     old = timedelta(days=90)
     decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.REJECTED)
     decide(NEWEST, old, source=Source.OPERATOR)
-    decide(DRIFT_FROM - 1, old, status=Status.REJECTED)
+    decide(MIN_DRIFT - 1, old, status=Status.REJECTED)
     assert figures.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.REJECTED)
     drift = figures.read(7).drift
-    assert (drift.decisions, drift.changed) == (DRIFT_FROM, False)  # nothing is known of before
+    assert (drift.decisions, drift.changed) == (MIN_DRIFT, False)  # nothing is known of before
     assert figures.read(7, BLOG).drift.decisions == 0

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.decisions.insights import KIND_FROM, NEWEST, TREND_FROM, CardFigures, drift, metrics, over_time
+from engine.learning.decisions.metrics import (
+    MIN_DRIFT_KIND,
+    MIN_TREND_HALF,
+    NEWEST,
+    CardFigures,
+    drift,
+    metrics,
+    over_time,
+)
 from engine.model import Shift
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -71,7 +79,7 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
     [(5, 5, "steady"), (5, 6, "improving"), (6, 5, "declining"), (0, 10, "improving")],
 )
 def test_the_trend_compares_the_halves(older: int, newer: int, is_: str) -> None:
-    halves = [["approved"] * good + ["rejected"] * (TREND_FROM - good) for good in (older, newer)]
+    halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
     cards = [card(word) for half in halves for word in half]
     assert metrics(cards).trend == is_
     assert metrics(cards[1:]).trend == "unknown"
@@ -139,7 +147,7 @@ def test_the_same_decisions_again_are_no_change_of_taste(decisions: list[bool]) 
     assert not drift([("lint", decision) for decision in [*decisions, *decisions]]).changed
 
 
-@pytest.mark.parametrize(("lately", "told"), [(KIND_FROM - 1, 0), (KIND_FROM, 1)])
+@pytest.mark.parametrize(("lately", "told"), [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
 def test_a_kind_that_was_hardly_decided_on_is_not_looked_at(lately: int, told: int) -> None:
     before = [("garden", True)] * 60
     now = [("garden", False)] * lately + [("lint", True)] * (NEWEST - lately)

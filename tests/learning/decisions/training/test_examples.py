@@ -12,9 +12,9 @@ from engine.learning.decisions.training_examples import (
     MIN_MEASURED,
     Agreement,
     agreement,
-    held_back,
-    likeness,
-    no_worse,
+    is_held_back,
+    may_replace,
+    similarity,
     split,
 )
 from engine.learning.decisions.training_lines import Preference
@@ -42,14 +42,14 @@ def test_no_situation_stands_on_both_sides_and_none_changes_sides_later(drawn: l
     for count in range(len(every)):
         trained_on = {one.context for one in split(every[:count])[0]}
         assert not trained_on & {one.context for one in apart}
-    assert all(held_back(one.context) for one in apart)
+    assert all(is_held_back(one.context) for one in apart)
 
 
 def test_likeness_is_half_the_channel_half_the_words() -> None:
-    assert likeness("run the tests → koji-core", "Run the tests → koji-core") == 1.0
-    assert likeness("run the tests → garden", "run the tests → koji-core") == 0.5
-    assert likeness("run tests → koji-core", "rest → koji-core") == 0.5
-    assert likeness("run the tests → koji-core", "run → koji-core") == pytest.approx(0.5 + 0.5 / 3)
+    assert similarity("run the tests → koji-core", "Run the tests → koji-core") == 1.0
+    assert similarity("run the tests → garden", "run the tests → koji-core") == 0.5
+    assert similarity("run tests → koji-core", "rest → koji-core") == 0.5
+    assert similarity("run the tests → koji-core", "run → koji-core") == pytest.approx(0.5 + 0.5 / 3)
 
 
 def test_agreement_counts_nearer_answers_ties_half_and_silence_none() -> None:
@@ -60,7 +60,7 @@ def test_agreement_counts_nearer_answers_ties_half_and_silence_none() -> None:
 
 def test_a_new_model_must_be_measured_and_no_worse() -> None:
     old = Agreement(0.6, 50)
-    assert no_worse(Agreement(0.6, MIN_MEASURED), old)
-    assert not no_worse(Agreement(0.59, 50), old)
-    assert not no_worse(Agreement(1.0, MIN_MEASURED - 1), old)
-    assert not no_worse(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))
+    assert may_replace(Agreement(0.6, MIN_MEASURED), old)
+    assert not may_replace(Agreement(0.59, 50), old)
+    assert not may_replace(Agreement(1.0, MIN_MEASURED - 1), old)
+    assert not may_replace(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))

@@ -80,7 +80,7 @@ def test_a_process_that_does_not_answer(opened: Opens) -> None:
     with pytest.raises(TrainingError, match="without an answer") as fault:
         opened("openai", "http://127.0.0.1:9/v1", "/bin/true").job("x")
     assert fault.value.transient
-    reply = '{"fault": "together is not installed", "status": 0, "missing": true}'
+    reply = '{"error": "together is not installed", "status": 0, "missing": true}'
     with pytest.raises(Refusal, match="`train`, which is not installed") as refused:
         opened("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").job("x")
     assert refused.value.fix.endswith("'clawpy-console[train]'")

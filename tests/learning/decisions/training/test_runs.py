@@ -10,25 +10,13 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.training_examples import EXAMPLES_FROM, FIRST_FROM, Plan
+from engine.learning.decisions.pairs import import_pairs
+from engine.learning.decisions.training import AGAIN_AFTER, AGAIN_FROM, Training, TwinModel
+from engine.learning.decisions.training_examples import MIN_CONVERSATIONS, MIN_PAIRS, TrainingPlan
 from engine.learning.decisions.training_lines import check_preferences
 from engine.learning.decisions.training_provider import Job, TrainingError
-from engine.learning.decisions.training_runs import (
-    ADOPTED,
-    AGAIN_AFTER,
-    AGAIN_FROM,
-    CANCELLED,
-    FAILED,
-    KEPT_OLD,
-    PREPARED,
-    STARTED,
-    TRAINED,
-    UPLOADED,
-    Training,
-    TwinModel,
-)
+from engine.learning.decisions.training_runs import RunState
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 
@@ -122,15 +110,15 @@ class World:
             self.folder,
             exporter=self.exporter,
             twin=TwinModel(
-                lambda: Plan("together", self.base, 2_000_000, self.current),
+                lambda: TrainingPlan("together", self.base, 2_000_000, self.current),
                 self._api,
                 lambda model, situation: self.answers[model](situation),
                 lambda model: setattr(self, "current", model),
             ),
             budget=self.purse,
             randomness=Randomness(),
-            hold=lambda: self.held,
-            stopped=lambda: self.stopped,
+            hold_reason=lambda: self.held,
+            stop_reason=lambda: self.stopped,
         )
         return self.training
 
@@ -140,7 +128,7 @@ class World:
 
     def pairs(self, count: int, name: str = "one") -> None:
         sides = [(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden") for n in range(count)]
-        self.database.write(lambda tx: curate_pairs(tx, sides))
+        self.database.write(lambda tx: import_pairs(tx, sides))
 
     def finish(self, model: str, dollars: float | None = 0.42) -> None:
         self.provided.says = Job("", "done", "completed", model, dollars)
@@ -168,12 +156,12 @@ def lines(world: World, run_id: str) -> list[str]:
 
 
 def test_training_on_pairs_begins_at_fifty(world: World) -> None:
-    world.pairs(FIRST_FROM - 1)
+    world.pairs(MIN_PAIRS - 1)
     with pytest.raises(Refusal, match="49 pairs"):
         world.training.begin()
     world.pairs(1, "the fiftieth")
     run = world.training.begin()
-    assert (run.state, run.method, run.pairs_to) == (PREPARED, "dpo", 50)
+    assert (run.state, run.method, run.pairs_to) == (RunState.PREPARED, "dpo", 50)
     assert check_preferences(lines(world, run.id)) == []
     assert run.records == len(lines(world, run.id)) < 50
     with pytest.raises(Refusal, match="in progress"):
@@ -182,13 +170,13 @@ def test_training_on_pairs_begins_at_fifty(world: World) -> None:
 
 def test_conversations_come_first(world: World) -> None:
     world.pairs(60)
-    world.said = [(f"shall I do {n}?", f"yes, {n}") for n in range(EXAMPLES_FROM)]
+    world.said = [(f"shall I do {n}?", f"yes, {n}") for n in range(MIN_CONVERSATIONS)]
     first = world.training.begin()
     assert first.method == "sft"
     roles = [[said["role"] for said in json.loads(line)["messages"]] for line in lines(world, first.id)]
     assert roles == [["system", "user", "assistant"]] * len(roles) != []
     world.finish("me/twin-1")
-    world.to(ADOPTED)
+    world.to(RunState.ADOPTED)
     second = world.training.begin()
     assert (second.method, second.checkpoint, second.former_model) == ("dpo", "ft-0", "together:me/twin-1")
 
@@ -196,17 +184,17 @@ def test_conversations_come_first(world: World) -> None:
 def test_the_whole_way(world: World) -> None:
     world.pairs(60)
     world.training.begin()
-    for state in (UPLOADED, STARTED, STARTED):
+    for state in (RunState.UPLOADED, RunState.STARTED, RunState.STARTED):
         assert (moved := world.training.step()) is not None
         assert moved.state == state
     assert world.purse.entries == {0: "training 2000000"}
     world.finish("me/twin-1")
-    world.to(TRAINED)
+    world.to(RunState.TRAINED)
     assert world.purse.entries == {0: "settled 420000"}
     assert world.current == ""
     run = world.training.step()
     assert run is not None
-    assert (run.state, run.agreement, run.former_agreement) == (ADOPTED, 1.0, 0.5)
+    assert (run.state, run.agreement, run.former_agreement) == (RunState.ADOPTED, 1.0, 0.5)
     assert world.current == "together:me/twin-1"
     assert "100% of" in run.note
     assert world.training.step() is None
@@ -220,16 +208,16 @@ def test_a_worse_model_is_not_swapped_in_unless_the_operator_says_so(world: Worl
     world.training.begin()
     world.finish("me/twin-2")
     world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
-    world.to(KEPT_OLD)
+    world.to(RunState.KEPT_OLD)
     assert world.current == "together:me/twin-1"
     assert "agrees with 0% of" in world.training.runs()[0].note
-    assert world.training.adopt().state == ADOPTED
+    assert world.training.adopt().state == RunState.ADOPTED
     assert world.current == "together:me/twin-2"
     with pytest.raises(Refusal, match="not in use"):
         world.training.adopt()
 
 
-@pytest.mark.parametrize("cut_at", [PREPARED, UPLOADED])
+@pytest.mark.parametrize("cut_at", [RunState.PREPARED, RunState.UPLOADED])
 def test_a_step_that_a_crash_cut_off_is_not_done_twice(world: World, cut_at: str) -> None:
     world.pairs(60)
     world.training.begin()
@@ -239,7 +227,7 @@ def test_a_step_that_a_crash_cut_off_is_not_done_twice(world: World, cut_at: str
         world.training.step()
     world.open()
     world.finish("me/twin-1")
-    world.to(ADOPTED)
+    world.to(RunState.ADOPTED)
     assert len(world.provided.files) == len(world.provided.jobs) == 1
     assert world.purse.entries == {0: "settled 420000"}
 
@@ -250,20 +238,20 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_stays_ends_the_run(worl
     world.provided.fault = TrainingError("no network", transient=True)
     run = world.training.step()
     assert run is not None
-    assert (run.state, run.note) == (PREPARED, "no network; it will be tried again")
+    assert (run.state, run.note) == (RunState.PREPARED, "no network; it will be tried again")
     world.provided.fault = None
-    world.to(STARTED)
+    world.to(RunState.STARTED)
     world.provided.fault = TrainingError("job: 404 no such job", transient=False)
     run = world.training.step()
     assert run is not None
-    assert (run.state, world.purse.entries) == (FAILED, {0: "released"})
+    assert (run.state, world.purse.entries) == (RunState.FAILED, {0: "released"})
 
 
 def test_a_price_that_is_not_told_is_taken_for_all_that_was_set_aside(world: World) -> None:
     world.pairs(60)
     world.training.begin()
     world.finish("me/twin-1", dollars=None)
-    world.to(ADOPTED)
+    world.to(RunState.ADOPTED)
     assert world.purse.entries == {0: "settled 2000000"}
 
 
@@ -271,12 +259,12 @@ def test_a_cap_keeps_a_job_from_starting_and_says_so(world: World) -> None:
     world.pairs(60)
     world.training.begin()
     world.purse.full = True
-    run = world.to(UPLOADED)
+    run = world.to(RunState.UPLOADED)
     assert world.training.step() is not None
     assert world.training.runs()[0].note == "training: the hour's cap; wait, or raise the cap in the settings"
     assert world.provided.jobs == {}
     world.purse.full = False
-    assert world.to(STARTED) == run
+    assert world.to(RunState.STARTED) == run
 
 
 def test_cancelling(world: World) -> None:
@@ -284,15 +272,15 @@ def test_cancelling(world: World) -> None:
         world.training.cancel()
     world.pairs(60)
     world.training.begin()
-    world.to(STARTED)
-    assert world.training.cancel().state == CANCELLED
+    world.to(RunState.STARTED)
+    assert world.training.cancel().state == RunState.CANCELLED
     assert (world.provided.says.state, world.purse.entries) == ("cancelled", {0: "released"})
 
 
 def test_a_job_whose_start_a_crash_cut_off_is_cancelled_too_and_paid_for(world: World) -> None:
     world.pairs(60)
     world.training.begin()
-    world.to(UPLOADED)
+    world.to(RunState.UPLOADED)
     world.provided.cut = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         world.training.step()
@@ -308,17 +296,17 @@ def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
     """SPEC 3.7: what runs elsewhere goes on costing. A pause or a cap leaves what was paid for to come to its end."""
     world.pairs(60)
     world.training.begin()
-    world.to(STARTED)
+    world.to(RunState.STARTED)
     world.held = "month: the month's cap is reached"
     assert (run := world.training.step()) is not None
-    assert (run.state, world.provided.says.state) == (STARTED, "running")
+    assert (run.state, world.provided.says.state) == (RunState.STARTED, "running")
     world.held = world.stopped = "stopped by the operator"
     world.provided.fault = TrainingError("it cannot be reached", transient=True)
     assert (run := world.training.step()) is not None
-    assert (run.state, "tried again" in run.note) == (STARTED, True)
+    assert (run.state, "tried again" in run.note) == (RunState.STARTED, True)
     world.provided.fault = None
     assert (run := world.training.step()) is not None
-    assert (run.state, run.note) == (CANCELLED, "stopped by the operator")
+    assert (run.state, run.note) == (RunState.CANCELLED, "stopped by the operator")
     assert (world.provided.says.state, world.purse.entries) == ("cancelled", {0: "released"})
 
 
@@ -327,7 +315,7 @@ def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
 ) -> None:
     world.pairs(60)
     world.training.begin()
-    world.to(STARTED)
+    world.to(RunState.STARTED)
     world.stopped = "stopped by the operator"
 
     def refuse(job: str) -> None:
@@ -336,13 +324,13 @@ def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
     monkeypatch.setattr(world.provided, "cancel", refuse)
     world.provided.says = Job("", "done", "succeeded", "ft:new", 0.5)
     assert (run := world.training.step()) is not None
-    assert (run.state, run.model) == (TRAINED, "ft:new")
+    assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
 
 
 def test_a_job_of_which_nothing_is_known_that_cannot_be_ended_is_told_and_kept(world: World) -> None:
     world.pairs(60)
     world.training.begin()
-    world.to(UPLOADED)
+    world.to(RunState.UPLOADED)
     world.provided.cut = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         world.training.step()
@@ -351,7 +339,7 @@ def test_a_job_of_which_nothing_is_known_that_cannot_be_ended_is_told_and_kept(w
     world.provided.fault = TrainingError("the key is not taken", transient=False)
     assert (run := world.training.step()) is not None
     told = "stopped by the operator; it could not be ended at the provider: the key is not taken"
-    assert (run.state, run.note) == (UPLOADED, told)
+    assert (run.state, run.note) == (RunState.UPLOADED, told)
     assert world.training.reserved() == {0}, "what it may cost stays set aside"
 
 
@@ -362,7 +350,7 @@ def test_while_everything_is_stopped_nothing_begins_that_costs(world: World) -> 
         world.training.begin()
     world.held = ""
     world.training.begin()
-    for state in (PREPARED, UPLOADED):
+    for state in (RunState.PREPARED, RunState.UPLOADED):
         world.to(state)
         world.held = "stopped by the operator"
         assert (run := world.training.step()) is not None
@@ -384,17 +372,17 @@ def test_measuring_goes_on_where_a_fault_broke_it_off(world: World) -> None:
         return f"run {situation.removeprefix('situation ')} → koji-core"
 
     world.answers["together:me/twin-1"] = answer
-    world.to(TRAINED)
+    world.to(RunState.TRAINED)
     assert (run := world.training.step()) is not None
-    assert run.state == TRAINED
-    world.to(ADOPTED)
+    assert run.state == RunState.TRAINED
+    world.to(RunState.ADOPTED)
     assert len(asked) == len(set(asked)) + 1 == world.training.runs()[0].held_back + 1
 
 
 def test_what_goes_to_a_provider_has_no_secrets_in_it(world: World) -> None:
     world.exporter._secrets = lambda: ["hunter2-hunter2"]
     sides = ("log in with hunter2-hunter2", "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden")
-    world.database.write(lambda tx: curate_pairs(tx, [(f"{sides[0]} {n}", *sides[1:]) for n in range(60)]))
+    world.database.write(lambda tx: import_pairs(tx, [(f"{sides[0]} {n}", *sides[1:]) for n in range(60)]))
     text = "\n".join(lines(world, world.training.begin().id))
     assert "log in with [secret cut]" in text
     assert "hunter2" not in text
@@ -403,14 +391,14 @@ def test_what_goes_to_a_provider_has_no_secrets_in_it(world: World) -> None:
 
 def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     now = clock.now()
-    world.pairs(FIRST_FROM - 1)
+    world.pairs(MIN_PAIRS - 1)
     assert world.training.missing(now) == "1 more pair until the first training"
     world.pairs(1, "more")
     assert not world.training.missing(now)
     world.training.begin()
     assert world.training.missing(now) == "a training is in progress"
     world.finish("me/twin-1")
-    world.to(ADOPTED)
+    world.to(RunState.ADOPTED)
     assert world.training.missing(now + AGAIN_AFTER)  # nothing new
     world.pairs(AGAIN_FROM - 1, "later")
     assert world.training.missing(now).startswith("1 more pair, or any by")
@@ -422,18 +410,18 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
 
 def test_what_failed_or_was_stopped_does_not_begin_again_by_itself_at_once(world: World, clock: FakeClock) -> None:
     world.pairs(60)
-    assert world.training.wanted(clock.now())
+    assert world.training.may_start(clock.now())
     world.provided.fault = TrainingError("no such model", transient=False)
     world.training.launch()
-    assert world.training.runs()[0].state == FAILED
-    assert not world.training.wanted(clock.now() + timedelta(hours=23, minutes=59))
-    assert world.training.wanted(clock.now() + timedelta(days=1))
+    assert world.training.runs()[0].state == RunState.FAILED
+    assert not world.training.may_start(clock.now() + timedelta(hours=23, minutes=59))
+    assert world.training.may_start(clock.now() + timedelta(days=1))
     world.provided.fault = None
     clock.advance(timedelta(minutes=1))
     world.training.begin()  # whoever asks for it gets it
     world.training.cancel()
-    assert not world.training.wanted(clock.now() + timedelta(days=6))
-    assert world.training.wanted(clock.now() + timedelta(days=7))
+    assert not world.training.may_start(clock.now() + timedelta(days=6))
+    assert world.training.may_start(clock.now() + timedelta(days=7))
 
 
 def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> None:
@@ -444,7 +432,7 @@ def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> No
     assert world.training.runs() == []
     assert world.provided.files == {}
     run = world.training.launch()
-    assert (run.state, run.records) == (STARTED, offer.records)
+    assert (run.state, run.records) == (RunState.STARTED, offer.records)
     assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
     with pytest.raises(Refusal, match="in progress"):
         world.training.offer()
@@ -453,16 +441,16 @@ def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> No
 def test_a_model_is_taken_out_and_swapped_in_again(world: World) -> None:
     world.pairs(60)
     with pytest.raises(Refusal, match="no trained model"):
-        world.training.put_back()
+        world.training.restore_former()
     world.current = "openai:first"
     world.answers["openai:first"] = lambda situation: None
     world.training.begin()
     world.finish("me/twin-1")
-    world.to(ADOPTED)
+    world.to(RunState.ADOPTED)
     assert world.current == "together:me/twin-1"
-    assert world.training.put_back().state == KEPT_OLD
+    assert world.training.restore_former().state == RunState.KEPT_OLD
     assert world.current == "openai:first"
     view = world.training.view(world.training.runs()[0].updated_at)
     assert (view.swap and view.swap.model, view.needed, view.pairs) == ("me/twin-1", AGAIN_FROM, 0)
-    assert world.training.adopt().state == ADOPTED
+    assert world.training.adopt().state == RunState.ADOPTED
     assert world.current == "together:me/twin-1"

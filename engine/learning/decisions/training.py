@@ -1,0 +1,487 @@
+"""Trains a model on the operator's decisions: the steps from examples to a model in use (SPEC 8.4).
+
+A job costs money, so each step first checks whether an earlier attempt succeeded (a file of the run's name, a job on
+that file). A temporary error leaves the run where it is, with a note; any other ends it, and the model in use stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import ColumnElement
+from sqlmodel import col, select
+
+from engine.events import TrainingMoved
+from engine.frozen import frozen
+from engine.learning.decisions.exporting import Exporter
+from engine.learning.decisions.pairs import count_pairs
+from engine.learning.decisions.training_examples import (
+    MAX_MEASURED,
+    MIN_MEASURED,
+    MIN_PAIRS,
+    Agreement,
+    Batch,
+    TrainingPlan,
+    agreement,
+    make_batch,
+    may_replace,
+    split,
+)
+from engine.learning.decisions.training_lines import Preference
+from engine.learning.decisions.training_provider import Job, Provider, TrainingError
+from engine.learning.decisions.training_runs import (
+    ACTIVE,
+    IS_ACTIVE,
+    USED_PAIRS,
+    RunState,
+    TrainingRun,
+    load_run,
+    newest_run,
+)
+from engine.model import Randomness, Refusal, TrainingOffer, TrainingView
+from engine.model.text import count
+from engine.storage.database import Database, Transaction
+from engine.storage.files import write_atomic
+
+log = logging.getLogger(__name__)
+
+COIN_TOSS = Agreement(0.5, 0)
+"""What a first model is compared with."""
+
+MAX_VIEWED = 5
+"""Maximum number of runs that a screen shows."""
+
+AGAIN_FROM = 100
+"""Number of new pairs that make the next run due."""
+
+AGAIN_AFTER = timedelta(days=7)
+"""Time after which any new pair makes the next run due."""
+
+COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
+"""Time after a run in this state in which no run begins by itself: it would fail again, and may cost money."""
+
+
+class BudgetReservation(Protocol):
+    """Sets money aside and settles it, within the caps (SPEC 3.2)."""
+
+    def reserve_call(self, transaction: Transaction, purpose: str, estimate: int) -> int: ...
+
+    def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None: ...
+
+    def release(self, transaction: Transaction, entry_id: int) -> None: ...
+
+
+@frozen
+class TwinModel:
+    """The Twin model as training uses it."""
+
+    plan: Callable[[], TrainingPlan]
+    """Reads the settings."""
+    open_provider: Callable[[], Provider]
+    """Opens the provider. Raises `Refusal` when there is no key."""
+    answer: Callable[[str, str], str | None]
+    """`answer(model, situation)` asks a model, `PROVIDER:MODEL`, and returns its `prompt → channel`, None for an
+    unusable reply. Raises `TrainingError` when it cannot be asked."""
+    adopt: Callable[[str], None]
+    """Puts a model into the settings."""
+
+
+class Training:
+    """Starts training runs and carries out their steps, one run at a time. Methods may be called from any thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        folder: Path,
+        *,
+        exporter: Exporter,
+        twin: TwinModel,
+        budget: BudgetReservation,
+        randomness: Randomness,
+        hold_reason: Callable[[], str] = str,
+        stop_reason: Callable[[], str] = str,
+    ) -> None:
+        """`hold_reason()` says why nothing that costs money may begin now (SPEC 3.7), "" if it may; `stop_reason()` why
+        a running job must end too, "" if it need not."""
+        self._database = database
+        self._folder = folder
+        self._exporter = exporter
+        self._twin = twin
+        self._budget = budget
+        self._randomness = randomness
+        self._hold_reason = hold_reason
+        self._stop_reason = stop_reason
+        self._stepping = threading.Lock()
+        self._cancelling = threading.Event()
+        self._answers: dict[tuple[str, str], str | None] = {}
+        """Answers of the present measurement by model and situation, so that each is paid for once."""
+
+    # -- reading
+
+    def runs(self, limit: int = 50) -> list[TrainingRun]:
+        """The newest runs first."""
+        with self._database.read() as session:
+            newest = select(TrainingRun).order_by(col(TrainingRun.created_at).desc(), col(TrainingRun.id)).limit(limit)
+            return list(session.exec(newest))
+
+    def active(self) -> TrainingRun | None:
+        """The run in progress, None without one."""
+        return self._newest(IS_ACTIVE)
+
+    def may_start(self, now: datetime) -> bool:
+        """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
+        last = self._newest()
+        cool_down = COOL_DOWNS.get(RunState(last.state)) if last else None
+        is_cooling = last is not None and cool_down is not None and now - last.updated_at < cool_down
+        return not self.missing(now) and not is_cooling
+
+    def progress(self) -> tuple[int, int]:
+        """Number of pairs that no run was trained on, and number of them that make the next run due."""
+        last = self._newest(USED_PAIRS, by_start=True)
+        with self._database.read() as session:
+            return count_pairs(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else MIN_PAIRS
+
+    def view(self, now: datetime) -> TrainingView:
+        """The state of training, for a screen."""
+        plan, (new, needed), active = self._twin.plan(), self.progress(), self.active()
+        return TrainingView(
+            new, needed, self.missing(now), None if active is None else active.view,
+            tuple(run.view for run in self.runs(MAX_VIEWED)), plan.current_model, plan.enabled, plan.automatic,
+        )  # fmt: skip
+
+    def missing(self, now: datetime) -> str:
+        """What is missing until the next training on pairs, "" when it is due (SPEC 8.4): after 50 pairs, then
+        after every 100 new ones, or every week with any new pair."""
+        if self.active() is not None:
+            return "a training is in progress"
+        new, needed = self.progress()
+        last = self._newest(USED_PAIRS, by_start=True)
+        if new >= needed:
+            return ""
+        more = count(needed - new, "more pair")
+        if last is None:
+            return f"{more} until the first training"
+        day = last.created_at + AGAIN_AFTER
+        if new and now >= day:
+            return ""
+        return f"{more}, or any by {day:%d %B}, until the next training"
+
+    # -- writing
+
+    def begin(self) -> TrainingRun:
+        """Prepare the next run: on conversations first, then on pairs, each from the model of the run before.
+
+        Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and what the provider's key raises.
+        """
+        plan, batch, adopted = self._ready()
+        run_id = self._randomness.new_id("train")
+        self._file(run_id).parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._file(run_id), batch.data)
+        same_provider = adopted is not None and adopted.provider == plan.provider
+
+        def add_run(tx: Transaction) -> TrainingRun:
+            if (active := newest_run(tx.session, IS_ACTIVE)) is not None:
+                raise _active_refusal(active)
+            run = TrainingRun(
+                id=run_id,
+                state=RunState.PREPARED,
+                method=batch.method,
+                provider=plan.provider,
+                base_model=plan.base_model,
+                checkpoint=adopted.job_id if same_provider and adopted else "",
+                records=batch.records,
+                pairs_to=batch.last_pair,
+                former_model=plan.current_model,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
+            tx.session.add(run)
+            tx.record(TrainingMoved(subject=run_id, state=run.state, note=f"{batch.method}, {batch.records} examples"))
+            return run
+
+        try:
+            return self._database.write(add_run)
+        except Refusal:
+            self._file(run_id).unlink(missing_ok=True)
+            raise
+
+    def launch(self) -> TrainingRun:
+        """`begin` a run, and carry out steps until the provider has the job or a step fails. Raises as `begin`."""
+        run = self.begin()
+        run_id, state = run.id, ""
+        while run.id == run_id and run.state in (RunState.PREPARED, RunState.UPLOADED) and run.state != state:
+            state = run.state
+            run = self.step() or run
+        return run
+
+    def offer(self) -> TrainingOffer:
+        """The run that `begin` would start now. Raises what `begin` raises."""
+        plan, batch, _ = self._ready()
+        if (active := self.active()) is not None:
+            raise _active_refusal(active)
+        return TrainingOffer(
+            batch.method, plan.provider, plan.base_url, plan.base_model, batch.records, len(batch.data),
+            batch.held_back, plan.cost_cap, plan.current_model,
+        )  # fmt: skip
+
+    def _ready(self) -> tuple[TrainingPlan, Batch, TrainingRun | None]:
+        """The settings and examples of the next run, and the last run whose model was adopted."""
+        if hold := self._hold_reason():
+            raise Refusal("held", f"no training can start: {hold}", "clawpy resume")
+        plan, missing = self._twin.plan(), list[Refusal]()
+        adopted = self._newest(TrainingRun.state == RunState.ADOPTED)
+        declined = self._newest(TrainingRun.state == RunState.KEPT_OLD)
+        try:
+            self._twin.open_provider().close()  # reports a missing key before anything is prepared
+        except Refusal as refusal:
+            missing.append(refusal)
+        if not plan.base_model:
+            fix = "clawpy config set training.baseModel MODEL"
+            missing.append(Refusal("no_base_model", "no model to train is set", fix))
+        batch = None
+        try:
+            batch = make_batch(self._exporter, first=adopted is None and declined is None)
+        except Refusal as refusal:
+            missing.append(refusal)
+        if batch is None or missing:
+            raise _combined(missing)
+        return plan, batch, adopted
+
+    def step(self) -> TrainingRun | None:
+        """Carry out the next step of the run in progress; None without one. An error of the provider becomes a note of
+        the run. Does nothing while another thread carries out a step."""
+        steps: dict[str, Callable[[TrainingRun, Provider], None]] = {
+            RunState.PREPARED: self._upload,
+            RunState.UPLOADED: self._start,
+            RunState.STARTED: self._follow,
+            RunState.TRAINED: self._measure,
+        }
+        if not self._stepping.acquire(blocking=False):
+            return self.active()
+        try:
+            run = self.active()
+            if run is None:
+                return None
+            stop = (
+                self._stop_reason()
+                if run.state in (RunState.UPLOADED, RunState.STARTED) and run.cost_entry is not None
+                else ""
+            )
+            if (
+                not stop and run.state != RunState.STARTED and (hold := self._hold_reason())
+            ):  # reading a job costs nothing
+                return self._move(run.id, run.state, note=hold)
+            try:
+                with closing(self._twin.open_provider()) as api:
+                    if stop:
+                        self._stop(run, api, stop)
+                    else:
+                        steps[run.state](run, api)
+            except TrainingError as error:
+                log.warning("training %s: %s", run.id, error)
+                if error.transient:
+                    self._move(run.id, run.state, note=f"{error}; it will be tried again")
+                else:
+                    self._move(run.id, RunState.FAILED, note=str(error))
+            except Refusal as refusal:  # a missing key or a cap, which the operator can change
+                self._move(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
+            with self._database.read() as session:
+                return session.get(TrainingRun, run.id)
+        finally:
+            self._stepping.release()
+
+    def cancel(self) -> TrainingRun:
+        """End the run in progress, at the provider too. Raises `Refusal` `no_training`, `not_cancelled`."""
+        self._cancelling.set()
+        with self._stepping:
+            self._cancelling.clear()
+            run = self.active()
+            if run is None:
+                raise Refusal("no_training", "no training is in progress")
+            ended = None
+            if _may_cost(run):
+                try:
+                    with closing(self._twin.open_provider()) as api:
+                        ended = self._cancelled(run, api)
+                except TrainingError as error:
+                    raise Refusal("not_cancelled", str(error), "try again, or cancel it at the provider") from error
+            return self._move(run.id, RunState.CANCELLED, note="cancelled", settle=ended)
+
+    def reserved(self) -> set[int]:
+        """The cost entry that reserves money for the run in progress, which outlives restarts."""
+        run = self.active()
+        return set() if run is None or run.cost_entry is None else {run.cost_entry}
+
+    # -- the steps
+
+    def _upload(self, run: TrainingRun, api: Provider) -> None:
+        file = self._file(run.id)
+        if not file.exists():
+            self._move(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
+            return
+        file_id = api.find_file(file.name) or api.upload(file)
+        self._move(run.id, RunState.UPLOADED, file_id=file_id)
+
+    def _start(self, run: TrainingRun, api: Provider) -> None:
+        if run.cost_entry is None:
+            self._database.write(lambda tx: self._reserve(tx, run.id))
+        job = api.find_job(run.file_id) or api.start(
+            run.file_id, model=run.base_model, checkpoint=run.checkpoint, method=run.method, suffix=run.id
+        )
+        self._move(run.id, RunState.STARTED, job_id=job.id, note=job.status)
+
+    def _follow(self, run: TrainingRun, api: Provider) -> None:
+        job = api.job(run.job_id)
+        if job.state == "running":
+            self._move(run.id, RunState.STARTED, note=job.status)
+        elif job.state == "done" and job.model:
+            self._move(run.id, RunState.TRAINED, settle=job, model=job.model, note="trained; it is measured next")
+        else:
+            state = RunState.CANCELLED if job.state == "cancelled" else RunState.FAILED
+            self._move(run.id, state, note=f"the provider says {job.status}", settle=_priced(job))
+
+    def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
+        """End the job at the provider, where it goes on costing money, because of the kill switch (SPEC 3.7)."""
+        try:
+            ended = self._cancelled(run, api)
+        except TrainingError as error:
+            if error.transient:
+                raise
+            if run.job_id:
+                self._follow(run, api)  # it is over already; read how it ended
+            else:
+                log.warning("training %s could not be ended: %s", run.id, error)
+                self._move(run.id, run.state, note=f"{why}; it could not be ended at the provider: {error}")
+            return
+        self._move(run.id, RunState.CANCELLED, note=why, settle=ended)
+
+    @staticmethod
+    def _cancelled(run: TrainingRun, api: Provider) -> Job | None:
+        """End the job and return it if it has a price. A crash may have hidden the start of the job from the table."""
+        job_id = run.job_id
+        if not job_id:
+            job = api.find_job(run.file_id)
+            if job is None:
+                return None
+            job_id = job.id
+        api.cancel(job_id)
+        return _priced(api.job(job_id))
+
+    def _measure(self, run: TrainingRun, api: Provider) -> None:
+        pairs = split(self._exporter.load_preferences())[1][-MAX_MEASURED:]
+        if len(pairs) < MIN_MEASURED:
+            few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
+            words = f"{few}; to use it anyway: clawpy train adopt"
+            self._move(run.id, RunState.KEPT_OLD, note=words, held_back=len(pairs))
+            return
+        model = f"{run.provider}:{run.model}"
+        new = self._agreement(model, pairs)
+        former = self._twin.plan().current_model
+        old = self._agreement(former, pairs) if former else COIN_TOSS
+        better = may_replace(new, old)
+        words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
+            f"{former} with {old.share:.0%}" if former else "a coin toss with half"
+        )
+        if better:
+            self._twin.adopt(model)
+        self._move(
+            run.id, RunState.ADOPTED if better else RunState.KEPT_OLD, note=words, held_back=len(pairs),
+            agreement=new.share, former_agreement=old.share, former_model=former,
+        )  # fmt: skip
+
+    def restore_former(self) -> TrainingRun:
+        """Use the model again that the newest one replaced. Raises `Refusal` `no_training`."""
+        run = self._last(RunState.ADOPTED, "in use")
+        self._twin.adopt(run.former_model)
+        return self._move(run.id, RunState.KEPT_OLD, note="switched off by you")
+
+    def adopt(self) -> TrainingRun:
+        """Use the model of the last finished run, which was not adopted by itself. Raises `Refusal` `no_training`."""
+        run = self._last(RunState.KEPT_OLD, "not in use")
+        self._twin.adopt(f"{run.provider}:{run.model}")
+        return self._move(run.id, RunState.ADOPTED, note=f"adopted by you; {run.note}")
+
+    def _last(self, state: RunState, description: str) -> TrainingRun:
+        run = self._newest(TrainingRun.state == state)
+        if run is None:
+            raise Refusal("no_training", f"there is no trained model that is {description}")
+        return run
+
+    # -- private
+
+    def _agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
+        """The agreement of a model with the operator. Raises `TrainingError`, and then keeps the answers so far."""
+        for situation in dict.fromkeys(pair.context for pair in pairs):
+            if self._cancelling.is_set():
+                raise TrainingError("it is being cancelled", transient=True)
+            if (model, situation) not in self._answers:
+                self._answers[model, situation] = self._twin.answer(model, situation)
+        return agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
+
+    def _newest(self, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
+        with self._database.read() as session:
+            return newest_run(session, *where, by_start=by_start)
+
+    def _file(self, run_id: str) -> Path:
+        return self._folder / f"{run_id}.jsonl"
+
+    def _reserve(self, tx: Transaction, run_id: str) -> None:
+        run = load_run(tx, run_id)
+        run.cost_entry = self._budget.reserve_call(tx, "training", self._twin.plan().cost_cap)
+        tx.session.add(run)
+
+    def _move(self, run_id: str, state: RunState | str, *, settle: Job | None = None, **fields: object) -> TrainingRun:
+        """Put a run into `state` and change its fields. A finished job settles the reserved money, by the provider's
+        price or else all of it; a run that ends without a job releases it."""
+
+        def update(tx: Transaction) -> TrainingRun:
+            run = load_run(tx, run_id)
+            is_new_state = run.state != state
+            for name, value in fields.items():
+                setattr(run, name, value)
+            run.state, run.updated_at = state, tx.now
+            if run.cost_entry is not None and settle is not None:
+                run.cost_microusd = (
+                    self._twin.plan().cost_cap if settle.dollars is None else round(settle.dollars * 1e6)
+                )
+                self._budget.settle(tx, run.cost_entry, run.cost_microusd)
+                run.cost_entry = None
+            elif run.cost_entry is not None and state not in ACTIVE:
+                self._budget.release(tx, run.cost_entry)
+                run.cost_entry = None
+            tx.session.add(run)
+            if is_new_state:
+                tx.record(TrainingMoved(subject=run_id, state=state, note=run.note))
+            return run
+
+        run = self._database.write(update)
+        if state not in ACTIVE:
+            self._answers.clear()
+            self._file(run_id).unlink(missing_ok=True)  # the provider has it
+        return run
+
+
+def _combined(missing: Sequence[Refusal]) -> Refusal:
+    """One refusal that names everything that is missing."""
+    messages = "; ".join(refusal.message for refusal in missing)
+    return Refusal(missing[0].code, messages, "; ".join(refusal.fix for refusal in missing))
+
+
+def _active_refusal(run: TrainingRun) -> Refusal:
+    return Refusal("training_active", f"{run.id} is in progress ({run.state})", "clawpy train cancel")
+
+
+def _may_cost(run: TrainingRun) -> bool:
+    """Whether the provider may have a job of this run that costs money."""
+    return run.state in (RunState.UPLOADED, RunState.STARTED) and run.cost_entry is not None
+
+
+def _priced(job: Job) -> Job | None:
+    """A job that ended without a model if its provider states a price, else None."""
+    return job if job.dollars is not None else None
