@@ -39,10 +39,10 @@ class SetDecisions:
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         return max(0, min(self.rejections, self.decisions - after))
 
-    def newest(self, session: Session) -> int:
+    def newest_id(self, session: Session) -> int:
         return self.decisions
 
-    def total(self, session: Session) -> int:
+    def count_all(self, session: Session) -> int:
         return self.decisions
 
 
