@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 
 from clawpy_console import words
-from engine.model import sanitise
+from engine.model import PROBLEM_FOUND, outcome_in_words, sanitise
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -114,20 +114,19 @@ TRAINED: dict[str, tuple[str, SeverityLevel]] = {
 
 ENDED: dict[str, tuple[str, SeverityLevel]] = {
     "succeeded": ("Done", "information"),
+    PROBLEM_FOUND: ("Problem found", "warning"),
     "failed": ("Failed", "error"),
     "cannot_run": ("Could not run", "warning"),
     "cancelled": ("Stopped", "warning"),
 }
-"""How a session ends, by its result."""
+"""How a session ends, by its outcome."""
 
 
 def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
     """What an event says to the operator and how grave it is, or None."""
     match event.kind:
         case "SessionEnded":
-            outcome, severity = ENDED.get(event.result or event.state, (event.state, "error"))
-            if event.state == "succeeded" and event.result == "failed":  # it ran to its end, and found something
-                outcome, severity = "Finished", "warning"
+            outcome, severity = ENDED.get(outcome_in_words(event.state, event.result), (event.state, "error"))
             return words.one_line(f"{outcome}: {event.summary}"), severity
         case "ChangeSetReady":
             return f"{words.count(event.files, 'changed file')} to land  (2)", "warning"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
-from engine.model import MICRO, Card, RailVerdict, Verdict
+from engine.model import MICRO, PROBLEM_FOUND, Card, RailVerdict, Verdict
 from engine.model.text import count as count
 from engine.model.text import failures
 
@@ -121,15 +121,18 @@ SESSION_SIGNS = {
 """Sign and tone of each state of a session."""
 
 
+PROBLEM_SIGN = ("▲", "wants")
+"""Sign and tone of a session that ran to its end and found a problem."""
+
+
 def session_state(name: str) -> str:
     return SESSION_STATES.get(name, name)
 
 
 def session_outcome(state: str, result: str | None, failed: tuple[int, int] | None) -> tuple[str, str, str]:
-    """Sign, tone and words of how a session stands. One that ran to its end while tests failed says so: `failed` are
-    these tests and errors."""
-    if state == "succeeded" and result == "failed" and failed:
-        return "▲", "wants", failures(*failed)
+    """Sign, tone and words of how a session stands. `failed`: the number of tests that failed, and of errors."""
+    if state == "succeeded" and result == "failed":
+        return (*PROBLEM_SIGN, failures(*failed) if failed and any(failed) else PROBLEM_FOUND)
     return (*SESSION_SIGNS[state], session_state(state))
 
 

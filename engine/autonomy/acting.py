@@ -21,7 +21,7 @@ from engine.prediction.approvals import runs_when_due
 from engine.prediction.card_rows import find_card
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import Predictions
-from engine.prediction.kinds import NEVER_ALONE, is_heartbeat, kind_title
+from engine.prediction.kinds import NEVER_ALONE, is_heartbeat, kind_of, kind_title
 from engine.prediction.twin import LIKE_APPROVED_FROM
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
@@ -135,6 +135,7 @@ class ActingConditions:
     snoozed: bool = False
     asks: bool = False
     suggested: bool = False
+    warns: bool = False
     ordered: bool = False
 
 
@@ -158,6 +159,8 @@ def reason_not_to_act(standing: ActingConditions) -> str:
             return f"the lower bound of your approval rate for similar cards, {low}, is below {least}"
     if standing.suggested:
         return "somebody else may have written this suggestion or task, so it waits for you"
+    if standing.warns:
+        return "running it does not remove the reason for this warning, so it waits for you"
     if standing.asks:
         return "the content filter asks for your decision"
     return ""
@@ -247,7 +250,7 @@ class Acting:
             records=[
                 ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (act or autonomies) and kind not in NEVER_ALONE
+                if workspace in (act or autonomies) and kind not in NEVER_ALONE and not kind_of(kind).comes_back
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
@@ -284,6 +287,7 @@ class Acting:
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
             suggested=card.kind in NEVER_ALONE,
+            warns=kind_of(card.kind).comes_back,
             ordered=is_heartbeat(card.kind) and runs_when_due(session, find_card(session, card.id)),
         )
         if reason := reason_not_to_act(at_best):

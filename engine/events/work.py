@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from engine.events.event import Event, because, by, event, joined, money
 from engine.model.text import count
+from engine.model.work import outcome_in_words
 
 
 @event
@@ -47,7 +48,8 @@ class SessionEnded(Event):
     result: str = ""
 
     def sentence(self) -> str:
-        return f"session {self.subject} {self.state.replace('_', ' ')}, {money(self.cost)}: {self.summary}"
+        outcome = outcome_in_words(self.state, self.result).replace("_", " ")
+        return f"session {self.subject}: {outcome}, {money(self.cost)}: {self.summary}"
 
 
 @event

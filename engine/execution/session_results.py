@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.execution.live_session import LiveSession, Stop
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_store import NOT_BEGUN, SessionResult
-from engine.model import UNDONE, SessionState, SessionView, sanitise
+from engine.model import HAS_PROBLEM, UNDONE, SessionState, SessionView, sanitise
 from engine.model.secrets import redact, redact_json
 
 MAX_SUMMARY = 4_000
@@ -31,10 +31,10 @@ def session_result(
 
     if isinstance(outcome, RunnerResult):
         result = SessionResult(
-            state=SessionState.SUCCEEDED if outcome.sound else SessionState.FAILED,
+            state=SessionState.SUCCEEDED,
             summary=clean(outcome.summary),
             check=outcome.check,
-            facts=redact_json(dict(outcome.facts), known),
+            facts=redact_json({**outcome.facts, **({} if outcome.sound else {HAS_PROBLEM: True})}, known),
         )
     else:
         reason = clean(outcome.reason)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Sequence
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import similar
 from engine.memory.work import ENDED, Work, session_of
-from engine.model import GraphEdge, GraphNode, Refusal, Relation, Task
+from engine.model import PROBLEM_FOUND, GraphEdge, GraphNode, Refusal, Relation, Task
 from engine.storage.consumers import NotYet
 from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
 KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
-SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False}
-"""What of the outcomes of SPEC 2.12 says that a task succeeded or failed; the others say neither."""
+SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
+"""What of the outcomes of SPEC 2.12 says that a task succeeded, or that it is still to be done; the others say
+neither."""
 
 
 class GraphProducer:
@@ -97,7 +98,7 @@ class GraphProducer:
             for edge in self._edges(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
                     self._graph.cut(edge.source, Relation.BLOCKS, waiting.id)
-        elif needed.session_id and self._work.get(needed.session_id).outcome == "failed":
+        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.get(needed.session_id).outcome) is False:
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
     def _worked_on(self, session_id: str, task: Task) -> bool:

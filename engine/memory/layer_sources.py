@@ -14,7 +14,7 @@ from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, stem, stems
 from engine.memory.recall import LayerResult
-from engine.model import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
+from engine.model import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart, outcome_in_words
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
 
@@ -157,7 +157,8 @@ def describe_event(entry: LedgerEntry) -> str:
     """A fact of the ledger in words."""
     payload = entry.payload
     if entry.kind == "SessionEnded":
-        return f"session {entry.subject} {payload.get('result') or payload['state']}: {payload['summary']}"
+        outcome = outcome_in_words(payload["state"], payload.get("result", ""))
+        return f"session {entry.subject}: {outcome}: {payload['summary']}"
     if entry.kind == "ChangeSetLanded":
         return f"landed of session {payload['session_id']}: {count(payload['files'], 'file')}"
     failing = ", ".join(payload.get("failing", ())[:5])

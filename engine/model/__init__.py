@@ -52,6 +52,8 @@ from engine.model.rails import (
 from engine.model.text import prompt_words, sanitise
 from engine.model.trust import Trust
 from engine.model.work import (
+    HAS_PROBLEM,
+    PROBLEM_FOUND,
     UNDONE,
     AgentView,
     ChangeSet,
@@ -71,6 +73,7 @@ from engine.model.work import (
     Task,
     TranscriptLine,
     Waiting,
+    outcome_in_words,
 )
 
 if TYPE_CHECKING:
@@ -174,8 +177,10 @@ __all__ = [
     "ALWAYS_ASKED",
     "COLD_START",
     "CONFIDENCE_WEIGHTS",
+    "HAS_PROBLEM",
     "MICRO",
     "NO_SANDBOX",
+    "PROBLEM_FOUND",
     "RETENTION_BY_KIND",
     "SANDBOX_WAIVED",
     "TWIN_INSTRUCTION",
@@ -324,6 +329,7 @@ __all__ = [
     "dollars",
     "is_expired",
     "microusd",
+    "outcome_in_words",
     "part_of_day",
     "prompt_words",
     "sanitise",

@@ -34,9 +34,21 @@ class Result(StrEnum):
     """What a finished session says about what it was to do (SPEC 2.12)."""
 
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  # what was checked is not right, or the work was not done
+    FAILED = "failed"  # a check found a problem (`SessionView.has_problem`), or the work was not done
     CANNOT_RUN = "cannot_run"  # a program, package, permission or network was missing
     CANCELLED = "cancelled"  # somebody, a rail or the end of the engine stopped it
+
+
+PROBLEM_FOUND = "problem found"
+"""How a session ended that ran to its end while something is wrong: that is no failure of the session."""
+
+HAS_PROBLEM = "has_problem"
+"""The fact of a result that something is wrong which no failing test says: a secret, a conflict."""
+
+
+def outcome_in_words(state: str, result: str) -> str:
+    """How a session in `state` with this result ended, in a word."""
+    return PROBLEM_FOUND if (state, result) == (SessionState.SUCCEEDED, Result.FAILED) else result or state
 
 
 KEPT_DURATIONS = 50
@@ -108,22 +120,29 @@ class SessionView:
     """What its flow found, for programs (`FlowResult.facts`)."""
 
     @property
+    def has_problem(self) -> bool:
+        """Whether it ran to its end and something is wrong: tests failed, a check found something."""
+        is_red = self.check is not None and self.check.failed + self.check.errors > 0
+        return self.state is SessionState.SUCCEEDED and (is_red or bool(self.facts.get(HAS_PROBLEM)))
+
+    @property
     def result(self) -> Result | None:
-        """What it says in the end, None before. Red tests of a session that ran to its end are a failure."""
-        red = self.check is not None and self.check.failed + self.check.errors > 0
+        """What it says in the end, None before."""
         match self.state:
             case SessionState.QUEUED | SessionState.RUNNING:
                 return None
             case SessionState.SUCCEEDED:
-                return Result.FAILED if red else Result.SUCCEEDED
+                return Result.FAILED if self.has_problem else Result.SUCCEEDED
             case SessionState.FAILED | SessionState.CANNOT_RUN:
                 return Result(self.state.value)
         return Result.CANCELLED
 
     @property
     def outcome(self) -> str:
-        """How it ended, in one word: "discarded" where what it changed was thrown away, else its result; "" before."""
-        return "discarded" if self.discarded_at else self.result or ""
+        """How it ended: "discarded" where what it changed was thrown away, "problem found", its result; "" before."""
+        if self.discarded_at:
+            return "discarded"
+        return outcome_in_words(self.state, self.result) if self.result else ""
 
 
 @frozen

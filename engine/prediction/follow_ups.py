@@ -34,15 +34,11 @@ def is_recent(view: SessionView, now: datetime) -> bool:
 
 
 def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
-    """Kinds that may follow this session, the best first; none unless it ran to its end within a day. One that found
-    something wrong (it failed, SPEC 2.12) is followed by what it names."""
-    has_result = view.state in (SessionState.SUCCEEDED, SessionState.FAILED)
-    if not has_result or view.flow is None or not is_recent(view, now):
+    """Kinds that may follow this session, the best first; none unless it ran to its end within a day."""
+    if view.state is not SessionState.SUCCEEDED or view.flow is None or not is_recent(view, now):
         return ()
     if view.next_step:
         return (view.next_step,)
-    if view.state is SessionState.FAILED:
-        return ()
     red = view.check is not None and view.check.failed + view.check.errors > 0
     if red:  # a flow is not followed by itself: it would find the same
         return tuple(kind for kind in AFTER_RED if kind != view.flow)

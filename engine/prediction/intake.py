@@ -81,6 +81,7 @@ _REJECTED = sqlalchemy.select(
 
 _SAME_EVIDENCE = sqlalchemy.select(
     col(Prediction.fingerprint),
+    col(Prediction.kind),
     col(Prediction.status),
     col(Prediction.outcome),
     col(Prediction.closed_at),

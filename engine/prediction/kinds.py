@@ -62,7 +62,8 @@ _STRENGTH: Final = {Tier.BROKEN: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UP
 @frozen
 class Kind:
     """One kind of card. `title` names it in lists. `flow` is what → runs, "" for the flow of the kind's own name.
-    `continues`: kinds whose sessions it takes up again. `place` is its row."""
+    `continues`: kinds whose sessions it takes up again. `comes_back`: it warns, and what → runs takes nothing away, so
+    it comes back until its reason is gone. `place` is its row."""
 
     name: str
     tier: Tier
@@ -70,6 +71,7 @@ class Kind:
     flow: str = ""
     channel: str = "koji-core"
     continues: tuple[str, ...] = ()
+    comes_back: bool = False
     place: int = 0
 
     @property

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 
 from engine.model import Outcome, Refusal, SessionState, Status
+from engine.prediction.kinds import kind_of
 
 LIFE = timedelta(hours=24)
 """A card expires after this long; quiet hours are not counted (SPEC 2.7)."""
@@ -93,6 +94,7 @@ def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: b
 
 def keeps_away(
     now: datetime,
+    kind: str,
     status: str,
     outcome: str | None,
     closed_at: datetime | None,
@@ -102,6 +104,8 @@ def keeps_away(
     """Whether a card keeps another for the same evidence away at `now`."""
     if closed_at is None:
         return True
+    if kind_of(kind).comes_back:
+        return False
     result = None if outcome is None else Outcome(outcome)
     return now < closed_at + cool_down(Status(status), result, shown=shown_at is not None, undone=undone_at is not None)
 

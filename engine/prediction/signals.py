@@ -183,15 +183,15 @@ _LEFT_OPEN = {SessionState.FAILED, SessionState.INTERRUPTED, SessionState.BLOCKE
 
 
 def openness(session: SessionView) -> float:
-    """How much a session asks to be taken up again: 1 when it failed, was interrupted or blocked, 0.8 when its check
-    is red, 0.4 when it ended well, 0.2 when the operator cancelled it, 0 while it runs."""
+    """How much a session asks to be taken up again: 1 when it failed, was interrupted or blocked, 0.8 when it found
+    a problem, 0.4 when it ended well, 0.2 when the operator cancelled it, 0 while it runs."""
     if not session.state.over:
         return 0.0
     if session.state in _LEFT_OPEN:
         return 1.0
     if session.state is SessionState.CANCELLED:
         return 0.2
-    return 0.8 if session.check is not None and not session.check.green else 0.4
+    return 0.8 if session.has_problem else 0.4
 
 
 def recency(session: SessionView, now: datetime) -> float:
@@ -264,8 +264,7 @@ def thread_words(thread: Thread, now: datetime) -> str:
 
 
 def _session_words(session: SessionView, now: datetime) -> str:
-    red = session.state is SessionState.SUCCEEDED and session.check is not None and not session.check.green
-    outcome = "ended with failing tests" if red else session.state.value
+    outcome = "found a problem" if session.has_problem else session.state.value
     ago = span(now - (session.ended_at or session.created_at))
     return f"“{plain(session.prompt, 40)}” {outcome} {ago} ago"
 

@@ -244,7 +244,8 @@ class TaskBoard:
             card.task_id = task.id
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
-        """Observer of sessions: done when it succeeded. The operator's own task stays open until it is done."""
+        """Observer of sessions: done when it succeeded or its check found a problem. The operator's own task stays open
+        until it succeeds."""
         running = load_all(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
         if not running:
             return  # it ended before it started
@@ -252,9 +253,10 @@ class TaskBoard:
         if view.result is Result.SUCCEEDED:
             self._change(transaction, row, "done", view.summary)
         else:
-            word = "failed" if view.result is Result.FAILED else view.state.value
-            state = "failed" if row.source == "session" else "open"
-            self._change(transaction, row, state, f"{word}: {view.error or view.summary}")
+            ended = "done" if view.flow is not None and view.has_problem else "failed"
+            state = ended if row.source == "session" else "open"
+            outcome = view.outcome if view.result is Result.FAILED else view.state.value
+            self._change(transaction, row, state, f"{outcome}: {view.error or view.summary}")
 
     def _add(
         self,

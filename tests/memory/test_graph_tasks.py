@@ -58,7 +58,7 @@ class TestProducer:
         [
             ({}, "succeeded", True),
             ({"state": SessionState.FAILED}, "failed", False),
-            ({"check": CheckResult("pytest", 3, 1)}, "failed", False),
+            ({"check": CheckResult("pytest", 3, 1)}, "problem found", False),
             ({"state": SessionState.CANNOT_RUN}, "cannot_run", None),
             ({"discarded_at": NOW}, "discarded", None),
         ],

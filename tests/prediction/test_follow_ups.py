@@ -36,7 +36,7 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
         (ended("bisect", check=RED), tuple(kind for kind in AFTER_RED if kind != "bisect")),
         (ended(check=GREEN), ()),
         (ended("lint"), ()),
-        (ended("lint", state=SessionState.FAILED, next_step="fix_lint"), ("fix_lint",)),
+        (ended("lint", next_step="fix_lint"), ("fix_lint",)),
         (ended("fix_lint"), (HANDED_OVER,)),
         (ended("lint", state=SessionState.FAILED), ()),
         (ended(None), ()),

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.model import Proposal, SessionState
+from engine.model import Proposal
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
@@ -95,7 +95,7 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
     world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
-    world.sessions = [session("lint", state=SessionState.FAILED, facts={"rules": {"F401": 1}})]
+    world.sessions = [session("lint", facts={"rules": {"F401": 1}})]
     return propose(world.sense())
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from engine.model import SessionState, Tier
+from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.conftest import Situation
 
 WEB = {
@@ -71,7 +71,7 @@ def test_what_was_found_in_one_project_is_mended_in_that_one(both: Situation) ->
         both.write(name, "import os\n\n\ndef left(have, sold):\n    return have - sold\n", days_ago=0.01)
 
     card = next(one for one in both.cards() if one.kind == "lint")
-    assert both.approve(card).state is SessionState.FAILED
+    assert both.approve(card).outcome == PROBLEM_FOUND
     project = card.assignment.parameters["project"]
     fixes = [one for one in both.cards() if one.kind == "fix_lint"]
     assert [fix.assignment.parameters["project"] for fix in fixes] == [project]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import SessionState, Tier
+from engine.model import PROBLEM_FOUND, Tier
 from tests.situations.conftest import Situation
 
 CART = "def total(prices):\n    breakpoint()\n    return sum(prices)\n"
@@ -22,7 +22,7 @@ def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
     assert first.reasoning == "You added a breakpoint in cart.py:2, not committed yet."
 
     done = monday.approve(first)
-    assert done.state is SessionState.FAILED
+    assert done.outcome == PROBLEM_FOUND, "it ran to its end"
     assert done.summary == "1 leftover (breakpoint): cart.py:2"
     assert "breakpoint()" in monday.transcript(done)
 

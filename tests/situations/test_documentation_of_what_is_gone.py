@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import SessionState, Tier
+from engine.model import PROBLEM_FOUND, Tier
 from tests.situations.conftest import Situation
 
 README = "# Shop\n\nCall `total(prices)` of `cart.py`.\n\nThe total is rounded.\n"
@@ -29,7 +29,7 @@ def test_a_function_was_renamed(monday: Situation) -> None:
     assert first.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
 
     done = monday.approve(first)
-    assert done.state is SessionState.FAILED
+    assert done.outcome == PROBLEM_FOUND, "it ran to its end"
     assert done.summary == "1 line in 1 file of documentation still names total"
     assert "README.md:3  total (now sum_of)" in monday.transcript(done)
 

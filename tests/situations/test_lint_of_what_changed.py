@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import SessionState, Tier
+from engine.model import PROBLEM_FOUND, Tier
 from tests.situations.conftest import Situation
 
 OLD = "import os\n\n\ndef total(prices):\n    return sum(prices)\n"
@@ -22,7 +22,7 @@ def test_only_new_findings_are_told_and_their_fix_is_offered(monday: Situation) 
     assert card.assignment.prompt == "Lint cart.py with ruff"
     done = monday.approve(card)
     assert done.summary.startswith("ruff: 1 finding in 1 file is new (F401 1)"), "os was unused before"
-    assert done.state is SessionState.FAILED
+    assert done.outcome == PROBLEM_FOUND, "it ran to its end"
     assert "fix_lint" in monday.kinds()
 
 

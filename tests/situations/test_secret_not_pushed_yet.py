@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Tier
+from engine.model import PROBLEM_FOUND, Tier
 from tests.situations.conftest import Situation
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
@@ -29,6 +29,15 @@ def test_a_key_in_an_unpushed_commit(monday: Situation) -> None:
     assert f"edit {culprit[:10]}" in said
     assert "git rebase -i origin/main" in said
     assert KEY not in said + done.summary + repr(first)
+    assert done.outcome == PROBLEM_FOUND
+
+    again = monday.first()
+    assert (again.kind, again.id != first.id) == ("secret", True), "it warns until the key is gone"
+    assert "says how to take it out." in again.reasoning
+    monday.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
+    monday.git("reset", "-q", "--soft", "origin/main")
+    monday.commit("Upload without a key", days_ago=0)
+    assert "secret" not in monday.kinds()
 
 
 @pytest.mark.long

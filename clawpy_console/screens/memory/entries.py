@@ -15,6 +15,7 @@ from clawpy_console import words
 from clawpy_console.fields import Document, Field, text_fields
 from engine.frozen import frozen
 from engine.model import (
+    PROBLEM_FOUND,
     AgentFile,
     Capture,
     FactDraft,
@@ -128,6 +129,8 @@ def to_entry(value: Any) -> Entry:
         case GraphNode():
             layer, id, at, old = Layer.GRAPH, value.task_id, value.timestamp, value.invalidated_at is not None
             mark, style, word = ("·", "faint", "invalid") if old else TASK_OUTCOMES[value.success]
+            if value.outcome == PROBLEM_FOUND and not old:
+                mark, style = words.PROBLEM_SIGN
             word = word if old else value.outcome or word
         case ParaFact():
             layer, id, group, at, old = Layer.PARA, value.id, "FACTS", value.created_at, not value.active

@@ -8,6 +8,7 @@ from typing import Any
 
 from clawpy_console import words
 from clawpy_console.fields import Field
+from engine.model import PROBLEM_FOUND, outcome_in_words
 
 Document = Mapping[str, Any]
 
@@ -25,8 +26,10 @@ def since_fields(then: Document) -> Iterator[Field]:
     learned = [words.count(then["learnt"][name], *forms) for name, forms in LEARNED.items() if then["learnt"][name]]
     if not (ran or blocked or approved or dismissed or learned):
         return
-    bad = sum(session["result"] != "succeeded" or session["state"] == "discarded" for session in ran)
-    yield Field("done", words.count(len(ran), "session") + (f", {bad} failed" if bad else ""))
+    problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in ran)
+    bad = sum(session["state"] not in ("succeeded", "discarded") for session in ran)
+    counts = (f"{problems} found a problem" if problems else "", f"{bad} did not finish" if bad else "")
+    yield Field("done", ", ".join(filter(None, (words.count(len(ran), "session"), *counts))))
     if blocked:
         rails = ", ".join(
             f"{rail} {number}" for rail, number in Counter(entry["rail"] for entry in blocked).most_common()

@@ -12,7 +12,18 @@ from datetime import datetime
 
 from engine.api.notify.matrix import Happening
 from engine.frozen import frozen
-from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier, dollars
+from engine.model import (
+    PROBLEM_FOUND,
+    Card,
+    DecidedBy,
+    Refusal,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+    Tier,
+    dollars,
+)
 from engine.storage.ledger import LedgerEntry
 
 HIGH = 0.6
@@ -112,9 +123,8 @@ def _ended(base: Moment, fact: LedgerEntry, session_of: Callable[[str], SessionV
         session: SessionView | None = session_of(fact.subject)
     except Refusal:
         session = None
-    check = session.check if session is not None else None
-    if base.happening is Happening.COMPLETED and check is not None and not check.green:
-        word = "Tests failed"
+    if base.happening is Happening.COMPLETED and session is not None and session.has_problem:
+        word = PROBLEM_FOUND.capitalize()
     error = session.error if session is not None and base.happening is Happening.FAILED else ""
     result = error or fact.payload["summary"] or (session.prompt if session else "") or fact.payload["state"]
     return replace(

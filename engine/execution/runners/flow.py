@@ -89,8 +89,8 @@ class CommandResult:
 
 @frozen
 class FlowResult:
-    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `sound` is False when what it
-    looked at is not right and `check` does not say so: a secret was found. `facts` are JSON-able; `next` among them
+    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `sound` is False when something is
+    wrong and `check` does not say so: a secret, a conflict, a flaky test. `facts` are JSON-able; `next` among them
     names the flow that should follow (SPEC 2.10)."""
 
     summary: str

@@ -214,9 +214,9 @@ def _words(kind: str) -> str:
 
 
 def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
-    """The newest lint of a project that ran to its end; one that found something new counts as failed."""
-    done = (SessionState.SUCCEEDED, SessionState.FAILED)
-    return next((session for session in ended_sessions(context, project, "lint") if session.state in done), None)
+    """The newest lint of a project that ran to its end."""
+    lints = ended_sessions(context, project, "lint")
+    return next((session for session in lints if session.state is SessionState.SUCCEEDED), None)
 
 
 @template
@@ -321,13 +321,18 @@ def _warning(
         reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."
+    evidence_at = commit.at if commit else modified or (git.recent[0].at if git.recent else None)
+    reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
+    reviewed_at = next(reviews, None)
+    if reviewed_at is not None and evidence_at is not None and reviewed_at > evidence_at:
+        reasoning += f" The review at {moment(reviewed_at, context.local)} says how to take it out."
     offer = Offer(
         f"Do not {step} yet: {_describe(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:NAMED]),
         facts={"found": sorted([item.kind, item.path] for item in findings), "committed": bool(first.sha)},
         parameters=review_range(git, context.now),
-        evidence_at=commit.at if commit else modified or (git.recent[0].at if git.recent else None),
+        evidence_at=evidence_at,
         tier=tier,
         about=" ".join(paths),
     )

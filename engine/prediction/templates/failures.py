@@ -123,7 +123,8 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
     if not git.head:
         return None
     for session in ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
-        if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
+        reverted = session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED
+        if reverted and not session.facts.get("conflicts"):
             return None  # a newer one than any bisect below
         run = next((run for run in part.runs if run.session_id == session.id), None)
         sha, of = culprit(session)
@@ -186,11 +187,10 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
         return None
     session = next((entry for entry in context.sessions if entry.id == last.session_id), None)
     signatures = session.facts.get("signatures", {}) if session is not None else {}
-    judged = (SessionState.SUCCEEDED, SessionState.FAILED)
     since = [
         other for other in ended_sessions(context, part.project.path, "apply_fix") if other.created_at > last.ran_at
     ]
-    tried = {item.facts.get("fix") for item in since if item.state in judged}
+    tried = {item.facts.get("fix") for item in since if item.state is SessionState.SUCCEEDED}
     failing = usable_failures(last)
     for fix in context.fixes:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MOST_FIXED]

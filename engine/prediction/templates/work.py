@@ -205,7 +205,7 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
     if not context.prose:
         return []
     session = next((item for item in context.sessions if item.flow in AFTER_FLOW and item.state.over), None)
-    if session is None or session.state not in (SessionState.SUCCEEDED, SessionState.FAILED):
+    if session is None or session.state is not SessionState.SUCCEEDED:
         return []
     moments = [file.modified_at for file in git.files if file.modified_at] + [commit.at for commit in git.recent[:1]]
     if any(moment > session.created_at for moment in moments):

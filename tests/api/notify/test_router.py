@@ -93,7 +93,7 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: Wo
 @pytest.mark.parametrize(
     ("event", "phone", "words"),
     [
-        (ended(), Form.BANNER, "Tests failed: 41 passed"),
+        (ended(), Form.BANNER, "Problem found: 41 passed"),
         (ended("failed", "2 tests"), Form.BANNER, "Failed: 2 tests"),
         (ended("interrupted", ""), Form.BANNER, "Failed: Run the tests"),
         (COST, Form.BANNER, "82 % of the day's cap: $16.40 of $20.00"),

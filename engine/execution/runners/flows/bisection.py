@@ -202,7 +202,7 @@ class TimeTests(ProjectFlow):
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
         facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
-        return FlowResult("; ".join(comparisons[:3]), facts=facts)
+        return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
 
     def _times(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """Seconds of each test in each run at a commit."""

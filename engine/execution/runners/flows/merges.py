@@ -114,7 +114,8 @@ class RehearseMerge(ProjectFlow):
         summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + join_names(
             [path for path, _ in conflicts], 4
         )
-        return FlowResult(summary, facts=facts | {"conflicts": [one_line(path) for path, _ in conflicts]})
+        facts = facts | {"conflicts": [one_line(path) for path, _ in conflicts]}
+        return FlowResult(summary, sound=False, facts=facts)
 
     def _tested(
         self, job: Job, names: tuple[str, str], source: str, target: str, facts: dict[str, object]
@@ -273,11 +274,11 @@ class ForecastConflicts(Flow):
             words = join_names(
                 [f"{merge.source} with {merge.target} ({count(len(merge.files), 'file')})" for merge in conflicting], 3
             )
-            return FlowResult(
-                f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {words}", facts=facts
-            )
+            summary = f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {words}"
+            return FlowResult(summary, sound=False, facts=facts)
         order = _best_order(job, target, {name: tips[name] for name in colliding}, ages)
-        return FlowResult(_describe_order(job, base, order), facts=facts | {"order": list(order.names)})
+        summary = _describe_order(job, base, order)
+        return FlowResult(summary, sound=False, facts=facts | {"order": list(order.names)})
 
 
 @frozen

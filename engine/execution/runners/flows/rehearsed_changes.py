@@ -201,7 +201,7 @@ class RehearseAutosquash(ProjectFlow):
             job.say(one_line(stderr)[-300:])
         where = f" in {join_names(files, 3)}" if files else ""
         summary = f"The autosquash stops at {one_line(stopped)}{where}"
-        return FlowResult(summary, facts=facts | {"conflicts": [one_line(path) for path in files]})
+        return FlowResult(summary, sound=False, facts=facts | {"conflicts": [one_line(path) for path in files]})
 
 
 def _list_commits(job: Job, git: Git, commits: Sequence[str], limit: int) -> None:

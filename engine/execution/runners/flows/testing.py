@@ -284,6 +284,7 @@ class HuntFlakes(ProjectFlow):
         return FlowResult(
             summary=_summary(tallies, self.times),
             check=combine_checks([checks[-1]]),
+            sound=not any(result.failed for result in tallies),
             facts={
                 "times": self.times,
                 "tests": [{**asdict(result), "verdict": result.verdict} for result in tallies],

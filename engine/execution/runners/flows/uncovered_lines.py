@@ -104,7 +104,7 @@ class UncoveredLines(ProjectFlow):
         summary = (
             f"{words}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
         )
-        return FlowResult(summary, check=check, facts=facts, full=not tests)
+        return FlowResult(summary, check=check, sound=False, facts=facts, full=not tests)
 
 
 def _measure(

@@ -88,6 +88,7 @@ class UnfinishedOperation(ProjectFlow):
         where = f"{count(total, 'place')} of " if total else ""
         return FlowResult(
             f"The {operation_name(operation.name)} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}",
+            sound=False,
             facts=facts,
         )
 

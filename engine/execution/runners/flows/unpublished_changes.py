@@ -153,6 +153,8 @@ def _result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems
     if kinds:
         sentences.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
     words = "; ".join(sentences)
+    if secrets or files:
+        facts["next"] = "secret" if secrets else "large_file"
     return FlowResult(
         f"{words[:1].upper()}{words[1:]}{where}", sound=not secrets and not files and not branch_problems, facts=facts
     )
