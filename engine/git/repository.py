@@ -53,7 +53,7 @@ def repository_root(folder: Path) -> Path:
     """The top of the working tree that `folder` lies in.
 
     Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (owned by someone else),
-    `unfit_path` (no UTF-8: it could be neither stored nor shown).
+    `broken_repository` (git does not accept its `.git`), `unfit_path` (no UTF-8: it could be neither stored nor shown).
     """
     folder = folder.absolute()
     shown = sanitise(str(folder))
@@ -83,11 +83,11 @@ def repository_root(folder: Path) -> Path:
         if nearest is not None and root == nearest.top:
             _trusted[folder] = nearest, stamp
         return _storable(root)
-    raise _refusal(folder, error_text)
+    raise _refusal(folder, nearest, error_text)
 
 
-def _refusal(folder: Path, error_text: str) -> Refusal:
-    """Why git found no repository that it would read, in words."""
+def _refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
+    """Why git found no repository that it would read, in words. `nearest` is the one that its files suggest."""
     shown = sanitise(str(folder))
     if "dubious ownership" in error_text:
         return Refusal(
@@ -100,6 +100,19 @@ def _refusal(folder: Path, error_text: str) -> Refusal:
             "no_repository",
             f"{shown} is inside a .git folder",
             "go to the folder above .git, or name it with --workspace DIR",
+        )
+    if nearest is not None and not nearest.git_dir.exists():
+        return Refusal(
+            "broken_repository",
+            f"{sanitise(str(nearest.top))}/.git names {sanitise(str(nearest.git_dir))}, which does not exist",
+            "if that repository was moved, run `git worktree repair` in it; otherwise clone it again",
+        )
+    if nearest is not None:
+        complaint = sanitise(error_text).strip().partition("\n")[0]
+        return Refusal(
+            "broken_repository",
+            f"git does not accept the repository in {sanitise(str(nearest.top))}: {complaint}",
+            "see what `git status` says there; a damaged HEAD or configuration is in its .git folder",
         )
     return Refusal(
         "no_repository",

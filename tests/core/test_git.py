@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -27,6 +28,28 @@ def test_folders_that_will_not_do_are_named_with_the_mend(tmp_path: Path) -> Non
         with pytest.raises(Refusal) as refused:
             repository_root(folder)
         assert (refused.value.code, bool(refused.value.fix)) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "part"),
+    [
+        (".git/HEAD", "garbage", "git does not accept the repository in"),
+        (".git/config", "[unclosed", "fatal: bad config"),
+        (".git", "gitdir: /gone/.git/worktrees/shop", "/gone/.git/worktrees/shop, which does not exist"),
+    ],
+)
+def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str) -> None:
+    """`git init` would be the wrong advice."""
+    folder = tmp_path / "shop"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    if file == ".git":
+        shutil.rmtree(folder / ".git")
+    (folder / file).write_text(content)
+    with pytest.raises(Refusal) as refused:
+        repository_root(folder)
+    assert refused.value.code == "broken_repository"
+    assert part in refused.value.message
+    assert "git init" not in refused.value.fix
 
 
 def test_a_failing_command_tells_what_git_said(repository: Repository) -> None:
