@@ -109,7 +109,7 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
     `home` is None for a temporary one. `serve` receives the connection to this terminal and returns the exit code of
     its process. `workspaces` are those of the command line.
     """
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = 0.0
     while True:
         try:
             connection, child = attach(home, workspaces) if home else None, 0
@@ -124,8 +124,11 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
                 os.setsid()
                 return serve(theirs)
             theirs.close()
+        began = time.monotonic()
         with connection:
             outcome = Client(connection).run()
+        if not deadline or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
+            deadline = time.monotonic() + TIMEOUT_S
         if outcome.get("again") and home and time.monotonic() < deadline:
             while _is_engine_starting(home) and time.monotonic() < deadline:
                 time.sleep(0.05)

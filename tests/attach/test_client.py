@@ -13,7 +13,9 @@ import struct
 import sys
 import termios
 from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,3 +187,21 @@ def test_an_engine_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
         engine.listen()
         with pytest.raises(Refused, match=r"process 77\) does not answer.* kill 77 ends it"):
             attach(home, [])
+
+
+def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not start an engine, and `r` was pressed a minute later: meanwhile another terminal had started one."""
+    outcomes = [{"again": True}, {"code": 0, "text": ""}]
+    monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=chain([0.0], repeat(60.0)).__next__))
+
+    def attach_to_next(*_: object) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.sendall(wire.message(wire.EXIT, json.dumps(outcomes.pop(0)).encode()))
+        return ours
+
+    monkeypatch.setattr(wire, "attach", attach_to_next)
+    assert wire.main(Home.locate(tmp_path), [], lambda _: pytest.fail("no engine is to be started")) == 0
+    assert not outcomes
