@@ -53,6 +53,9 @@ CURSOR = "cards.aftermath"
 TURNED_DOWN = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
 """Kinds of facts about change sets, and what they say about the card whose session made one."""
 
+TAKEN = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+"""The kinds which say that the operator wants it after all."""
+
 KEPT_AFTER, LOOKED_BACK = timedelta(hours=24), timedelta(days=14)
 """What ran by itself, was looked at and stands for so long was wanted; what ran longer ago is not asked about."""
 
@@ -107,7 +110,7 @@ class CardStore:
         self.deciding = threading.RLock()
         """One decision at a time, so that an undo finds either no session or one that it can stop."""
         self._pending: TableCache[list[Card]] = TableCache(database, Prediction)
-        self._aftermath = LedgerCursor(facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
+        self._aftermath = LedgerCursor(facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN or fact.kind in TAKEN)
 
     def pending(self, session: Session | None = None) -> list[Card]:
         """Every pending card, oldest first: as `session` sees them, else as they are stored."""
@@ -345,18 +348,30 @@ class CardStore:
         return self.database.write(work)
 
     def follow_landings(self) -> None:
-        """Take in what became of the changes that cards made: undone, or thrown away (SPEC 8.1). Each fact is handled
-        once, and once again harmlessly."""
+        """Take in what became of the changes that cards made: undone, thrown away, landed again (SPEC 8.1). Each fact
+        is handled once, and once again harmlessly."""
         self._aftermath.each(lambda facts: self.database.write(lambda tx: self._take_in(tx, facts)))
 
     def _take_in(self, tx: Transaction, facts: Sequence[LedgerEntry]) -> None:
         for fact in facts:
-            if fact.payload.get("continued_in") or fact.payload.get("left"):
+            is_taken = fact.kind in TAKEN
+            if not is_taken and (fact.payload.get("continued_in") or fact.payload.get("left")):
                 continue  # it lives on in what went on with it, or other parts of it stand
             session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
-            if row is not None:
+            if row is not None and is_taken:
+                self._take_up_again(tx, row, fact.at)
+            elif row is not None:
                 self.turn_down(tx, row, TURNED_DOWN[fact.kind], fact.at)
+
+    def _take_up_again(self, tx: Transaction, row: Prediction, at: datetime) -> None:
+        """The operator undid the result and landed it again, `at` that time: the approval counts again."""
+        if self.history.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
+            return
+        row.undo_requested_at = None
+        self.history.take_back(tx, row.id)
+        if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
+            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, DecidedBy(row.decided_by)), at=at)
 
     def credit_kept(self) -> int:
         """Chosen 0.5 for what ran by itself, succeeded, was looked at and not undone for 24 h; returns how many."""

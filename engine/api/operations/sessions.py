@@ -76,6 +76,7 @@ def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Docume
     """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
     target = _find(engine, id)
     engine.changes.land(target.change_set_id, [_part(part) for part in only])
+    engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
     return target_document(find_target(engine, target.change_set_id))
 
 
@@ -84,6 +85,7 @@ def branch(engine: Services, id: NonEmptyText) -> Document:
     """Commit a change set to a new branch."""
     target = _find(engine, id)
     engine.changes.branch(target.change_set_id)
+    engine.cards.follow_landings()
     return target_document(find_target(engine, target.change_set_id))
 
 
@@ -96,7 +98,7 @@ def discard(engine: Services, id: NonEmptyText) -> Document:
         if target.change_set is None:
             return target_document(target)
     engine.changes.discard(target.change_set_id)
-    engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
+    engine.cards.follow_landings()
     return target_document(find_target(engine, target.change_set_id))
 
 
