@@ -152,7 +152,7 @@ class PredictionReassigned(Event):
 
 @event
 class PredictionExecuted(Event):
-    topics: ClassVar = ("cards",)
+    topics: ClassVar = ("cards", "phase")
     outcome: str
 
     def sentence(self) -> str:

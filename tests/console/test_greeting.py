@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.mission.since import LEARNED, since_fields
 from engine.model import (
     LocalModels,
 )
@@ -118,3 +119,15 @@ async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) ->
         await pilot.press("y")
         await pilot.pause()
         assert "While you were away" not in screen_text(app)
+
+
+def test_what_could_not_run_is_no_decision_and_what_found_a_problem_no_failure() -> None:
+    states = (("succeeded", "failed"), ("failed", "failed"), ("cannot_run", "cannot_run"), ("discarded", "succeeded"))
+    away = {
+        "ran": [{"state": state, "result": result, "mode": "approved"} for state, result in states],
+        "blocked": [], "approved": 4, "rejected": 1, "approvedByItself": 0, "spent": 0,
+        "learnt": dict.fromkeys(LEARNED, 0),
+    }  # fmt: skip
+    said = {field.name: field.text for field in since_fields(away)}
+    assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
+    assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")

@@ -239,6 +239,14 @@ def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState
     assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
 
 
+def test_consoles_count_anew_when_an_approval_could_not_run(world: World, bus: EventBus) -> None:
+    card = world.cards.approve(world.card().id)
+    heard = bus.subscribe(lambda: None)
+    world.bench.end(card.id, SessionState.CANNOT_RUN)
+    assert world.signals() == []
+    assert "phase" in {topic for event in heard.drain() for topic in event.topics}
+
+
 def ran_by_itself(world: World, name: str = "a") -> Card:
     world.cards.approve(world.card(name).id, by=DecidedBy.AUTONOMY)
     card = world.cards.recent()[0]

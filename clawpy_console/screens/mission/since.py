@@ -38,7 +38,8 @@ def since_fields(then: Document) -> Iterator[Field]:
     itself = then["approvedByItself"]
     yield Field("approved", f"{approved}, {itself} by itself" if itself else f"{approved}")
     yield Field("dismissed", f"{dismissed}")
-    decisions = approved - itself + dismissed
+    uncounted = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
+    decisions = max(0, approved - itself + dismissed - uncounted)
     by = f", from {words.count(decisions, 'decision')}" if decisions else ""
     yield Field("learned", f"{', '.join(learned) or 'nothing new'}{by}")
     if then["spent"]:
