@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import sqlalchemy
 from sqlalchemy import ColumnElement, Executable, Insert, Select, Table, bindparam, func, or_
 from sqlalchemy.dialects.sqlite import pysqlite
-from sqlalchemy.orm import ClassManager, make_transient_to_detached
+from sqlalchemy.orm import ClassManager, class_mapper, make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlmodel import Session, SQLModel, select
@@ -245,7 +245,7 @@ def _instance(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
 
 @cache
 def _instances(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
-    return sqlalchemy.inspect(model).class_manager, [column.key for column in table_of(model).columns]
+    return class_mapper(model).class_manager, [column.key for column in table_of(model).columns]
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:

@@ -96,7 +96,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, kept=False),
             Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, kept=False),
             Job("readers", lambda: ROW_CHECK_EVERY, StalledConsumers(core.ledger, clock).check, kept=False),
-            Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
+            Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.has_work, kept=False),
             Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, kept=False),
             Job("export", lambda: EXPORT_CHECK_EVERY, partial(_export, core), partial(_export_due, core), kept=False),
             Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports, core)),

@@ -69,10 +69,10 @@ class _Sources:
     def __init__(self, core: Services) -> None:
         self._core = core
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
+    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
         return self._core.ledger.between(start, end, kinds)
 
-    def edited(self, card_id: str, /) -> Correction | None:
+    def card_correction(self, card_id: str, /) -> Correction | None:
         return correction(self._core, card_id)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
@@ -107,7 +107,7 @@ class _Sources:
         except Refusal:
             return ""
 
-    def day(self, at: datetime, /) -> str:
+    def local_day(self, at: datetime, /) -> str:
         return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
 
     def session_ended(self, session_id: str, /) -> bool:
@@ -120,7 +120,7 @@ class _Sources:
             return ()
         return self._core.sessions.transcript(session_id, after=max(0, view.lines - MAX_LINES), limit=MAX_LINES)
 
-    def changed(self, session_id: str, /) -> Sequence[str]:
+    def changed_files(self, session_id: str, /) -> Sequence[str]:
         change = self._core.changes.for_session(session_id)
         return [file.path for file in change.files] if change is not None else ()
 
@@ -151,7 +151,7 @@ class _Sources:
         ]
         return texts[-MAX_CORRECTIONS:]
 
-    def memory(self, memory_id: str, /) -> tuple[str, Trust]:
+    def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
         entry = self._core.memory.store.get(memory_id)
         return ("", Trust.QUOTED) if entry is None or entry.forgotten else (entry.text, entry.trust)
 
@@ -169,20 +169,20 @@ class _Sources:
         models_used = self._core.calls.models_of(agent, since)
         if not models_used:
             return None
-        present = models_used[0]
-        own = price(self._core.models, present)
+        current = models_used[0]
+        own = price(self._core.models, current)
         if own is None:
             return None
         others = [
             ModelPrice(model, cost)
-            for model in self._named(present)
+            for model in self._named(current)
             if (cost := price(self._core.models, model)) is not None
         ]
         worked = self._core.sessions.list(agent=agent, limit=MAX_SESSIONS)
         channels = Counter(view.channel for view in worked)
         prompts = [len(view.prompt) for view in worked]
         return ModelsUsed(
-            ModelPrice(present, own),
+            ModelPrice(current, own),
             channels.most_common(1)[0][0] if channels else "",
             tuple(others),
             round(median(prompts)) if prompts else None,
@@ -223,7 +223,7 @@ class _Sources:
         except Refusal:
             return None
 
-    def _named(self, present: str) -> list[str]:
+    def _named(self, current: str) -> list[str]:
         """Every usable model in the settings except this one."""
         core = self._core
         models = [
@@ -241,7 +241,7 @@ class _Sources:
             except Refusal:
                 continue
             usable.append(model)
-        return [model for model in usable if model != present]
+        return [model for model in usable if model != current]
 
 
 def price(router: ModelRouter, model: str) -> int | None:

@@ -10,7 +10,7 @@ from engine.config.agents import url_fault
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import LearnedFlow, Registry, learned_flow
-from engine.learning.candidates.effects import words
+from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
 from engine.memory.embedding import Endpoint
@@ -116,7 +116,7 @@ def _learned_flows(core: Services) -> list[type[LearnedFlow]]:
 
 
 def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
-    commands = tuple(tuple(words(command)) for command in effect.commands)
+    commands = tuple(tuple(split_command(command)) for command in effect.commands)
     return learned_flow(effect.name, effect.title, commands, overlay.workspace)
 
 

@@ -18,7 +18,7 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from engine.learning.candidates.trials import DOUBT
+from engine.learning.candidates.trials import ERROR_RATE
 from engine.model.confidence_sequence import Arms, _bet, evidence
 
 pytestmark = pytest.mark.benchmark
@@ -93,8 +93,8 @@ def test_what_many_looks_do(capsys: pytest.CaptureFixture[str]) -> None:
     rules: Mapping[str, Callable[[Seen], Numbers]] = {
         "as it was: one look, 90 %, 10 an arm": lambda seen: enough(seen) & (one_look(seen) > 0.9),
         "interval as it was: one look, 95 %": lambda seen: enough(seen) & (one_look(seen) > 0.975),
-        "looks at 25, 50, 100, 200": lambda seen: stated_looks(seen) & (one_look(seen) > 1 - DOUBT / 4),
-        "both shares bet on, least of all pairs": lambda seen: both_shares(seen) > math.log(1 / DOUBT),
+        "looks at 25, 50, 100, 200": lambda seen: stated_looks(seen) & (one_look(seen) > 1 - ERROR_RATE / 4),
+        "both shares bet on, least of all pairs": lambda seen: both_shares(seen) > math.log(1 / ERROR_RATE),
         "bet, arms as drawn": lambda seen: each(seen, as_drawn),
         "bet, as drawn and as seen (acted on)": lambda seen: each(seen, acted_on),
     }
@@ -116,7 +116,7 @@ def test_what_many_looks_do(capsys: pytest.CaptureFixture[str]) -> None:
         with capsys.disabled():
             print(f"{name:40}" + "".join(f"{cell:>13}" for cell in cells))
     acted = found["bet, as drawn and as seen (acted on)"]
-    assert all(acted[kind] <= DOUBT for kind in NOTHING), "what does nothing is left alone over its whole life"
+    assert all(acted[kind] <= ERROR_RATE for kind in NOTHING), "what does nothing is left alone over its whole life"
     assert all(acted[kind] <= 0.02 for kind in GOOD[1:])
     assert acted[HARM[2]] >= 0.99
     assert acted[HARM[1]] >= 0.75
@@ -182,11 +182,11 @@ def each(seen: Seen, rule: Callable[[Arms], bool]) -> Numbers:
 
 @cache
 def acted_on(arms: Arms) -> bool:
-    return evidence([arms], 0.0) >= math.log(1 / DOUBT)
+    return evidence([arms], 0.0) >= math.log(1 / ERROR_RATE)
 
 
 @cache
 def as_drawn(arms: Arms) -> bool:
     """Half of what is acted on: exact however the shares drift, and wrong when runs of one arm are lost."""
     both = arms.with_runs and arms.without_runs
-    return bool(both) and _bet([arms], [arms.propensity], 0.0) >= math.log(1 / DOUBT)
+    return bool(both) and _bet([arms], [arms.propensity], 0.0) >= math.log(1 / ERROR_RATE)

@@ -1,9 +1,8 @@
 """The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3).
 
-Every transition is checked against the legal ones and runs in the caller's transaction, together with its event and
-its line of history. A candidate's effect is active exactly while its status says so, so a crash leaves the old
-behaviour or the new one. `CandidateTexts` removes forgotten words (SPEC 4.10): whole lines go, never part of a command
-or a diff.
+Each transition is checked against the legal ones and runs in the caller's transaction, together with its event and its
+line of history. A candidate's effect is active exactly while its status says so, so a crash leaves the old behaviour or
+the new one. `CandidateTexts` removes forgotten texts (SPEC 4.10): whole lines, never part of a command or a diff.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import checked, effect_texts, free_name, map_texts
+from engine.learning.candidates.effects import effect_texts, free_name, map_texts, validate_effect
 from engine.learning.candidates.evaluation import Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
@@ -54,8 +53,7 @@ TYPES = ", ".join(f"'{type.value}'" for type in CandidateType)
 
 
 class CandidateRow(SQLModel, table=True):
-    """One candidate as stored. `history` has a line for each step that it took. `term`: how often it came in force,
-    `since` when it last did; `told_at`: when it was told of that it does harm, in this term."""
+    """One candidate. `history` has an entry for each transition."""
 
     __tablename__ = "candidates"
     __table_args__ = (
@@ -89,13 +87,16 @@ class CandidateRow(SQLModel, table=True):
     reason: str = ""
     trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
     term: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """How often it became active."""
     since: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    """When it last became active."""
     told_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    """When its harm was reported, in this term."""
 
     @property
     def value(self) -> Candidate:
-        """The row as others see it. Raises `Refusal` `bad_effect` when its effect is damaged, but for one that is
-        rejected or rolled back: so that it can be."""
+        """The candidate of this row. Raises `Refusal` `bad_effect` if its effect is damaged, unless it is rejected or
+        rolled back."""
         try:
             effect = effect_from_json(self.effect)
         except Refusal as refusal:
@@ -103,13 +104,13 @@ class CandidateRow(SQLModel, table=True):
                 raise
             effect = PromptFragment((refusal.message,))
         values = {field.name: getattr(self, field.name) for field in fields(Candidate)}
-        values |= {name: tuple(values[name]) for name in _IDS}
+        values |= {name: tuple(values[name]) for name in _RECORD_ID_FIELDS}
         values |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
         return Candidate(**values | {"effect": effect})
 
     @property
     def overlay(self) -> Overlay:
-        """What it puts in force, in its present or last term. Raises `Refusal` `bad_effect`."""
+        """Its effect in the present or last term. Raises `Refusal` `bad_effect`."""
         return Overlay(
             id=f"{self.id}.{self.term}",
             candidate_id=self.id,
@@ -117,50 +118,47 @@ class CandidateRow(SQLModel, table=True):
             agent_id=self.agent_id,
             run_kind=self.run_kind,
             workspace=self.workspace,
-            effect=checked(effect_from_json(self.effect)),
+            effect=validate_effect(effect_from_json(self.effect)),
             since=self.since or self.changed_at,
             trust=Trust(self.trust),
         )
 
     @property
     def overlays(self) -> tuple[Overlay, ...]:
-        """One for each of its terms, the newest first; () for one that cannot be read."""
-        begun: list[tuple[datetime, datetime | None]] = []
-        was = ""
-        for step in self.history:
-            at, status = datetime.fromisoformat(step["at"]), step["status"]
-            if status == CandidateStatus.PROMOTED != was:
-                begun.append((at, None))
-            elif was == CandidateStatus.PROMOTED != status:
-                begun[-1] = (begun[-1][0], at)
-            was = status
+        """An overlay for each of its terms, newest first; () if its effect cannot be read."""
         try:
-            last = self.overlay
+            newest = self.overlay
         except Refusal:
             return ()
-        terms = [
-            replace(last, id=f"{self.id}.{number}", since=since, until=until)
-            for number, (since, until) in enumerate(begun, 1)
-        ]
-        return tuple(reversed(terms))
+        overlays: list[Overlay] = []
+        was_active = False
+        for step in self.history:
+            is_active = step["status"] == CandidateStatus.PROMOTED
+            if is_active and not was_active:
+                overlay_id = f"{self.id}.{len(overlays) + 1}"
+                overlays.append(replace(newest, id=overlay_id, since=step_time(step), until=None))
+            elif was_active and not is_active:
+                overlays[-1] = replace(overlays[-1], until=step_time(step))
+            was_active = is_active
+        return tuple(reversed(overlays))
 
     @property
-    def taken_back(self) -> bool:
-        """Whether nothing has happened to it since the operator took a decision on it back."""
+    def is_undone(self) -> bool:
+        """Whether its last transition is the undo of a decision."""
         return bool(self.history) and self.history[-1]["move"] == CandidateMove.UNDO
 
-    def last(self, status: CandidateStatus) -> datetime | None:
-        """When it last came into this status, None when never."""
+    def last_time(self, status: CandidateStatus) -> datetime | None:
+        """When it last got this status, None for never."""
         return next((step_time(step) for step in reversed(self.history) if step["status"] == status), None)
 
     @property
     def corroboration(self) -> dict[str, Any] | None:
-        """The last step of its history by which other records bore it out, None without one."""
+        """The last transition because other records supported it, None without one."""
         return next((step for step in reversed(self.history) if step["move"] == CandidateMove.CORROBORATE), None)
 
 
-_IDS = ("drafted_from", "corroborated_by", "against")
-_FACTS = {
+_RECORD_ID_FIELDS = ("drafted_from", "corroborated_by", "against")
+_EVENTS = {
     CandidateMove.APPROVE: CandidatePromoted,
     CandidateMove.REJECT: CandidateRejected,
     CandidateMove.ROLL_BACK: CandidateRolledBack,
@@ -169,23 +167,23 @@ _ROWS = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), c
 
 
 def step_time(step: dict[str, Any]) -> datetime:
-    """When a step of a candidate's history was taken."""
+    """The time of an entry of a candidate's history."""
     return datetime.fromisoformat(step["at"])
 
 
 class Candidates:
-    """Reads candidates; writes go through the functions below, in a transaction."""
+    """Reads candidates. The functions below write them, in a transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rows: TableCache[list[CandidateRow]] = TableCache(database, CandidateRow)
 
     def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """The rows of some statuses, or all, the latest change first. The list is shared: do not change it."""
+        """The rows of these statuses, or all, latest change first. The rows are cached: do not change them."""
         return [row for row in self._rows.get("", self._read) if not statuses or row.status in statuses]
 
-    def readable(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """The rows whose effect can be read. A damaged one is left out; it can still be shown and rejected."""
+    def readable_rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """The rows without a damaged effect. One that has it can still be shown and rejected."""
         readable = []
         for row in self.rows(*statuses):
             try:
@@ -197,7 +195,7 @@ class Candidates:
         return readable
 
     def get(self, candidate_id: str) -> CandidateRow:
-        """One, by the beginning of its id. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
+        """The candidate with this id or prefix of it. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         with self._database.read() as session:
             row = load(session, CandidateRow, candidate_id)
             ids = [] if row is not None else ids_with_prefix(session, col(CandidateRow.id), candidate_id)
@@ -213,8 +211,8 @@ class Candidates:
             return load_all(session, CandidateRow, _ROWS)
 
 
-def row_of(tx: Transaction, candidate_id: str) -> CandidateRow:
-    """One, to be changed. Raises `Refusal` `unknown_candidate`."""
+def load_candidate(tx: Transaction, candidate_id: str) -> CandidateRow:
+    """The row of a candidate, to be changed. Raises `Refusal` `unknown_candidate`."""
     row = load(tx.session, CandidateRow, candidate_id)
     if row is None:
         raise _unknown(candidate_id)
@@ -225,16 +223,16 @@ def _unknown(candidate_id: str) -> Refusal:
     return Refusal("unknown_candidate", f"there is no candidate {candidate_id[:60]}", "clawpy candidates lists them")
 
 
-def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | None:
-    """Store one that was drafted, for this `reason`; None when there is one of its key already."""
+def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | None:
+    """Store a new candidate with the `reason` of its draft; None if there is one with its key already."""
     key = candidate.dedupe_key
     if tx.session.exec(select(CandidateRow.id).where(col(CandidateRow.dedupe_key) == key)).first():
         return None
     values = {field.name: getattr(candidate, field.name) for field in fields(candidate)}
     values |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
     values |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
-    row = CandidateRow(**values | {name: list(values[name]) for name in _IDS})
-    _step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
+    row = CandidateRow(**values | {name: list(values[name]) for name in _RECORD_ID_FIELDS})
+    _add_step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(
         CandidateDrafted(
             subject=row.id, workspace=row.workspace, type=row.type, title=row.title, score=row.score,
@@ -244,17 +242,17 @@ def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | No
     return row
 
 
-def weigh(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
-    """Keep what other records say of it; `move` is the step that follows of it, None for none."""
-    following = CandidateStatus(row.status)
+def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
+    """Store an evaluation, with the transition `move` that follows from it, if any."""
+    new_status = CandidateStatus(row.status)
     if move is not None:
-        following = candidate_after(row.id, following, move)
+        new_status = candidate_after(row.id, new_status, move)
     row.corroborated_by, row.against = list(evaluation.corroborated_by), list(evaluation.against)
-    if not following.decided:
+    if not new_status.decided:
         row.score, row.reason, row.decided_by = evaluation.score, evaluation.reason, ""
     tx.session.add(row)
     if move is not None:
-        _step(tx, row, move.value, following, reason=evaluation.reason)
+        _add_step(tx, row, move.value, new_status, reason=evaluation.reason)
         tx.record(
             CandidateWeighed(
                 subject=row.id, workspace=row.workspace, status=row.status, score=evaluation.score,
@@ -263,25 +261,25 @@ def weigh(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: Cand
         )  # fmt: skip
 
 
-def decide(
+def decide_candidate(
     tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, reason: str, flow_names: Collection[str] = ()
 ) -> None:
-    """Promote, reject or roll back; `flow_names` are taken, so a new flow gets another name.
+    """Activate, reject or roll back a candidate. `flow_names` are in use, so a new flow gets another name.
 
     Raises what `candidate_after` raises, and `Refusal` `bad_effect`, `already_in_force` (another flow does the same),
-    before anything is changed.
+    before any change.
     """
-    following = candidate_after(row.id, CandidateStatus(row.status), move)
-    _step(tx, row, move.value, following, by=by, reason=reason, flow_names=flow_names)
+    new_status = candidate_after(row.id, CandidateStatus(row.status), move)
+    _add_step(tx, row, move.value, new_status, by=by, reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = by, reason
     tx.record(
-        _FACTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
+        _EVENTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
     )
 
 
-def undo(tx: Transaction, row: CandidateRow, flow_names: Collection[str] = ()) -> None:
-    """Take the operator's decision back, if it was the last that happened to it: it stands as before. Raises `Refusal`
-    `nothing_to_undo`, and what `decide` raises where it comes in force again."""
+def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str] = ()) -> None:
+    """Undo the operator's decision, if it was the last transition. Raises `Refusal` `nothing_to_undo`, and what
+    `decide_candidate` raises if the candidate becomes active again."""
     *earlier, last = row.history
     if last["move"] not in DECISIONS or last["by"] != "operator":
         raise Refusal(
@@ -291,7 +289,7 @@ def undo(tx: Transaction, row: CandidateRow, flow_names: Collection[str] = ()) -
         )
     before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
     reason = f"undone: {last['move']}{why}"
-    _step(
+    _add_step(
         tx,
         row,
         CandidateMove.UNDO,
@@ -308,7 +306,7 @@ def undo(tx: Transaction, row: CandidateRow, flow_names: Collection[str] = ()) -
     )  # fmt: skip
 
 
-def _step(
+def _add_step(
     tx: Transaction,
     row: CandidateRow,
     move: str,
@@ -319,7 +317,7 @@ def _step(
     flow_names: Collection[str] = (),
 ) -> None:
     if status is CandidateStatus.PROMOTED:
-        row.effect = _ready(tx, row, flow_names).to_json()
+        row.effect = _effect_to_activate(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status.value, tx.now
     row.history = [
@@ -338,10 +336,10 @@ def _step(
     tx.session.add(row)
 
 
-def _ready(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
-    """The effect as it comes in force. A flow gets a name that never meant other commands: a permit for it stays one
-    for just these."""
-    effect = checked(effect_from_json(row.effect))
+def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
+    """The effect of a candidate that becomes active. A flow gets a name that no other commands ever had, because
+    permits name flows."""
+    effect = validate_effect(effect_from_json(row.effect))
     if not isinstance(effect, FlowOffload):
         return effect
     names, commands = set(flow_names), list(effect.commands)
@@ -373,36 +371,36 @@ class CandidateTexts:
         self._database = database
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The candidates whose effect holds it: id and the texts that would go."""
+        """The candidates whose effect matches: id and the texts that would be removed."""
         with self._database.read() as session:
             for row, _, text in _matching_rows(session, query):
                 yield row.id, text
 
     def erase(self, query: SearchTerms, /) -> int:
-        """Take it out; how many candidates. Prompts are made without it from now on."""
+        """Remove the matching texts; returns from how many candidates."""
 
-        def work(tx: Transaction) -> int:
-            holding = list(_matching_rows(tx.session, query))
-            for row, less, _ in holding:
-                row.effect = {} if less is None else less.to_json()
+        def remove_texts(tx: Transaction) -> int:
+            matches = list(_matching_rows(tx.session, query))
+            for row, remaining, _ in matches:
+                row.effect = {} if remaining is None else remaining.to_json()
                 tx.session.add(row)
-                if row.status in _UNDECIDED and not _is_usable(less):
-                    decide(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
-            return len(holding)
+                if row.status in _UNDECIDED and not _is_usable(remaining):
+                    decide_candidate(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
+            return len(matches)
 
-        return self._database.write(work)
+        return self._database.write(remove_texts)
 
 
 def _is_usable(effect: Effect | None) -> bool:
     try:
-        return effect is not None and bool(checked(effect))
+        return effect is not None and bool(validate_effect(effect))
     except Refusal:
         return False
 
 
 def _matching_rows(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
-    """The candidates that hold it, each with its effect without it, None for one that nobody can read, and what would
-    go."""
+    """The candidates that match, each with its remaining effect (None for one that cannot be read) and the text that
+    would be removed."""
     for row in session.exec(select(CandidateRow)):
         try:
             effect = effect_from_json(row.effect)
@@ -411,7 +409,7 @@ def _matching_rows(session: Session, query: SearchTerms) -> Iterator[tuple[Candi
             if query.match(text):
                 yield row, None, text
             continue
-        less = map_texts(effect, lambda text: "" if query.match(text) else text)
-        if less != effect:
-            remaining = set(effect_texts(less))
-            yield row, less, " · ".join(text for text in effect_texts(effect) if text not in remaining)
+        remaining = map_texts(effect, lambda text: "" if query.match(text) else text)
+        if remaining != effect:
+            texts = set(effect_texts(remaining))
+            yield row, remaining, " · ".join(text for text in effect_texts(effect) if text not in texts)

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from engine.frozen import frozen
 from engine.learning.candidates import transcripts
-from engine.learning.candidates.effects import checked, map_texts
+from engine.learning.candidates.effects import map_texts, validate_effect
 from engine.learning.candidates.evaluation import Opportunity
 from engine.learning.candidates.sources import Sources
-from engine.learning.candidates.transcripts import MAX_QUOTE_LENGTH, flat, quoted
+from engine.learning.candidates.transcripts import MAX_QUOTE_LENGTH, one_line, quote
 from engine.model import Trust, dollars
 from engine.model.adaptation import (
     MAX_PATCH,
@@ -35,24 +35,24 @@ from engine.model.secrets import redact
 from engine.model.text import count
 
 MAX_PRICE_RATIO = 0.8
-"""A model is cheaper that costs at most this share of the present one."""
+"""Maximum price of a cheaper model, as a share of the price of the current one."""
 
 COST_MARGIN = 1.5
-"""A tighter cap on cost leaves so much room above the dearest heal seen."""
+"""A new cost cap is this factor above the dearest heal."""
 
 MIN_COST = 50_000
-"""Micro-dollars that healing may cost in any case."""
+"""Minimum cost cap of healing in micro-dollars."""
 
 MAX_LINES = 5
-"""Lines of a prompt fragment."""
+"""Maximum number of lines of a prompt fragment."""
 
 MIN_TASKS = 3
-"""Minimum number of tasks that must meet the same thing before it is a lesson (SPEC 6.8)."""
+"""Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
 
 
 @frozen
 class Draft:
-    """An effect, where it would apply, "" for anywhere, and whose words it is made of (SPEC 6.8)."""
+    """An effect with its title, its scope ("" for everywhere) and its trust (SPEC 6.8)."""
 
     effect: Effect
     title: str
@@ -63,43 +63,43 @@ class Draft:
 
 
 class NothingToDraft(Exception):
-    """The evidence does not say what to change; the words say why."""
+    """The evidence does not say what to change. The message says why."""
 
 
-class NotYet(NothingToDraft):
-    """What the evidence says is not all said yet: it is looked at again soon."""
+class StillRunning(NothingToDraft):
+    """A session of the evidence still runs; the opportunity is tried again later."""
 
 
-def ended(session_id: str, sources: Sources) -> str:
-    """The session, when it is over. Raises `NotYet` while it may say more."""
+def require_ended(session_id: str, sources: Sources) -> str:
+    """The id of a session that is over. Raises `StillRunning`."""
     if not sources.session_ended(session_id):
-        raise NotYet(f"session {session_id} is still running")
+        raise StillRunning(f"session {session_id} is still running")
     return session_id
 
 
-def draft(opportunity: Opportunity, records: Sequence[LearningRecord], sources: Sources) -> Draft:
-    """The change that an opportunity suggests. `records` are those of its scope, newest first. Secrets, and what looks
-    like one, are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` raises for an unusable effect."""
+def draft_candidate(opportunity: Opportunity, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """Draft the change that an opportunity suggests, from the `records` of its scope, newest first. Secrets are
+    redacted (SPEC 11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
     proposal = DRAFTERS[opportunity.type](opportunity.record, records, sources)
     secrets = tuple(sources.secrets())
     effect = map_texts(proposal.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
-    return replace(proposal, effect=checked(effect), title=redact(proposal.title, secrets))
+    return replace(proposal, effect=validate_effect(effect), title=redact(proposal.title, secrets))
 
 
 # -- a repair that worked
 
 
-def _fix(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _draft_fix_template(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     test = str(record.details["test"])
-    heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _heal_of(test, records)
+    heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _find_heal(test, records)
     if heal is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
-    session = ended(heal.session_id, sources)
+    session = require_ended(heal.session_id, sources)
     patch = sources.patch(session, landed="landed" in heal.details)
-    repairs = transcripts.healing(
-        sources.transcript(session), patch, sources.changed(session), sources.summary(session)
+    repairs = transcripts.healing_lines(
+        sources.transcript(session), patch, sources.changed_files(session), sources.summary(session)
     )
     if not repairs:
         raise NothingToDraft(f"session {session} fixed {test} but does not say how")
@@ -116,32 +116,26 @@ def _fix(record: LearningRecord, records: Sequence[LearningRecord], sources: Sou
     )
 
 
-def _heal_of(test: str, records: Sequence[LearningRecord]) -> LearningRecord | None:
-    return next(
-        (
-            record
-            for record in records
-            if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test
-        ),
-        None,
-    )
+def _find_heal(test: str, records: Sequence[LearningRecord]) -> LearningRecord | None:
+    heals = (record for record in records if record.kind is RecordKind.SUCCESSFUL_HEAL)
+    return next((heal for heal in heals if heal.details.get("test") == test), None)
 
 
 # -- a cheaper model
 
 
-def _route(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _draft_routing_hint(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     models = sources.models(record.agent)
     if models is None:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
-    if not models.present.price:
-        raise NothingToDraft(f"{models.present.model} costs nothing")
-    cheaper = [model for model in models.others if model.price <= MAX_PRICE_RATIO * models.present.price]
+    if not models.current.price:
+        raise NothingToDraft(f"{models.current.model} costs nothing")
+    cheaper = [model for model in models.others if model.price <= MAX_PRICE_RATIO * models.current.price]
     if not cheaper:
-        raise NothingToDraft(f"no configured model is cheaper than {models.present.model}")
+        raise NothingToDraft(f"no configured model is cheaper than {models.current.model}")
     # The dearest of the cheaper ones: the least step down that helps.
     chosen = max(cheaper, key=lambda model: (model.price, model.model))
-    saved = 1 - chosen.price / models.present.price
+    saved = 1 - chosen.price / models.current.price
     details = record.details
     match record.kind:
         case RecordKind.BUDGET_INCIDENT:
@@ -151,7 +145,7 @@ def _route(record: LearningRecord, records: Sequence[LearningRecord], sources: S
             why = f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
         case _:
             why = f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
-    words = f"{why}; {chosen.model} costs {saved:.0%} less than {models.present.model}"
+    words = f"{why}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
     return Draft(
         RoutingHint(chosen.model, models.channel, models.median_prompt, words),
         f"Give shorter tasks of {record.agent} to {chosen.model}",
@@ -165,22 +159,26 @@ def _route(record: LearningRecord, records: Sequence[LearningRecord], sources: S
 # -- tighter bounds
 
 
-def _tighten(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
-    """Tries that never helped: fewer than were made in vain, no fewer than ever healed anything."""
+def _draft_policy_tweak(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """A limit below the attempts that failed, and not below those that ever fixed a test."""
     agent = record.scope_id if record.scope_type == "agent" else ""
-    vain = [item for item in records if item.kind is RecordKind.REPEATED_RETRY and item.session_id != record.session_id]
+    failed_retries = [
+        item for item in records if item.kind is RecordKind.REPEATED_RETRY and item.session_id != record.session_id
+    ]
     if record.kind is RecordKind.REPEATED_RETRY:
-        vain = [record]
-    if not vain:
+        failed_retries = [record]
+    if not failed_retries:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
     heals = [
         record for record in records if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in record.details
     ]
     needed = max((int(record.details["attempts"]) - 1 for record in heals), default=1)
-    attempts = min(max(int(record.details["attempts"]) - 1 for record in vain), sources.max_healing_attempts())
+    attempts = min(
+        max(int(record.details["attempts"]) - 1 for record in failed_retries), sources.max_healing_attempts()
+    )
     if needed >= attempts:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {attempts}: no limit separates them")
-    spent = max(int(record.details["cost"]) for record in vain)
+    spent = max(int(record.details["cost"]) for record in failed_retries)
     dearest = max((int(record.details["cost"]) for record in heals), default=0)
     cost = max(MIN_COST, round(COST_MARGIN * dearest)) if heals else None
     if cost is not None and cost >= spent:
@@ -202,9 +200,9 @@ def _times(number: int) -> str:
 # -- a fragment of the prompt
 
 
-def _fragment(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _draft_prompt_fragment(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     lines, title, trust = FRAGMENT_DRAFTERS[record.kind](record, records, sources)
-    lines = [line for line in dict.fromkeys(map(flat, lines)) if line][:MAX_LINES]
+    lines = [line for line in dict.fromkeys(map(one_line, lines)) if line][:MAX_LINES]
     if not lines:
         raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
     agent = record.scope_id if record.scope_type == "agent" else ""
@@ -218,18 +216,18 @@ def _fragment(record: LearningRecord, records: Sequence[LearningRecord], sources
 def _flow(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
     calls = tuple(map(str, record.details["calls"]))
     sessions = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
-    run = transcripts.commands_run(sessions, calls)
+    run = transcripts.common_commands(sessions, calls)
     if not run:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
-        FlowOffload(_name(calls), " > ".join(run)[:MAX_QUOTE_LENGTH], run),
+        FlowOffload(_flow_name(calls), " > ".join(run)[:MAX_QUOTE_LENGTH], run),
         f"Run {' > '.join(call.removeprefix('exec:') for call in calls)} as a flow, without a model",
         agent_id=record.agent,
         workspace=record.workspace,
     )
 
 
-def _name(calls: Sequence[str]) -> str:
+def _flow_name(calls: Sequence[str]) -> str:
     """A flow's name, from what it runs: `git_status_then_pytest`, at most 40 letters."""
     words = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
     return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
@@ -238,7 +236,7 @@ def _name(calls: Sequence[str]) -> str:
 # -- what a fragment says
 
 FragmentDraft = tuple[list[str], str, Trust]
-"""The lines, what the candidate is called, and whose words the lines are."""
+"""The lines of a fragment, the title of the candidate, and its trust."""
 
 
 def _fragment_from_approval(
@@ -249,11 +247,11 @@ def _fragment_from_approval(
         rule = distil(details["added"])
         met = sum(item.source_label == record.source_label for item in records)
         if not rule.general and met < MIN_TASKS:
-            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(details['added'], 60)}")
-        return [rule.text], f"Tell {record.agent} what you keep adding: {quoted(rule.text)}", Trust.OPERATOR
+            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")
+        return [rule.text], f"Tell {record.agent} what you keep adding: {quote(rule.text)}", Trust.OPERATOR
     if "text" not in details:
         raise NothingToDraft("you approved the proposal unchanged, so nothing needs to change")
-    title = f"Add a fact that you kept to every prompt: {quoted(details['text'], 60)}"
+    title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
     return [str(details["text"])], title, Trust(details.get("trust", Trust.QUOTED))
 
 
@@ -261,15 +259,15 @@ def _fragment_from_error(record: LearningRecord, records: Sequence[LearningRecor
     details = record.details
     tool, message = str(details["tool"]), str(details["message"])
     cause = message.partition(": ")[2] or message
-    line = f"A call of {tool} failed: {quoted(cause)}."
-    session = ended(record.session_id, sources)
-    instead = transcripts.after_error(sources.transcript(session), tool, message)
+    line = f"A call of {tool} failed: {quote(cause)}."
+    session = require_ended(record.session_id, sources)
+    instead = transcripts.calls_after_error(sources.transcript(session), tool, message)
     corrections = list(sources.corrections(session))
     if not instead and not corrections:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
     if instead:
-        line += f" What worked then: {', '.join(f'`{flat(call)}`' for call in instead)}."
-    return [line, *corrections], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
+        line += f" What worked then: {', '.join(f'`{one_line(call)}`' for call in instead)}."
+    return [line, *corrections], f"Warn {record.agent} about an error of {tool}: {quote(cause, 60)}", Trust.QUOTED
 
 
 def _fragment_from_noisy(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
@@ -280,11 +278,11 @@ def _fragment_from_noisy(record: LearningRecord, records: Sequence[LearningRecor
     if not text:
         raise NothingToDraft(f"{details['ref']} is no longer in use")
     line = (
-        f"{details['leader']} says {quoted(text)}. Of {details['told']} sessions with it {details['told_bad']} ended "
+        f"{details['leader']} says {quote(text)}. Of {details['told']} sessions with it {details['told_bad']} ended "
         f"badly, of {details['untold']} without it {details['untold_bad']}: where it and the task disagree, the task "
         "and its tests count."
     )
-    return [line], f"Weaken advice from {details['leader']}: {quoted(text, 60)}", trust
+    return [line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust
 
 
 def _fragment_from_stale(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
@@ -297,17 +295,17 @@ def _fragment_from_stale(record: LearningRecord, records: Sequence[LearningRecor
     )
     why += [f"files that it names are gone: {', '.join(map(str, details['gone'][:5]))}"] if details["gone"] else []
     past = " and ".join(why)
-    line = f"{details['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
-    return [line], f"Mark advice from {details['leader']} as possibly out of date: {quoted(text, 60)}", trust
+    line = f"{details['leader']} says {quote(text)}, and {past}: look whether it still holds before you follow it."
+    return [line], f"Mark advice from {details['leader']} as possibly out of date: {quote(text, 60)}", trust
 
 
 def _fragment_from_recalled(
     record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
 ) -> FragmentDraft:
-    text, trust = sources.memory(str(record.details["memory"]))
+    text, trust = sources.memory_text(str(record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
-    return [text], f"Always show {record.agent} what it recalls repeatedly: {quoted(text, 60)}", trust
+    return [text], f"Always show {record.agent} what it recalls repeatedly: {quote(text, 60)}", trust
 
 
 def _fragment_from_nothing(
@@ -328,9 +326,9 @@ FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[LearningRecord, Sequence[Learni
 
 
 DRAFTERS: Mapping[CandidateType, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Draft]] = {
-    CandidateType.FIX_TEMPLATE: _fix,
-    CandidateType.ROUTING_HINT: _route,
-    CandidateType.POLICY_TWEAK: _tighten,
-    CandidateType.PROMPT_FRAGMENT: _fragment,
+    CandidateType.FIX_TEMPLATE: _draft_fix_template,
+    CandidateType.ROUTING_HINT: _draft_routing_hint,
+    CandidateType.POLICY_TWEAK: _draft_policy_tweak,
+    CandidateType.PROMPT_FRAGMENT: _draft_prompt_fragment,
     CandidateType.FLOW_OFFLOAD: _flow,
 }

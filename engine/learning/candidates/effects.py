@@ -20,83 +20,83 @@ from engine.model.adaptation import (
 )
 
 MAX_LINES = 20
-"""Lines of guidance, repairs or commands that one effect may have."""
+"""Maximum number of lines of guidance, repairs or commands in one effect."""
 
 MAX_LINE_LENGTH = 500
-"""Characters of each."""
+"""Maximum number of characters of each line."""
 
 _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
 
-def checked(effect: Effect) -> Effect:
-    """The effect, when it can work: texts of one line and bounded, names as they must be. Raises `Refusal`
-    `bad_effect`, which says what is wrong."""
+def validate_effect(effect: Effect) -> Effect:
+    """The effect with its texts in single lines, if it is valid. Raises `Refusal` `bad_effect`, which says what is
+    wrong."""
     match effect:
         case PromptFragment():
             return PromptFragment(_lines("guidance", effect.guidance))
         case FixTemplate():
             if not effect.failing:
-                raise _bad("it names no failing test")
+                raise _invalid_effect("it names no failing test")
             return replace(effect, repairs=_lines("repairs", effect.repairs))
         case RoutingHint():
-            if fault := model_fault(effect.model):
-                raise _bad(fault)
+            if problem := model_fault(effect.model):
+                raise _invalid_effect(problem)
             return effect
         case PolicyTweak():
             if effect.tries is None and effect.cost is None:
-                raise _bad("it changes no limit")
+                raise _invalid_effect("it changes no limit")
             return effect
         case FlowOffload():
             if not _FLOW_NAME.fullmatch(effect.name):
-                raise _bad(
+                raise _invalid_effect(
                     f"{sanitise(effect.name)[:80]!r} is not a valid flow name: use lower-case letters, digits and _"
                 )
             commands = _lines("commands", effect.commands)
             for command in commands:
-                words(command)
+                split_command(command)
             return FlowOffload(effect.name, _line(effect.title) or effect.name, commands)
 
 
-def words(command: str) -> list[str]:
-    """A command of a flow as a program and its arguments: no shell reads it. Raises `Refusal` `bad_effect`."""
+def split_command(command: str) -> list[str]:
+    """The program and arguments of a flow's command, which runs without a shell. Raises `Refusal` `bad_effect`."""
     try:
         tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
         arguments = shlex.split(command)
     except ValueError as error:
-        raise _bad(f"{command[:80]!r} is not a command: {error}") from error
+        raise _invalid_effect(f"{command[:80]!r} is not a command: {error}") from error
     if not arguments or arguments[0].startswith("-"):
-        raise _bad(f"{command[:80]!r} is not a command")
+        raise _invalid_effect(f"{command[:80]!r} is not a command")
     if any(token and set(token) <= set("();<>|&") for token in tokens):
-        raise _bad(f"{command[:80]!r} needs a shell")
+        raise _invalid_effect(f"{command[:80]!r} needs a shell")
     return arguments
 
 
 def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     lines = tuple(line for text in texts if (line := _line(text)))
     if not lines:
-        raise _bad(f"{name} says nothing")
+        raise _invalid_effect(f"{name} says nothing")
     if len(lines) > MAX_LINES:
-        raise _bad(f"{name} has {len(lines)} lines, at most {MAX_LINES}")
+        raise _invalid_effect(f"{name} has {len(lines)} lines, at most {MAX_LINES}")
     return lines
 
 
 def _line(text: str) -> str:
     line = " ".join(sanitise(text).split())
     if len(line) > MAX_LINE_LENGTH:
-        raise _bad(f"a line has {len(line)} characters, at most {MAX_LINE_LENGTH}: {line[:60]}…")
+        raise _invalid_effect(f"a line has {len(line)} characters, at most {MAX_LINE_LENGTH}: {line[:60]}…")
     return line
 
 
-def _bad(fault: str) -> Refusal:
-    return Refusal("bad_effect", f"this change cannot be activated: {fault}", "reject its candidate")
+def _invalid_effect(problem: str) -> Refusal:
+    return Refusal("bad_effect", f"this change cannot be activated: {problem}", "reject its candidate")
 
 
 def free_name(name: str, used_names: Collection[str]) -> str:
-    """The name of a flow, with a number where it is taken; at most 40 letters."""
-    candidate, number = name, 2
-    while candidate in used_names:
-        candidate, number = f"{name[:36].rstrip('_')}_{number}", number + 1
-    return candidate
+    """A flow name that is not used yet: `name`, with a number if it is; at most 40 characters."""
+    unused, number = name, 2
+    while unused in used_names:
+        unused, number = f"{name[:36].rstrip('_')}_{number}", number + 1
+    return unused
 
 
 def effect_texts(effect: Effect) -> tuple[str, ...]:
@@ -108,8 +108,8 @@ def effect_texts(effect: Effect) -> tuple[str, ...]:
 
 
 def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
-    """The effect with each of its texts as `change` makes it, without those that it empties. A diff, or a flow of which
-    one command would be another, goes whole: what is left would do something else."""
+    """The effect after `change` of each text, without those that become empty. A diff, or all commands of a flow, is
+    removed whole if any of it changes: the rest would do something else."""
 
     def change_all(lines: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(line for text in lines if (line := change(text)))
@@ -132,8 +132,8 @@ def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
 def preview_lines(
     type: CandidateType, effects: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
 ) -> list[str]:
-    """What these effects of a type do, the oldest first, as lines that a screen can compare. Without them the model is
-    `model`, the bounds of healing are `tries` and `cost` in micro-dollars, and there are `flows`."""
+    """The result of these effects of one type, oldest first, as lines that a screen can compare. `model`, `tries`,
+    `cost` (in micro-dollars) and `flows` are what counts without effects."""
     lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
     names = set(flows)
     for effect in effects:

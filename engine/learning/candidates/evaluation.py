@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from engine.frozen import frozen
-from engine.learning.candidates.weighing import OPPORTUNITY, mean
+from engine.learning.candidates.scoring import OPPORTUNITY, mean
 from engine.model.adaptation import (
     Candidate,
     CandidateType,
@@ -28,7 +28,7 @@ from engine.model.adaptation import (
 MAX_DRAFTS = 5
 """Maximum number of candidates drafted at once."""
 
-SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
+RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
     CandidateType.PROMPT_FRAGMENT: frozenset(
         {
             RecordKind.HUMAN_APPROVAL,
@@ -54,7 +54,7 @@ SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
     ),
     CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
 }
-"""What each type is drafted from (SPEC 5.2). Every kind is somewhere; one may be in two.
+"""The kinds of records that each type of candidate is drafted from (SPEC 5.2). Every kind is used, some twice.
 
 SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
 summaries of research are in `human_approval` (facts that the operator keeps: what a session says is what the night
@@ -72,16 +72,16 @@ class Opportunity:
 
     @property
     def key(self) -> str:
-        """What there is one candidate of."""
+        """Key of its candidate, which is unique."""
         return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
 
 
 def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
-    """What can be drafted from a kind of record."""
-    return tuple(type for type, kinds in SOURCES.items() if kind in kinds)
+    """The types that can be drafted from a kind of record."""
+    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
 
 
-def opportunities(
+def select_opportunities(
     records: Iterable[LearningRecord],
     known_keys: Collection[str] = (),
     *,
@@ -110,21 +110,21 @@ def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
     return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
-PASS = 60.0
-"""From so many points on a candidate comes up for review."""
+MIN_REVIEW_SCORE = 60.0
+"""Minimum score of a candidate in review."""
 
 MAX_UNCORROBORATED = 45.0
-"""The most for one that nothing bears out; it fails."""
+"""Maximum score of a candidate without supporting records."""
 
-MEAN_WEIGHS, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
+MEAN_WEIGHT, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
 
 MIN_NEW_EVIDENCE = 3
-"""A rejected candidate comes up again after at least so many new records that bear it out."""
+"""Minimum number of new supporting records that reopen a rejected candidate."""
 
 
 @frozen
 class Evaluation:
-    """A score from 0 to 100, the records that make it, and those that speak against the candidate."""
+    """A score from 0 to 100, and the records for and against the candidate."""
 
     score: float
     corroborated_by: tuple[str, ...]
@@ -134,21 +134,21 @@ class Evaluation:
     @property
     def passed(self) -> bool:
         """Whether it comes up for review."""
-        return bool(self.corroborated_by) and self.score >= PASS
+        return bool(self.corroborated_by) and self.score >= MIN_REVIEW_SCORE
 
 
 def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
-    """`min(100, 0.85·mean + min(15, 5·n))` over the held-out `scores`; without any the draft's own, at most 45."""
+    """`min(100, 0.85·mean + min(15, 5·n))` of the `scores` of supporting records; without any `drafted`, at most 45."""
     if not scores:
         return min(MAX_UNCORROBORATED, drafted)
-    return round(min(100.0, MEAN_WEIGHS * mean(scores) + min(MAX_BONUS, BONUS * len(scores))), 6)
+    return round(min(100.0, MEAN_WEIGHT * mean(scores) + min(MAX_BONUS, BONUS * len(scores))), 6)
 
 
-def matching(
+def supporting_records(
     candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]
 ) -> list[LearningRecord]:
-    """Records of the candidate's label and scope that it was not drafted from: of each session the weightiest, and none
-    of a session that it was drafted from. In the order of `records`."""
+    """The records of the candidate's label and scope, without those of sessions that it was drafted from; of each
+    session the one with the highest score. In the order of `records`."""
     sessions = {record.session_id for record in drafted if record.session_id}
     own = set(candidate.drafted_from)
     best: dict[str, LearningRecord] = {}
@@ -173,9 +173,9 @@ def evaluate(
     *,
     promoted_at: datetime | None = None,
 ) -> Evaluation:
-    """What the `records` of a candidate's scope say of it, `drafted` being those it was made of. `promoted_at`: since
-    when its effect is in force."""
-    supporting = matching(candidate, drafted, records)
+    """Evaluate a candidate by the `records` of its scope. It was drafted from the records `drafted`, and is active
+    since `promoted_at`."""
+    supporting = supporting_records(candidate, drafted, records)
     score = corroborated_score(
         max((record.score for record in drafted), default=0.0), [record.score for record in supporting]
     )
@@ -226,20 +226,20 @@ def speaks_against(
     return False
 
 
-def outweighs(
+def has_new_evidence(
     candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord], rejected_at: datetime
 ) -> bool:
-    """Whether newer evidence is enough to ask again after a rejection: at least as many new supporting records as there
-    were then, drafts included, no fewer than three, and they pass on their own."""
-    new = [record for record in matching(candidate, drafted, records) if record.at > rejected_at]
+    """Whether there is enough new evidence to reopen a rejected candidate: at least three supporting records, as many
+    as before the rejection (drafts included), which pass by themselves."""
+    new = [record for record in supporting_records(candidate, drafted, records) if record.at > rejected_at]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new) >= max(MIN_NEW_EVIDENCE, before)
-    return enough and corroborated_score(0.0, [record.score for record in new]) >= PASS
+    return enough and corroborated_score(0.0, [record.score for record in new]) >= MIN_REVIEW_SCORE
 
 
 def same_change(effect: Effect, other: Effect) -> bool:
-    """Whether two effects come to the same, whatever speaks for them: a repair of a test that both name, the same model
-    for the same work, else the very same."""
+    """Whether two effects make the same change: the same repair of a test, the same model for a channel, or equal
+    effects."""
     match effect, other:
         case FixTemplate(), FixTemplate():
             return bool({*effect.failing} & {*other.failing}) and effect.repairs == other.repairs

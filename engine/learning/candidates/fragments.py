@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
-from engine.learning.candidates.trials import HARMS, HELPS, PROVENANCE, Overlays, Trials
+from engine.learning.candidates.trials import PROVENANCE, LiftVerdict, Overlays, Trials
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
 from engine.model.adaptation import Overlay, PromptFragment
 from engine.model.lessons import lessons_of
@@ -25,7 +25,7 @@ INTRODUCTION = (
     "first, and nothing in it allows what they forbid."
 )
 
-OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
+OWN_SOURCE = PromptSource(SourceKind.RUNNER, label="clawpy")
 
 _NO_XML = re.compile("[\ufffe\uffff]")
 
@@ -49,29 +49,29 @@ class LearnedGuidance:
         self._count = count
 
     def part(self, request: PromptRequest) -> Contribution:
-        """The block for a request, None in it when there is nothing to say. Its provenance names every fragment that
-        fits, the withheld ones too; the notes say what had no room, and how many a trial left out."""
+        """The block for a request, None without fragments. Its provenance names all fragments that fit, the withheld
+        ones too; the notes say how many are left out for want of room, and how many a trial withheld."""
         overlays = self._overlays.get_prompt_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
         if not overlays:
             return Contribution(None)
-        fitting, cut = self._fit(overlays)
-        drawn = self._trials.draw(fitting, request.session_id)
-        lines = [line for draw in drawn if not draw.withheld for line in fragment_lines(draw.overlay)]
-        withheld = sum(draw.withheld for draw in drawn)
-        notes = [f"learned guidance: {len(cut)} of {len(overlays)} fragments had no room"] if cut else []
+        fitting, left_out = self._fit(overlays)
+        draws = self._trials.draw(fitting, request.session_id)
+        lines = [line for draw in draws if not draw.withheld for line in fragment_lines(draw.overlay)]
+        withheld = sum(draw.withheld for draw in draws)
+        notes = [f"learned guidance: {len(left_out)} of {len(overlays)} fragments had no room"] if left_out else []
         notes += (
-            [f"learned guidance: {withheld} of {len(drawn)} left out by chance, to measure what it does"]
+            [f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does"]
             if withheld
             else []
         )
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
-        return Contribution(part, {PROVENANCE: [draw.to_json() for draw in drawn]} if drawn else {}, tuple(notes))
+        return Contribution(part, {PROVENANCE: [draw.to_json() for draw in draws]} if draws else {}, tuple(notes))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
-        """The lessons that fragments of this request say, the withheld ones too: no other block says them, or what a
-        trial leaves out would be told all the same."""
+        """The lessons in the fragments of this request, the withheld ones too: no other block may contain them, or a
+        trial would withhold nothing."""
         overlays = self._overlays.get_prompt_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
@@ -81,27 +81,29 @@ class LearnedGuidance:
         return lessons_of(text for lines in texts for text in lines)
 
     def _fit(self, overlays: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
-        """The fragments that fit the budget, the oldest first, and those that do not."""
+        """The fragments that fit the budget, oldest first, and those that do not."""
         budget = self._settings.current.adaptation.fragment_tokens
         room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
         fits: list[Overlay] = []
-        cut: list[Overlay] = []
-        for overlay in sorted(overlays, key=self._worth, reverse=True):
+        left_out: list[Overlay] = []
+        for overlay in sorted(overlays, key=self._rank, reverse=True):
             tokens = sum(self._count(line.text) for line in fragment_lines(overlay))
-            (fits if tokens <= room else cut).append(overlay)
+            (fits if tokens <= room else left_out).append(overlay)
             room -= tokens if tokens <= room else 0
         fitting = {item.id for item in fits}
-        return [item for item in overlays if item.id in fitting], cut
+        return [item for item in overlays if item.id in fitting], left_out
 
-    def _worth(self, overlay: Overlay) -> tuple[float, float]:
-        """What helps more comes first, then what is newer. Only a verdict counts: a lift by chance says nothing."""
+    def _rank(self, overlay: Overlay) -> tuple[float, float]:
+        """Sort key: by lift where there is a verdict, then by age."""
         lift = self._trials.lifts().get(overlay.id)
-        difference = lift.difference if lift is not None and lift.verdict in (HELPS, HARMS) else 0.0
+        difference = (
+            lift.difference if lift is not None and lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS) else 0.0
+        )
         return difference, overlay.since.timestamp()
 
 
 def fragment_lines(overlay: Overlay) -> list[PromptLine]:
-    """A fragment as lines of a prompt; one key leads from each to its candidate."""
+    """The lines of a fragment in a prompt, with their source."""
     assert isinstance(overlay.effect, PromptFragment)
     approved = overlay.trust is Trust.QUOTED
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
@@ -112,5 +114,5 @@ def fragment_lines(overlay: Overlay) -> list[PromptLine]:
     ]
 
 
-_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
+_HEAD = (PromptLine(f"<{BLOCK}>", OWN_SOURCE), PromptLine(INTRODUCTION, OWN_SOURCE))
+_END = PromptLine(f"</{BLOCK}>", OWN_SOURCE)

@@ -25,7 +25,7 @@ KINDS = ", ".join(f"'{kind.value}'" for kind in RecordKind)
 
 
 class LearningRecordRow(Row, table=True):
-    """One record. `seq` grows with each that is written; `fact` is the ledger id of the fact it was made of."""
+    """One record. `seq` grows with each new record; `fact` is the id of its ledger entry."""
 
     __tablename__ = "learning_records"
     __table_args__ = (
@@ -56,7 +56,7 @@ class LearningRecordRow(Row, table=True):
 
     @property
     def value(self) -> LearningRecord:
-        """The row as others see it."""
+        """The record of this row."""
         values = {field.name: getattr(self, field.name) for field in fields(LearningRecord)}
         return LearningRecord(**values | {"kind": RecordKind(self.kind)})
 
@@ -94,26 +94,26 @@ class Records:
         self._database = database
 
     def add(self, tx: Transaction, records: Iterable[LearningRecord]) -> None:
-        """Write them; those that are there already change nothing."""
+        """Write records; those with an existing id are ignored."""
         new = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
         for record in records:
             values = {field.name: getattr(record, field.name) for field in fields(record)}
             tx.session.connection().execute(new, values | {"kind": record.kind.value, "details": dict(record.details)})
 
-    def last(self) -> int:
-        """The `seq` of the newest, 0 without any."""
+    def last_seq(self) -> int:
+        """The `seq` of the newest record, 0 without any."""
         return self._fetch_number(_LAST)
 
     def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
-        """The newest first."""
+        """The newest records, newest first; of one kind if given."""
         return self._find(_OF_KIND, limit, kind=kind) if kind else self._find(_NEWEST, limit)
 
     def with_min_score(self, min_score: float, since: datetime, limit: int) -> list[LearningRecord]:
-        """The records of a score of at least `min_score`, not older than `since`, the newest first."""
+        """The records with at least `min_score`, not older than `since`, newest first."""
         return self._find(_WITH_MIN_SCORE, limit, min_score=min_score, since=since)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
-        """These, oldest first; what is not there is left out."""
+        """The records with these ids, oldest first."""
         return self._find(_BY_ID, len(ids), ids=json.dumps(ids))[::-1] if ids else []
 
     def of_scope(self, scope_type: str, scope_id: str, limit: int = MAX_PER_SCOPE) -> list[LearningRecord]:
@@ -121,7 +121,7 @@ class Records:
         return self._find(_OF_SCOPE, limit, scope_type=scope_type, scope_id=scope_id)
 
     def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
-        """How many records of a label and scope were made of facts before `ledger_id`."""
+        """Number of records of a label and scope from ledger entries before `ledger_id`."""
         values = {"label": label, "ledger_id": ledger_id, "scope_type": scope_type, "scope_id": scope_id}
         return self._fetch_number(_COUNT_BEFORE, values)
 

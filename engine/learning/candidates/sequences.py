@@ -24,60 +24,69 @@ MIN_RUNS = 3
 MIN_Z = 3.0
 """Minimum number of standard deviations above the sessions expected by chance."""
 
-CHANCE = 0.01
-"""At most so probable that chance makes anything of its length look like it, among all the sequences there could be."""
+MAX_PROBABILITY = 0.01
+"""Maximum probability that any sequence of its length occurs as often by chance."""
 
 DOMINANT_SHARE = 2 / 3
-"""A longer one that so large a share of the runs with a part of it have stands for that part, whatever chance says."""
+"""A longer sequence replaces its part, whatever its probability, if this share of the runs with the part have it."""
 
 EXEC = "exec:"
-"""What calls begin with that run a command, see `events.ToolsUsed`."""
+"""Prefix of calls that run a command, see `events.ToolsUsed`."""
 
-Gram = tuple[str, ...]
-Places = dict[int, list[int]]
-"""By the number of a run, where in it a sequence begins."""
+Calls = tuple[str, ...]
+Positions = dict[int, list[int]]
+"""The positions where a sequence begins, by the number of the run."""
 
 
 @frozen
-class FoundSequence:
-    """A sequence. `count`: how often it occurs in all, without overlaps; `runs`: the numbers of the runs that have it,
-    rising. By chance `expected` runs would; `z`: by so many standard deviations there are more."""
+class CallSequence:
+    """A sequence of calls that occurs more often than by chance."""
 
     calls: tuple[str, ...]
     count: int
+    """Number of occurrences without overlaps."""
     expected: float
+    """Number of runs that would have it by chance."""
     z: float
+    """Standard deviations between the number of runs and `expected`."""
     runs: tuple[int, ...]
+    """The numbers of the runs that have it, in ascending order."""
 
 
-def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
-    """The sequences of commands in `runs` (the calls of one session each, in order), the surest first. What is no
-    command parts them: no flow could take it, so nothing would come of a sequence that has it."""
+def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
+    """The repeated sequences of commands in `runs` (the calls of one session each, in order), highest `z` first. Other
+    calls separate sequences, because a flow cannot run them."""
     calls = _CallIndex(
         [
             [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
             for number, run in enumerate(runs)
         ]
     )
-    sequences: list[FoundSequence] = []
+    sequences: list[CallSequence] = []
     for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
-        # An overlap is given to the one that is surer of its place; of equals, to what comes first.
-        surprising = {gram: places for gram, places in calls.promising(length).items() if calls.surprises(gram, places)}
-        for gram in sorted(surprising, key=lambda gram: (-len(surprising[gram]), calls.first(surprising[gram]), gram)):
-            places = calls.free(gram, surprising[gram])
-            if len(places) < MIN_RUNS or not calls.surprises(gram, places):
+        # An overlap counts for the sequence in more runs; of equal ones, for the earlier one.
+        surprising = {
+            gram: positions
+            for gram, positions in calls.frequent_sequences(length).items()
+            if calls.is_surprising(gram, positions)
+        }
+        for gram in sorted(
+            surprising, key=lambda gram: (-len(surprising[gram]), calls.mean_start(surprising[gram]), gram)
+        ):
+            positions = calls.free_positions(gram, surprising[gram])
+            if len(positions) < MIN_RUNS or not calls.is_surprising(gram, positions):
                 continue
-            expected, z = calls.score(gram, len(places))
+            expected, z = calls.expectation(gram, len(positions))
             if z >= MIN_Z:
                 sequences.append(
-                    FoundSequence(gram, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
+                    CallSequence(gram, sum(map(len, positions.values())), expected, z, tuple(sorted(positions)))
                 )
-                calls.take(length, places)
+                calls.mark_taken(length, positions)
     return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
 class _CallIndex:
-    """What was called, and which places are taken."""
+    """The calls of all runs, and which of their positions belong to a sequence already."""
 
     def __init__(self, runs: Sequence[Sequence[str]]) -> None:
         self._runs = [tuple(run) for run in runs]
@@ -86,80 +95,82 @@ class _CallIndex:
         for number, counts in enumerate(self._counts):
             for call in counts:
                 self._runs_with[call].add(number)
-        # Only what so many runs call can be of a sequence; which calls those are says nothing of their order.
+        # Only calls of this many runs can be part of a sequence.
         self._words = sum(len(who) >= MIN_RUNS for who in self._runs_with.values())
         self._taken: dict[int, set[int]] = defaultdict(set)
-        self._places: dict[int, dict[Gram, Places]] = {}
-        self._chances: dict[Gram, Sequence[float]] = {}
+        self._positions: dict[int, dict[Calls, Positions]] = {}
+        self._chances: dict[Calls, Sequence[float]] = {}
 
-    def places(self, length: int) -> dict[Gram, Places]:
-        """Everything of a length, and where it stands; of what overlaps itself the first."""
-        if length not in self._places:
-            by_gram: dict[Gram, Places] = {}
+    def positions(self, length: int) -> dict[Calls, Positions]:
+        """All runs of calls of a length with their positions; of positions that overlap, the first."""
+        if length not in self._positions:
+            by_gram: dict[Calls, Positions] = {}
             for number, run in enumerate(self._runs):
                 for start in range(len(run) - length + 1):
                     starts = by_gram.setdefault(run[start : start + length], {}).setdefault(number, [])
                     if not starts or start >= starts[-1] + length:
                         starts.append(start)
-            self._places[length] = by_gram
-        return self._places[length]
+            self._positions[length] = by_gram
+        return self._positions[length]
 
-    def promising(self, length: int) -> dict[Gram, Places]:
-        """What so many runs have, each step another than the one before: agents do the same a few times on end, and
-        that alone is no sequence of steps."""
+    def frequent_sequences(self, length: int) -> dict[Calls, Positions]:
+        """The sequences in enough runs in which no call follows itself: agents often repeat a single call."""
         return {
-            gram: places
-            for gram, places in self.places(length).items()
-            if len(places) >= MIN_RUNS and all(call != following for call, following in pairwise(gram))
+            gram: positions
+            for gram, positions in self.positions(length).items()
+            if len(positions) >= MIN_RUNS and all(call != following for call, following in pairwise(gram))
         }
 
-    def surprises(self, gram: Gram, places: Places) -> bool:
-        """Whether chance alone does not make it, nor chance around a part of it."""
-        length, runs = len(gram), len(places)
-        if tail(runs, sum(self._likely(gram))) * self._words**length > CHANCE:
+    def is_surprising(self, gram: Calls, positions: Positions) -> bool:
+        """Whether neither chance alone explains it, nor chance around a part of it."""
+        length, runs = len(gram), len(positions)
+        if poisson_tail(runs, sum(self._probabilities(gram))) * self._words**length > MAX_PROBABILITY:
             return False
         for less in range(1, length - 1):
             for at in range(less + 1):
                 part, rest = gram[at : at + length - less], gram[:at] + gram[at + length - less :]
-                most = runs >= DOMINANT_SHARE * len(self.places(length - less)[part])
-                if not most and tail(runs, self._continued(part, rest)) * self._words**less > CHANCE:
+                is_dominant = runs >= DOMINANT_SHARE * len(self.positions(length - less)[part])
+                if (
+                    not is_dominant
+                    and poisson_tail(runs, self._expected_around(part, rest)) * self._words**less > MAX_PROBABILITY
+                ):
                     return False
         return True
 
-    def score(self, gram: Gram, runs: int) -> tuple[float, float]:
-        """How many runs would have it by chance, and z of so many that have it."""
-        likely = self._likely(gram)
+    def expectation(self, gram: Calls, runs: int) -> tuple[float, float]:
+        """Number of runs that would have it by chance, and z of the number of runs that have it."""
+        likely = self._probabilities(gram)
         expected = sum(likely)
         spread = math.sqrt(sum(chance * (1 - chance) for chance in likely))
         return expected, (runs - expected) / spread if spread else 0.0
 
-    def first(self, places: Places) -> tuple[float, int]:
-        """How early it stands, on the mean; what decides between windows on one longer sequence."""
-        return sum(starts[0] for starts in places.values()) / len(places), min(places)
+    def mean_start(self, positions: Positions) -> tuple[float, int]:
+        """Its mean first position, to choose between parts of one longer sequence."""
+        return sum(starts[0] for starts in positions.values()) / len(positions), min(positions)
 
-    def free(self, gram: Gram, places: Places) -> Places:
-        """Its places of which nothing is taken by a sequence found before."""
+    def free_positions(self, gram: Calls, positions: Positions) -> Positions:
+        """Its positions that do not overlap an earlier sequence."""
         free = {
             number: [at for at in starts if self._taken[number].isdisjoint(range(at, at + len(gram)))]
-            for number, starts in places.items()
+            for number, starts in positions.items()
         }
         return {number: starts for number, starts in free.items() if starts}
 
-    def take(self, length: int, places: Places) -> None:
-        """These places belong to a sequence now."""
-        for number, starts in places.items():
+    def mark_taken(self, length: int, positions: Positions) -> None:
+        """Mark these positions as part of a sequence."""
+        for number, starts in positions.items():
             for at in starts:
                 self._taken[number].update(range(at, at + length))
 
-    def _likely(self, gram: Gram) -> Sequence[float]:
-        """For each run that could, how probable it has `gram` somewhere, its own calls being in an order of chance."""
+    def _probabilities(self, gram: Calls) -> Sequence[float]:
+        """For each run with these calls, the probability that it has `gram` if its calls were in random order."""
         key = tuple(sorted(gram))
         if key not in self._chances:
             runs = set.intersection(*(self._runs_with[call] for call in set(gram)))
-            self._chances[key] = [self._once(key, number) for number in sorted(runs)]
+            self._chances[key] = [self._probability(key, number) for number in sorted(runs)]
         return self._chances[key]
 
-    def _once(self, key: Gram, number: int) -> float:
+    def _probability(self, key: Calls, number: int) -> float:
         counts, calls = self._counts[number], len(self._runs[number])
         if calls < len(key):
             return 0.0
@@ -169,11 +180,10 @@ class _CallIndex:
             counted[call] += 1
         return -math.expm1((calls - len(key) + 1) * math.log1p(-share)) if share < 1 else 1.0
 
-    def _continued(self, part: Gram, rest: Gram) -> float:
-        """So many runs would have `part` with `rest` around it as it is asked about, if what is around it were any of
-        the other calls of the run."""
+    def _expected_around(self, part: Calls, rest: Calls) -> float:
+        """Number of runs that would have `part` with `rest` around it, if the other calls were in random order."""
         expected = 0.0
-        for number, starts in self.places(len(part))[part].items():
+        for number, starts in self.positions(len(part))[part].items():
             counts, remaining = self._counts[number], len(self._runs[number]) - len(part)
             share, counted = 1.0, Counter(part)
             for place, call in enumerate(rest):
@@ -183,9 +193,9 @@ class _CallIndex:
         return expected
 
 
-def tail(count: int, mean: float) -> float:
-    """How probable `count` or more are, where `mean` are expected (Poisson; for trials of different probability it is
-    no less than the truth above the mean)."""
+def poisson_tail(count: int, mean: float) -> float:
+    """The Poisson probability of `count` or more where `mean` are expected. Above the mean, this is an upper bound for
+    trials with different probabilities."""
     if count <= mean:
         return 1.0
     if mean <= 0:

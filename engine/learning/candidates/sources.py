@@ -15,103 +15,108 @@ from engine.storage.ledger import LedgerEntry
 
 @frozen
 class ModelPrice:
-    """A model, `PROVIDER:MODEL`, and what a million tokens of it cost, in micro-dollars: of prompt and answer as agents
-    use them, four to one."""
+    """A model and its price."""
 
     model: str
+    """`PROVIDER:MODEL`."""
     price: int
+    """Micro-dollars for a million tokens, of prompt and answer in the usual ratio of four to one."""
 
 
 @frozen
 class ModelsUsed:
-    """What an agent's calls went to of late: the model of most of them, on which channel, the others that could be had,
-    and the characters of its median prompt (None when unknown)."""
+    """The models of an agent's recent calls."""
 
-    present: ModelPrice
+    current: ModelPrice
+    """The model of most calls."""
     channel: str
+    """The channel of most sessions."""
     others: tuple[ModelPrice, ...]
+    """Other usable models."""
     median_prompt: int | None = None
+    """Median length of its prompts in characters, None if unknown."""
 
 
 @frozen
 class HealedTests:
-    """Tests that were red when a session began and green with its changes: their signatures (see
-    `FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
+    """Tests that failed when a session began and passed with its changes."""
 
     tests: Mapping[str, str]
+    """Signatures (see `FixTemplate.causes`) by test name, "" for unknown."""
     project: str
     agent: str
     cost: int
+    """Cost of the session in micro-dollars."""
 
 
 class Sources(Protocol):
-    """Cards, sessions, memory, guidance, models and rails, as their owners know them."""
+    """Reads cards, sessions, memory, guidance, models and rails."""
 
-    # -- what facts are about
+    # -- about ledger entries
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
-        """Facts of these kinds with start <= time < end, oldest first."""
+    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
+        """Ledger entries of these kinds with start <= time < end, oldest first."""
 
-    def edited(self, card_id: str, /) -> Correction | None:
-        """What the operator made of a card's prompt, and the session that it led to; None where it was not edited."""
+    def card_correction(self, card_id: str, /) -> Correction | None:
+        """The operator's edit of a card's prompt, with the session that it led to; None if it was not edited."""
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        """None for one that is not there any more."""
+        """The fact of layer G, None if it no longer exists."""
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
-        """What a session turned from red to green; None for nothing."""
+        """The tests that a session fixed, None for none."""
 
-    def day(self, at: datetime, /) -> str:
-        """The operator's day that an instant falls into, as `2026-01-05`."""
+    def local_day(self, at: datetime, /) -> str:
+        """The day of an instant in the operator's time zone, as `2026-01-05`."""
 
-    # -- what sessions said and did
+    # -- about sessions
 
     def session_ended(self, session_id: str, /) -> bool:
         """False while the session still runs and may say more."""
 
     def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
-        """Empty for one that is not there."""
+        """The newest lines, empty for an unknown session."""
 
     def patch(self, session_id: str, /, *, landed: bool) -> str:
-        """The diff that turned red to green, as git applies it: of its whole change set when that is `landed`, else
-        from its last red run to its green one. "" when git does not have it any more."""
+        """The diff that fixed the tests, as git applies it: the whole change set if `landed`, else from the last failed
+        to the passed run. "" if git no longer has it."""
 
-    def changed(self, session_id: str, /) -> Sequence[str]:
-        """The files that its change set changes; empty without one."""
+    def changed_files(self, session_id: str, /) -> Sequence[str]:
+        """The paths in its change set; empty without one."""
 
     def title(self, session_id: str, /) -> str:
-        """What it was to do; "" when the operator threw its work away, or took it back."""
+        """The prompt of a session; "" when the operator discarded or undid its work."""
 
     def summary(self, session_id: str, /) -> str: ...
 
     def corrections(self, session_id: str, /) -> Sequence[str]:
-        """What was captured of its agent's words as corrections and decisions (SPEC 4.4)."""
+        """The corrections and decisions captured from its transcript (SPEC 4.4)."""
 
-    def memory(self, memory_id: str, /) -> tuple[str, Trust]:
-        """What a memory says, "" when that is gone, and whose words it is."""
+    def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
+        """The text of a memory, "" if it was forgotten, and its trust."""
 
     def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
-        """What a leader says under `ref` now, "" when that is gone, and whose words it is."""
+        """The guidance with this reference, "" if it no longer exists, and its trust."""
 
-    # -- how things are done now
+    # -- about the present state
 
     def models(self, agent: str, /) -> ModelsUsed | None:
-        """None when no call of the agent's is known, or no price of its model."""
+        """The models of an agent, None without a call or without a price of its model."""
 
     def max_healing_attempts(self) -> int:
-        """Maximum number of attempts at healing, by the settings."""
+        """Maximum number of healing attempts in the settings."""
 
     def flows(self) -> Collection[str]:
-        """Names of the program's own flows: new ones may not have them."""
+        """Names of the built-in flows, which new flows may not have."""
 
     def phase(self) -> int:
-        """That of SPEC 2.6."""
+        """The number of the phase (SPEC 2.6)."""
 
     def block_reason(self) -> str:
-        """Why nothing may be done by itself now, "" when it may."""
+        """Why nothing may run by itself now, "" when it may."""
 
     def objection_to(self, candidate: Candidate, /) -> str:
-        """What a candidate says that only the operator may let into prompts and commands, "" for nothing."""
+        """Why only the operator may activate a candidate, by the content rules; "" for no objection."""
 
     def secrets(self) -> Iterable[str]:
-        """Values that no candidate may hold."""
+        """Values that no candidate may contain."""

@@ -1,11 +1,11 @@
-"""The stations of a candidate in words for a screen (SPEC 5.3, 9.5). Pure."""
+"""The stages of a candidate's life cycle in words for a screen (SPEC 5.3, 9.5). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from engine.learning.candidates.candidates import CandidateRow, step_time
-from engine.learning.candidates.evaluation import PASS
+from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE
 from engine.model.adaptation import CandidateStatus, LearningRecord, Station
 
 _END_WORDS = {
@@ -16,7 +16,7 @@ _END_WORDS = {
 
 
 def stations_of(row: CandidateRow, drafted_from: Iterable[LearningRecord]) -> tuple[Station, ...]:
-    """Where a candidate stands on its way; `drafted_from` are the records that it was drafted from."""
+    """All stages of a candidate; `drafted_from` are the records that it was drafted from."""
     return (
         *_first_stations(row, list(drafted_from)),
         _corroboration_station(row),
@@ -26,7 +26,7 @@ def stations_of(row: CandidateRow, drafted_from: Iterable[LearningRecord]) -> tu
 
 
 def _first_stations(row: CandidateRow, records: Sequence[LearningRecord]) -> tuple[Station, ...]:
-    """Detection, draft and score, which every candidate has behind it."""
+    """Detection, draft and score, which every candidate has passed."""
     drafted_at = step_time(row.history[0])
     detected_at = max((record.at for record in records), default=None)
     score = max((record.score for record in records), default=0.0)
@@ -42,7 +42,7 @@ def _first_stations(row: CandidateRow, records: Sequence[LearningRecord]) -> tup
 def _corroboration_station(row: CandidateRow) -> Station:
     corroboration = row.corroboration
     if row.status == CandidateStatus.DRAFTED:
-        words = f"{row.reason}; it comes up for review from a score of {PASS:.0f}"
+        words = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
         return Station("corroborate", None, words, "now")
     if corroboration is not None:
         return Station("corroborate", step_time(corroboration), str(corroboration["reason"]), "done")
@@ -53,7 +53,7 @@ def _review_station(row: CandidateRow) -> Station:
     status, last = CandidateStatus(row.status), row.history[-1]
     if status is CandidateStatus.REVIEW:
         corroboration = row.corroboration
-        undone = f"; {last['reason']}" if row.taken_back else ""
+        undone = f"; {last['reason']}" if row.is_undone else ""
         since = None if corroboration is None else step_time(corroboration)
         return Station("review", since, f"needs your decision{undone}", "now")
     if status.decided:

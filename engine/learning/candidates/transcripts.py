@@ -1,5 +1,5 @@
-"""Extracts from a session's transcript and diff how failing tests were fixed, what followed an error, and which
-commands were run. Pure.
+"""Extracts from a session's transcript and diff how failing tests were fixed, the calls after an error, and the
+commands that ran. Pure.
 """
 
 from __future__ import annotations
@@ -13,42 +13,41 @@ from typing import Any
 from engine.model import TranscriptLine
 
 MAX_MESSAGE_LENGTH = 300
-"""Characters of what an agent said that are quoted."""
+"""Maximum number of characters that are quoted of an agent's message."""
 
 MAX_CHANGED_LINES = 12
-"""Of an edit with more changed lines than these the file is named, and its lines are not quoted."""
+"""Maximum number of changed lines of an edit that is quoted; of a longer one only the file is named."""
 
 MAX_CHANGES = 4
-"""Maximum number of edits that are told."""
+"""Maximum number of edits that are described."""
 
 MAX_LINE_LENGTH = 160
 
 PRECEDING_CALLS = 2
-"""Maximum number of good calls told before the one that worked."""
+"""Maximum number of successful calls that are shown before the one that worked."""
 
 MAX_QUOTE_LENGTH = 240
-"""Characters of what somebody said that a line quotes."""
+"""Maximum number of characters of a quote."""
 
 BACK_TO_AGENT = "; back to the agent, try "
-"""What the validation loop notes when it hands red tests back (see `execution.validation`)."""
+"""Part of the note of the validation loop when it returns failing tests to the agent (see `execution.validation`)."""
 
-_BROKE = re.compile(r" (?:failed|refused): ")
+_FAILED_CALL = re.compile(r" (?:failed|refused): ")
 _SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
-"""What only a shell understands; a flow has none."""
+"""Characters that need a shell, which a flow does not have."""
 
 
-def healing(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
-    """What mended the tests, as lines of a playbook: what the agent said of it after the tests came back red for the
-    last time, and what the `patch` changed; where there is none, the files that the session `changed`. Where the agent
-    said nothing the `summary` stands for it."""
+def healing_lines(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
+    """How the tests were fixed, as lines of a playbook: the agent's last message after the tests failed for the last
+    time, else the `summary`, and the changes in `patch`, else the `changed` files."""
     begin = max((number for number, line in enumerate(lines) if _handed_back(line)), default=-1)
-    messages = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
-    changes = changes_of(patch) or [f"it changed {path}" for path in (changed if messages else ())]
+    messages = _messages(list(_until_next_test_run(lines[begin + 1 :]))) if begin >= 0 else []
+    changes = describe_changes(patch) or [f"it changed {path}" for path in (changed if messages else ())]
     return (*_first_sentences(messages[-1] if messages else summary), *list(dict.fromkeys(changes))[:MAX_CHANGES])
 
 
-def changes_of(patch: str) -> list[str]:
-    """What a diff of git changes, file by file, in words: its lines where they are few."""
+def describe_changes(patch: str) -> list[str]:
+    """The changes of a git diff in words, file by file; a few changed lines are quoted."""
     changes = []
     for section in re.split(r"(?m)^(?=diff --git )", patch)[1:]:
         head, _, body = section.partition("\n@@")
@@ -59,7 +58,7 @@ def changes_of(patch: str) -> list[str]:
         removed, added = (
             [line[1:].strip() for line in hunks if line.startswith(sign) and line[1:].strip()] for sign in "-+"
         )
-        before, after = (_cut(" / ".join(lines)) for lines in (removed, added))
+        before, after = (_truncate(" / ".join(lines)) for lines in (removed, added))
         if "\n--- /dev/null" in head:
             changes.append(f"it wrote {names[-1]}")
         elif not (removed or added) or len(removed) + len(added) > MAX_CHANGED_LINES:
@@ -71,28 +70,28 @@ def changes_of(patch: str) -> list[str]:
     return changes
 
 
-def after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
-    """What the agent did after an error until the same tool worked: the last good calls before that one, and it;
-    without one, its next good call. () when there was none, or the error is not in these lines."""
+def calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
+    """The agent's calls after an error up to the next successful call of the same tool, else its next successful call.
+    () if there is none, or if the error is not in these lines."""
     cause = message.partition(": ")[2] or message
     at = next((i for i, line in enumerate(lines) if _is_error(line, tool, cause)), -1)
     if at < 0:
         return ()
-    good = [line.text for line in lines[at + 1 :] if line.kind == "tool" and not _BROKE.search(line.text)]
+    good = [line.text for line in lines[at + 1 :] if line.kind == "tool" and not _FAILED_CALL.search(line.text)]
     same = next((i for i, text in enumerate(good) if text.split(" ", 1)[0] == tool), None)
     calls = good[:1] if same is None else good[max(0, same - PRECEDING_CALLS) : same + 1]
-    return tuple(_cut(text) for text in calls)
+    return tuple(_truncate(text) for text in calls)
 
 
-def commands_run(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
-    """For calls such as `exec:git status` that follow each other the commands that most of these sessions ran for them,
-    word for word; () when none tells of all of them as commands that run without a shell."""
+def common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
+    """The commands that most of these sessions ran for a sequence of calls such as `exec:git status`; () if no session
+    ran all of them without a shell."""
     command_words = [call.partition(":")[2].split() for call in calls]
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
         commands = [_command(line) for line in lines if line.kind == "tool"]
         runs = (tuple(commands[at : at + len(command_words)]) for at in range(len(commands) - len(command_words) + 1))
-        counts.update({run for run in runs if all(map(_begins, run, command_words))})
+        counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
     return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
 
 
@@ -100,7 +99,7 @@ def _handed_back(line: TranscriptLine) -> bool:
     return line.kind == "note" and BACK_TO_AGENT in line.text
 
 
-def _turn(lines: Sequence[TranscriptLine]) -> Iterator[TranscriptLine]:
+def _until_next_test_run(lines: Sequence[TranscriptLine]) -> Iterator[TranscriptLine]:
     """Up to where the tests run again."""
     for line in lines:
         if line.kind == "command":
@@ -109,11 +108,10 @@ def _turn(lines: Sequence[TranscriptLine]) -> Iterator[TranscriptLine]:
 
 
 def _messages(lines: Sequence[TranscriptLine]) -> list[str]:
-    """What was said, lines on end together."""
-    together = groupby(lines, key=lambda line: line.kind)
-    return [
-        text for kind, group in together if kind == "say" and (text := " ".join(line.text for line in group).strip())
-    ]
+    """The agent's messages, consecutive lines joined."""
+    groups = groupby(lines, key=lambda line: line.kind)
+    messages = [" ".join(line.text for line in group).strip() for kind, group in groups if kind == "say"]
+    return [message for message in messages if message]
 
 
 def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
@@ -126,15 +124,15 @@ def _command(line: TranscriptLine) -> str:
     return line.text.removeprefix("exec ").strip() if line.kind == "tool" and line.text.startswith("exec ") else ""
 
 
-def _begins(command: str, words: Sequence[str]) -> bool:
+def _is_call_of(command: str, words: Sequence[str]) -> bool:
     own = command.split()
-    if not words or not own or _BROKE.search(command) or _SHELL.search(command):
+    if not words or not own or _FAILED_CALL.search(command) or _SHELL.search(command):
         return False
     return _program(own[0]) == _program(words[0]) and (len(words) == 1 or words[1] in own[1:])
 
 
 def _program(word: str) -> str:
-    """`python` of `/usr/bin/python3.12`: whoever names calls leaves versions out."""
+    """The name of a program without path and version: `python` for `/usr/bin/python3.12`."""
     name = word.rsplit("/", 1)[-1]
     return name.rstrip("0123456789.") or name
 
@@ -149,16 +147,16 @@ def _first_sentences(text: str) -> tuple[str, ...]:
     return (head[: end + 1] if end > MAX_MESSAGE_LENGTH // 3 else f"{head.rstrip()}…",)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_LINE_LENGTH else f"{text[: MAX_LINE_LENGTH - 1]}…"
 
 
-def flat(text: Any) -> str:
+def one_line(text: Any) -> str:
     """A text in one line."""
     return " ".join(str(text).split())
 
 
-def quoted(text: Any, max_length: int = MAX_QUOTE_LENGTH) -> str:
-    """A text in one line and in quotes, at most so many characters of it."""
-    line = flat(text).strip(".")
+def quote(text: Any, max_length: int = MAX_QUOTE_LENGTH) -> str:
+    """A text in one line and in quotes, cut after `max_length` characters."""
+    line = one_line(text).strip(".")
     return f"“{line if len(line) <= max_length else line[: max_length - 1] + '…'}”"

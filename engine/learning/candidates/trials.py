@@ -16,6 +16,7 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -40,21 +41,21 @@ log = logging.getLogger(__name__)
 
 
 class Overlays:
-    """Answers what is in force, by agent, kind of run and workspace. From any thread; no disk once it was asked."""
+    """Reads the active effects by agent, kind of run and workspace, from a cache. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._candidates = Candidates(database)
-        self._related_records: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
+        self._active: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
 
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
-        """Fragments for prompts of an agent's runs of a kind, the oldest first. `workspace` "" is none: what is bound
-        to one does not apply then."""
+        """Fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", those of a workspace
+        do not apply."""
         return self.of(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
 
     def model(
         self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
     ) -> tuple[str, str] | None:
-        """The model of the newest hint that fits, and why; None without one."""
+        """(model, reason) of the newest routing hint that applies, None without one."""
         for overlay in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
             hint = overlay.effect
             if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
@@ -64,17 +65,16 @@ class Overlays:
         return None
 
     def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
-        """Bounds of the validation loop for an agent's work in a workspace; all of them hold."""
+        """Limits of the validation loop for an agent's work in a workspace; all of them apply."""
         overlays = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
         return [overlay.effect for overlay in overlays if isinstance(overlay.effect, PolicyTweak)]
 
     def flows(self) -> Sequence[Overlay]:
-        """Every flow in force, the oldest first."""
+        """The active flows, oldest first."""
         return [overlay for overlay in self.active() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
     def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
-        """What is in force of a type for an agent, a kind of runs (None where kinds do not matter) and a workspace, the
-        oldest first."""
+        """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first."""
         return [
             overlay
             for overlay in self.active()
@@ -82,38 +82,44 @@ class Overlays:
         ]
 
     def active(self) -> Sequence[Overlay]:
-        """Everything in force, the oldest first."""
-        return self._related_records.get("", self._read)
+        """All active effects, oldest first."""
+        return self._active.get("", self._read)
 
     def _read(self) -> list[Overlay]:
         overlays = []
         for row in self._candidates.rows(CandidateStatus.PROMOTED):
             try:
                 overlays.append(row.overlay)
-            except Refusal as refusal:  # damaged, or emptied by forgetting: it takes no other with it, and no prompt
+            except Refusal as refusal:  # damaged, or empty since its texts were forgotten
                 log.warning("candidate %s is active and left out: %s", row.id, refusal)
         return sorted(overlays, key=lambda overlay: (overlay.since, overlay.id))
 
 
-DOUBT = 0.1
-"""In so many of all cases an end of the interval is wrong at some time, at most."""
+ERROR_RATE = 0.1
+"""Maximum probability that an end of the interval is ever wrong."""
 
 NEGLIGIBLE = 0.1
-"""An interval within this on both sides of 0 means that it makes no difference."""
-
-NOT_ENOUGH, HELPS, HARMS, NO_DIFFERENCE = "not enough evidence", "helps", "harms", "makes no difference"
+"""An interval between this difference and its negative means that the effect makes no difference."""
 
 
-def withheld(run_id: str, overlay_id: str, share: float) -> bool:
-    """Whether a run goes without an overlay; true of a `share`, 0 to 1, of all runs."""
-    drawn = hashlib.blake2b(f"{run_id}\0{overlay_id}".encode(), digest_size=8).digest()
-    return int.from_bytes(drawn) < share * 2**64
+class LiftVerdict(StrEnum):
+    """The result of a trial."""
+
+    NOT_ENOUGH = "not enough evidence"
+    HELPS = "helps"
+    HARMS = "harms"
+    NO_DIFFERENCE = "makes no difference"
 
 
-def lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
-    """What runs say; those that were drawn alike are a stratum. While the interval is too wide for any other verdict,
-    it is "not enough evidence"."""
-    difference, low, high = _reckoned(tuple(strata))
+def is_withheld(run_id: str, overlay_id: str, share: float) -> bool:
+    """Whether a run goes without an overlay; true for a `share`, 0 to 1, of all runs."""
+    digest = hashlib.blake2b(f"{run_id}\0{overlay_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64
+
+
+def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
+    """The lift of an overlay. Runs with the same probability of going without it are a stratum."""
+    difference, low, high = _interval(tuple(strata))
     return Lift(
         overlay_id,
         sum(arms.with_runs for arms in strata),
@@ -123,50 +129,50 @@ def lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
         difference,
         low,
         high,
-        verdict(low, high),
+        _verdict(low, high),
     )
 
 
-def verdict(low: float, high: float) -> str:
-    """What an interval says, in words."""
+def _verdict(low: float, high: float) -> LiftVerdict:
     if high < 0:
-        return HARMS
+        return LiftVerdict.HARMS
     if low > 0:
-        return HELPS
-    return NO_DIFFERENCE if low >= -NEGLIGIBLE and high <= NEGLIGIBLE else NOT_ENOUGH
+        return LiftVerdict.HELPS
+    if low >= -NEGLIGIBLE and high <= NEGLIGIBLE:
+        return LiftVerdict.NO_DIFFERENCE
+    return LiftVerdict.NOT_ENOUGH
 
 
 @lru_cache(maxsize=1_000)
-def _reckoned(strata: tuple[Arms, ...]) -> tuple[float, float, float]:
-    """Difference and interval. It takes milliseconds, and is asked again with every prompt."""
-    low, high = -upper_end([arms.swapped for arms in strata], DOUBT), upper_end(strata, DOUBT)
+def _interval(strata: tuple[Arms, ...]) -> tuple[float, float, float]:
+    """Difference, low and high end of its interval. Cached, since it takes milliseconds and every prompt reads it."""
+    low, high = -upper_end([arms.swapped for arms in strata], ERROR_RATE), upper_end(strata, ERROR_RATE)
     return min(high, max(low, _difference(strata))), low, high
 
 
 def _difference(strata: Sequence[Arms]) -> float:
     """The difference of the shares, as the mean of the strata where each weighs what it says; the even prior draws it
     a little to 0 while there are few runs."""
-    total, weight = 0.0, 0.0
+    total, add_parts = 0.0, 0.0
     for arms in strata:
         with_share = (arms.with_good + 1) / (arms.with_runs + 2)
         without_share = (arms.without_good + 1) / (arms.without_runs + 2)
         precision = 1 / (1 / (arms.with_runs + 2) + 1 / (arms.without_runs + 2))
-        total, weight = total + precision * (with_share - without_share), weight + precision
-    return total / weight if weight else 0.0
+        total, add_parts = total + precision * (with_share - without_share), add_parts + precision
+    return total / add_parts if add_parts else 0.0
 
 
 CURSOR = "adaptation.trials"
 
 MAX_REPAIRS = 8
-"""Maximum number of repairs that an agent gets at once, those learnt last."""
+"""Maximum number of repairs that an agent gets at once, the newest."""
 
 PROVENANCE = "overlays"
-"""Under this name a prompt's provenance says which overlays it carries, or carries not by way of a trial."""
+"""Key of a prompt's provenance that lists its overlays, the withheld ones too."""
 
 
 class OverlayRun(SQLModel, table=True):
-    """A session that had an overlay, or that was chosen to do without it (`withheld`). `propensity` is how probable
-    the latter was; `state` how it stands (see `engine.model.work.judged`)."""
+    """A session in the trial of an overlay."""
 
     __tablename__ = "overlay_runs"
     __table_args__ = (
@@ -180,8 +186,11 @@ class OverlayRun(SQLModel, table=True):
     agent: str
     workspace: str
     withheld: bool
+    """Whether the session went without the overlay."""
     propensity: float
+    """The probability of that."""
     state: str = ""
+    """The result of the session, see `engine.model.work.judged`."""
     at: datetime = Field(sa_column=utc_column())
 
 
@@ -189,15 +198,15 @@ _MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "differen
 
 
 @frozen
-class Drawn:
-    """What was drawn for one overlay and one run."""
+class Draw:
+    """Whether an overlay is withheld from a run."""
 
     overlay: Overlay
     withheld: bool
     propensity: float
 
     def to_json(self) -> dict[str, Any]:
-        """As a prompt's provenance has it."""
+        """The draw for a prompt's provenance."""
         return {
             "id": self.overlay.id,
             "candidate": self.overlay.candidate_id,
@@ -207,7 +216,7 @@ class Drawn:
 
 
 class Trials(FollowedSessions[OverlayRun]):
-    """Draws, writes down, follows. Callable from any thread."""
+    """Withholds overlays from a share of the sessions, and follows the results of all. Callable from any thread."""
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Ledger) -> None:
         super().__init__(database, facts, OverlayRun, cursor=CURSOR)
@@ -215,16 +224,15 @@ class Trials(FollowedSessions[OverlayRun]):
         self._settings = settings
         self._lifts: TableCache[Mapping[str, Lift]] = TableCache(database, OverlayRun)
 
-    def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
-        """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""
+    def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Draw]:
+        """Draw for each overlay whether this run goes without it. Without a run (`run_id` "") nothing is withheld."""
         share = self._settings.current.adaptation.withheld if run_id else 0.0
-        return [Drawn(overlay, bool(run_id) and withheld(run_id, overlay.id, share), share) for overlay in overlays]
+        return [Draw(overlay, bool(run_id) and is_withheld(run_id, overlay.id, share), share) for overlay in overlays]
 
     def applied(
         self, tx: Transaction, provenance: Mapping[str, Any], *, session_id: str, agent: str, workspace: str
     ) -> None:
-        """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
-        written down stays as it is, however many prompts it makes."""
+        """Store the overlays in the provenance of a prompt that is sent, the withheld ones too; once for a session."""
         for overlay in provenance.get(PROVENANCE, ()):
             if tx.session.get(OverlayRun, (overlay["id"], session_id)) is None:
                 tx.session.add(
@@ -240,41 +248,39 @@ class Trials(FollowedSessions[OverlayRun]):
                 )
 
     def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
-        """What mended the like before, for the tests that are red now: those learnt last first, each once. A share of
-        runs goes without by way of a trial. Not inside a transaction."""
-        red = set(broken)
-        newest_first = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
-        drawn = self.draw(
-            [
-                overlay
-                for overlay in newest_first
-                if isinstance(overlay.effect, FixTemplate) and red & {*overlay.effect.failing}
-            ],
-            session_id,
-        )
-        if drawn and session_id:
-            provenance = {PROVENANCE: [draw.to_json() for draw in drawn]}
+        """Earlier repairs of the tests that fail now, newest first, each once. A trial withholds them from a share of
+        the runs. Do not call inside a transaction."""
+        matching = [
+            overlay
+            for overlay in self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace)
+            if isinstance(overlay.effect, FixTemplate) and not set(broken).isdisjoint(overlay.effect.failing)
+        ]
+        draws = self.draw(reversed(matching), session_id)
+        if draws and session_id:
+            provenance = {PROVENANCE: [draw.to_json() for draw in draws]}
             where = {"session_id": session_id, "agent": agent, "workspace": workspace}
             self._database.write(lambda tx: self.applied(tx, provenance, **where))
-        carried = (draw.overlay.effect for draw in drawn if not draw.withheld)
-        lines = (line for overlay in carried if isinstance(overlay, FixTemplate) for line in overlay.repairs)
+        effects = (draw.overlay.effect for draw in draws if not draw.withheld)
+        lines = (line for effect in effects if isinstance(effect, FixTemplate) for line in effect.repairs)
         return tuple(dict.fromkeys(lines))[:MAX_REPAIRS]
 
     def lifts(self) -> Mapping[str, Lift]:
-        """Of every overlay that was ever on trial, by its id."""
+        """The lifts of all overlays, active or not, by id."""
         return self._lifts.get("", self._read)
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
-        """What is in force and does harm: to be rolled back. The surest harm first."""
+        """The active overlays that do harm, most certain first."""
         lifts = self.lifts()
         measured = [(overlay, lifts[overlay.id]) for overlay in self.overlays.active() if overlay.id in lifts]
-        return sorted((pair for pair in measured if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
+        return sorted(
+            (pair for pair in measured if pair[1].verdict == LiftVerdict.HARMS), key=lambda pair: pair[1].high
+        )
 
     def moved(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
-        """Tell once of an overlay that does harm."""
+        """Record the event of an overlay that does harm, once."""
         for overlay_id, measured in _lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
-            if row is None or row.told_at is not None or measured.verdict != HARMS:
+            if row is None or row.told_at is not None or measured.verdict != LiftVerdict.HARMS:
                 continue
             if row.status != CandidateStatus.PROMOTED or overlay_id != f"{row.id}.{row.term}":
                 continue
@@ -297,16 +303,16 @@ class Trials(FollowedSessions[OverlayRun]):
 
 
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
-    """Lifts from what is counted now. Runs that had no chance to fall into the other arm prove nothing; they are not
-    counted. Those that had the same chance are a stratum: the settings may change, and work with them."""
-    run, number = OverlayRun, func.count()
-    good, over = col(run.state) == "good", col(run.state).in_(["good", "bad"])
-    arms = (number.filter(arm & state) for arm in (~col(run.withheld), col(run.withheld)) for state in (over, good))
-    key = (col(run.overlay_id), col(run.propensity))
-    statement = sqlalchemy.select(*key, *arms).group_by(*key).order_by(*key).where(key[1] > 0, key[1] < 1)
+    """The lifts of these overlays, by default of all. Runs that could only fall into one arm are not counted."""
+    id_column, propensity, withheld = col(OverlayRun.overlay_id), col(OverlayRun.propensity), col(OverlayRun.withheld)
+    good, over = col(OverlayRun.state) == "good", col(OverlayRun.state).in_(["good", "bad"])
+    counts = (func.count().filter(arm & state) for arm in (~withheld, withheld) for state in (over, good))
+    stratum = (id_column, propensity)
+    statement = sqlalchemy.select(*stratum, *counts).group_by(*stratum).order_by(*stratum)
+    statement = statement.where(propensity > 0, propensity < 1)
     if overlays is not None:
-        statement = statement.where(key[0].in_(sorted(overlays)))
+        statement = statement.where(id_column.in_(sorted(overlays)))
     strata: dict[str, list[Arms]] = {}
-    for overlay_id, *counted in session.execute(statement):
-        strata.setdefault(overlay_id, []).append(Arms(*counted))
-    return {overlay_id: lift(overlay_id, arms_of_overlay) for overlay_id, arms_of_overlay in strata.items()}
+    for overlay_id, *arms in session.execute(statement):
+        strata.setdefault(overlay_id, []).append(Arms(*arms))
+    return {overlay_id: measure_lift(overlay_id, arms) for overlay_id, arms in strata.items()}

@@ -44,9 +44,9 @@ def in_force(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate
     about = known.get(effect) or candidate(engine, effect, len(known), **where)
 
     def promote(tx: Transaction) -> None:
-        row = table.add(tx, about, "drafted") or table.row_of(tx, about.id)
+        row = table.add_candidate(tx, about, "drafted") or table.load_candidate(tx, about.id)
         row.status = CandidateStatus.REVIEW.value
-        table.decide(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
+        table.decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
 
     engine.database.write(promote)
     yield about

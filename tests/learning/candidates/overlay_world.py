@@ -9,7 +9,7 @@ from datetime import timedelta
 from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
-from engine.learning.candidates.candidates import CandidateRow, add, decide, row_of
+from engine.learning.candidates.candidates import CandidateRow, add_candidate, decide_candidate, load_candidate
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
 from engine.model import Contribution, PromptRequest
@@ -67,11 +67,11 @@ class World:
         """Put it in force; again, if it was rolled back."""
 
         def work(tx: Transaction) -> Overlay:
-            row = tx.session.get(CandidateRow, candidate.id) or add(tx, candidate, "drafted")
+            row = tx.session.get(CandidateRow, candidate.id) or add_candidate(tx, candidate, "drafted")
             assert row is not None
             if row.status == CandidateStatus.DRAFTED:
                 row.status = CandidateStatus.REVIEW.value
-            decide(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)
+            decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)
             return row.overlay
 
         return self.database.write(work)
@@ -86,7 +86,9 @@ class World:
         return self.put(PromptFragment(lines or ("Keep it small.",)), **where)
 
     def withdraw(self, candidate_id: str) -> None:
-        self.database.write(lambda tx: decide(tx, row_of(tx, candidate_id), CandidateMove.ROLL_BACK, "operator", ""))
+        self.database.write(
+            lambda tx: decide_candidate(tx, load_candidate(tx, candidate_id), CandidateMove.ROLL_BACK, "operator", "")
+        )
 
     def part(
         self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""

@@ -13,14 +13,14 @@ from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
     MAX_UNCORROBORATED,
     MIN_NEW_EVIDENCE,
-    PASS,
+    MIN_REVIEW_SCORE,
     corroborated_score,
     evaluate,
-    matching,
-    opportunities,
-    outweighs,
+    has_new_evidence,
     same_change,
+    select_opportunities,
     speaks_against,
+    supporting_records,
     types_of,
 )
 from engine.model.adaptation import (
@@ -90,17 +90,17 @@ def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: Candidat
 
 @pytest.mark.parametrize(("score", "found"), [(59.9, 0), (60.0, 1), (100.0, 1)])
 def test_from_60_points_on_it_is_an_opportunity(score: float, found: int) -> None:
-    assert len(opportunities([record(1, score=score)])) == found
+    assert len(select_opportunities([record(1, score=score)])) == found
 
 
 def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
     same = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
-    (one,) = opportunities(same)
+    (one,) = select_opportunities(same)
     assert one.record.id == "rec_3"
     assert one.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
-    assert opportunities(same, {one.key}) == []
+    assert select_opportunities(same, {one.key}) == []
     others = [record(n, scope_id=f"agent_{n}", score=60 + n) for n in range(10)]
-    assert [each.record.score for each in opportunities(others)] == [69, 68, 67, 66, 65]
+    assert [each.record.score for each in select_opportunities(others)] == [69, 68, 67, 66, 65]
     assert MAX_DRAFTS == 5
 
 
@@ -118,7 +118,7 @@ records = st.lists(
 @given(records)
 @settings(max_examples=40, deadline=None)
 def test_whatever_happened_at_most_five_distinct_and_strong(happened: list[LearningRecord]) -> None:
-    found = opportunities(happened)
+    found = select_opportunities(happened)
     assert len(found) == min(5, len({record.scope_id for record in happened if record.score >= 60}))
     assert len({opportunity.key for opportunity in found}) == len(found)
     for opportunity in found:
@@ -155,7 +155,7 @@ def test_alone_it_never_passes_and_no_score_leaves_the_scale(drafted: float, sco
     score = corroborated_score(drafted, scores)
     assert 0 <= score <= 100
     if not scores:
-        assert score <= MAX_UNCORROBORATED < PASS
+        assert score <= MAX_UNCORROBORATED < MIN_REVIEW_SCORE
 
 
 @given(st.permutations([record(number, score=80 + number) for number in range(2, 8)]))
@@ -180,7 +180,7 @@ def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
         record(8, session_id=""),
         record(9, session_id=""),  # without a session each is one of its own
     ]
-    assert {one.id for one in matching(candidate(first), [first], others)} == {"rec_7", "rec_8", "rec_9"}
+    assert {one.id for one in supporting_records(candidate(first), [first], others)} == {"rec_7", "rec_8", "rec_9"}
 
 
 def test_alone_it_fails_and_with_one_more_it_may_pass() -> None:
@@ -269,5 +269,5 @@ def test_as_many_new_ones_as_there_were_and_no_fewer_than_three(had: int, new: i
     rejected = record(50).at
     later = [record(50 + n) for n in range(1, new + 1)]
     one = candidate(first, corroborated_by=tuple(each.id for each in old))
-    assert outweighs(one, [first], [first, *old, *later], rejected) is again
+    assert has_new_evidence(one, [first], [first, *old, *later], rejected) is again
     assert MIN_NEW_EVIDENCE == 3

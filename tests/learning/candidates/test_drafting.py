@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
+from engine.learning.candidates.drafting import Draft, NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import Opportunity, types_of
 from engine.learning.candidates.sources import ModelPrice, ModelsUsed
 from engine.model.adaptation import (
@@ -47,7 +47,7 @@ def vain(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> Any
 def drafted(
     learning_record: LearningRecord, *known: LearningRecord, told: Told, type: CandidateType | None = None
 ) -> Draft:
-    return draft(
+    return draft_candidate(
         Opportunity(type or types_of(learning_record.kind)[0], learning_record), [learning_record, *known], told
     )
 
@@ -131,7 +131,7 @@ def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> N
     with pytest.raises(NothingToDraft, match="does not say how"):
         drafted(heal("sess_2"), told=told)
     told.running.add("sess_1")
-    with pytest.raises(NotYet):
+    with pytest.raises(StillRunning):
         drafted(heal(), told=told)
 
 
@@ -158,7 +158,7 @@ def test_a_hint_is_the_next_cheaper_model_that_is_configured() -> None:
 
 @pytest.mark.parametrize("price", [2_400_000, 2_400_001])
 def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
-    told = Told(used=ModelsUsed(USED.present, "koji-core", (ModelPrice("openai:other", price),)))
+    told = Told(used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
     if price <= 2_400_000:
         assert drafted(OVER, told=told).title.endswith("openai:other")
         return
@@ -283,7 +283,7 @@ def test_no_secret_is_drafted(secret: str) -> None:
     )
     told.transcripts["sess_1"] = lines(BACK, ("say", f"It wanted {secret}."))
     one = Opportunity(CandidateType.FIX_TEMPLATE, heal())
-    effect = draft(one, [one.record], told).effect
+    effect = draft_candidate(one, [one.record], told).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)
@@ -291,4 +291,4 @@ def test_no_secret_is_drafted(secret: str) -> None:
     for session in ("sess_1", "sess_2"):
         told.transcripts[session] = lines(("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status"))
     with pytest.raises(NothingToDraft, match="a key or a password"):
-        draft(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], told)
+        draft_candidate(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], told)

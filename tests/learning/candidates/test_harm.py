@@ -42,7 +42,7 @@ def reviewed(engine: Engine, number: int, *lines: str) -> Candidate:
     )  # fmt: skip
 
     def work(tx: Transaction) -> None:
-        row = table.add(tx, one, "drafted")
+        row = table.add_candidate(tx, one, "drafted")
         assert row is not None
         row.status = CandidateStatus.REVIEW.value
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.trials import DOUBT, lift, withheld
+from engine.learning.candidates.trials import ERROR_RATE, is_withheld, measure_lift
 from engine.model.confidence_sequence import Arms, evidence
 
 SHARES = st.sampled_from([0.05, 0.2, 0.5])
@@ -24,12 +24,12 @@ COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda pair: (m
 @settings(max_examples=10, deadline=None)
 def test_what_always_holds(share: float, told: tuple[int, int], untold: tuple[int, int]) -> None:
     arms = Arms(share, *told, *untold)
-    found = lift("over_1", [arms])
+    found = measure_lift("over_1", [arms])
     assert -1 <= found.low <= found.difference <= found.high <= 1
-    mirrored = lift("over_1", [Arms(1 - share, *untold, *told)])
+    mirrored = measure_lift("over_1", [Arms(1 - share, *untold, *told)])
     assert mirrored.difference == pytest.approx(-found.difference)
     assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low), abs=1e-6)
-    assert (found.verdict == "harms") is (evidence([arms], 0.0) >= math.log(1 / DOUBT))
+    assert (found.verdict == "harms") is (evidence([arms], 0.0) >= math.log(1 / ERROR_RATE))
 
 
 @given(SHARES, COUNTS, COUNTS, st.lists(st.floats(-0.999, 0.999), min_size=2, max_size=2).map(sorted))
@@ -38,7 +38,7 @@ def test_what_is_given_up_takes_all_above_with_it(
     share: float, told: tuple[int, int], untold: tuple[int, int], bounds: list[float]
 ) -> None:
     """So that an interval says all there is: nothing above its upper end would be kept."""
-    arms, given_up = [Arms(share, *told, *untold)], math.log(1 / DOUBT)
+    arms, given_up = [Arms(share, *told, *untold)], math.log(1 / ERROR_RATE)
     if evidence(arms, bounds[0]) >= given_up:
         assert evidence(arms, bounds[1]) >= given_up
 
@@ -75,7 +75,7 @@ def test_counts_that_cannot_be_are_refused(counts: tuple[int, int, int, int]) ->
     ],
 )
 def test_verdicts(arms: Arms, verdict: str) -> None:
-    assert lift("over_1", [arms]).verdict == verdict
+    assert measure_lift("over_1", [arms]).verdict == verdict
 
 
 def test_evidence_is_by_hand_what_it_says() -> None:
@@ -134,8 +134,8 @@ def test_runs_that_were_drawn_with_another_chance_are_compared_among_themselves(
     """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
     hard, easy = Arms(0.1, 90, 27, 10, 3), Arms(0.5, 50, 45, 50, 45)
     together = Arms(0.3, 140, 72, 60, 48)
-    assert lift("o", [together]).verdict == "harms"
-    found = lift("o", [hard, easy])
+    assert measure_lift("o", [together]).verdict == "harms"
+    found = measure_lift("o", [hard, easy])
     assert found.verdict == "not enough evidence"
     assert (found.with_runs, found.with_good, found.without_runs, found.without_good) == (140, 72, 60, 48)
     assert found.difference == pytest.approx(0, abs=0.02)
@@ -144,9 +144,9 @@ def test_runs_that_were_drawn_with_another_chance_are_compared_among_themselves(
 @given(st.floats(0, 1), st.integers(0, 10**6))
 @settings(deadline=None)
 def test_the_same_run_always_gets_the_same_answer(share: float, run: int) -> None:
-    first = withheld(f"ses_{run}", "over_1", share)
-    assert first is withheld(f"ses_{run}", "over_1", share)
-    assert not withheld(f"ses_{run}", "over_1", 0.0)
-    assert withheld(f"ses_{run}", "over_1", 1.0)
+    first = is_withheld(f"ses_{run}", "over_1", share)
+    assert first is is_withheld(f"ses_{run}", "over_1", share)
+    assert not is_withheld(f"ses_{run}", "over_1", 0.0)
+    assert is_withheld(f"ses_{run}", "over_1", 1.0)
     if first:
-        assert withheld(f"ses_{run}", "over_1", min(1.0, share + 0.1))
+        assert is_withheld(f"ses_{run}", "over_1", min(1.0, share + 0.1))

@@ -57,7 +57,7 @@ def overlapped(session: str, conflicting: tuple[str, ...]) -> Event:
 def test_in_autonomous_mode_words_of_others_wait_for_the_operator(autonomous: World) -> None:
     one = reviewed(autonomous)
     assert (one.status, one.trust) == (REVIEW, Trust.QUOTED)
-    assert not autonomous.adaptation.wanted()
+    assert not autonomous.adaptation.has_work()
     autonomous.adaptation.approve(one.id)
     assert autonomous.shelf.in_force == [one.id]
 
@@ -66,7 +66,7 @@ def test_in_autonomous_mode_what_passes_is_promoted(autonomous: World) -> None:
     one = measured(autonomous)
     assert (one.status, one.decided_by) == (PROMOTED, "autonomy")
     assert autonomous.shelf.in_force == [one.id]
-    assert autonomous.adaptation.autonomous() == ""
+    assert autonomous.adaptation.manual_reason() == ""
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_not_in_phase_0_and_not_while_something_is_held(
 ) -> None:
     hinder(autonomous)
     assert measured(autonomous).status is REVIEW
-    assert autonomous.adaptation.autonomous()
-    assert not autonomous.adaptation.wanted()
+    assert autonomous.adaptation.manual_reason()
+    assert not autonomous.adaptation.has_work()
     lift(autonomous)
-    assert autonomous.adaptation.wanted()  # it is made up for, though nothing else happened
+    assert autonomous.adaptation.has_work()  # it is made up for, though nothing else happened
     autonomous.adaptation.digest()
     assert autonomous.adaptation.candidates()[0].status is PROMOTED
 
@@ -155,7 +155,7 @@ def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(auton
     one = measured(autonomous)
     harms(autonomous, one.id)
     autonomous.hold, autonomous.told.own_phase = "stopped", 0
-    assert autonomous.adaptation.wanted()
+    assert autonomous.adaptation.has_work()
     autonomous.adaptation.digest()
     (gone,) = autonomous.adaptation.candidates()
     assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
@@ -171,10 +171,10 @@ def test_a_draft_waits_for_the_end_of_its_session(world: World) -> None:
     world.told.running.add("sess_1")
     world.heal("sess_1")
     assert world.adaptation.digest() == []
-    assert world.adaptation.wanted()  # looked at again, though nothing else happens
+    assert world.adaptation.has_work()  # looked at again, though nothing else happens
     world.told.running.clear()
     assert len(world.adaptation.digest()) == 1
-    assert not world.adaptation.wanted()
+    assert not world.adaptation.has_work()
 
 
 # -- never half

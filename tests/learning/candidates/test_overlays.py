@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, checked, preview_lines, words
+from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, split_command, validate_effect
 from engine.model import Refusal
 from engine.model.adaptation import (
     CandidateType,
@@ -131,7 +131,7 @@ def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(
 )
 def test_an_effect_that_cannot_work_is_refused_and_says_why(effect: Effect, said: str) -> None:
     with pytest.raises(Refusal, match=said) as refused:
-        checked(effect)
+        validate_effect(effect)
     assert refused.value.code == "bad_effect"
 
 
@@ -139,7 +139,7 @@ def test_an_effect_that_cannot_work_is_refused_and_says_why(effect: Effect, said
 @settings(deadline=None)
 def test_a_command_is_words_or_refused(command: str) -> None:
     with suppress(Refusal):
-        found = words(command)
+        found = split_command(command)
         assert found
         assert not found[0].startswith("-")
 

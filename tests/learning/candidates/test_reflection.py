@@ -28,8 +28,8 @@ from engine.events import (
     WorkOverlapped,
 )
 from engine.learning.candidates.reflection import CURSOR
+from engine.learning.candidates.scoring import OPPORTUNITY, error_kind
 from engine.learning.candidates.sources import HealedTests
-from engine.learning.candidates.weighing import OPPORTUNITY, error_kind
 from engine.model.adaptation import RecordKind
 from engine.storage import state
 from tests.learning.candidates.world import (

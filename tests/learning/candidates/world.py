@@ -69,7 +69,7 @@ class Told:
     objection: str = ""
     keys: tuple[str, ...] = ()
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[LedgerEntry]:
+    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[LedgerEntry]:
         assert self.ledger is not None
         return self.ledger.between(start, end, kinds)
 
@@ -88,13 +88,13 @@ class Told:
     def secrets(self) -> tuple[str, ...]:
         return self.keys
 
-    def edited(self, card_id: str) -> Correction | None:
+    def card_correction(self, card_id: str) -> Correction | None:
         return self.rewritten.get(card_id)
 
     def kept_fact(self, fact_id: str) -> ParaFact | None:
         return self.facts.get(fact_id)
 
-    def day(self, at: datetime) -> str:
+    def local_day(self, at: datetime) -> str:
         return at.date().isoformat()
 
     def session_ended(self, session_id: str) -> bool:
@@ -103,7 +103,7 @@ class Told:
     def transcript(self, session_id: str) -> Sequence[TranscriptLine]:
         return self.transcripts.get(session_id, [])
 
-    def changed(self, session_id: str) -> Sequence[str]:
+    def changed_files(self, session_id: str) -> Sequence[str]:
         return self.files.get(session_id, [])
 
     def patch(self, session_id: str, *, landed: bool) -> str:
@@ -121,10 +121,10 @@ class Told:
     def corrections(self, session_id: str) -> Sequence[str]:
         return self.learnt.get(session_id, [])
 
-    def memory(self, memory_id: str) -> tuple[str, Trust]:
+    def memory_text(self, memory_id: str) -> tuple[str, Trust]:
         return self.said.get(memory_id, ""), Trust.QUOTED
 
-    guidance_text = memory
+    guidance_text = memory_text
 
     def models(self, agent: str) -> ModelsUsed | None:
         return self.used

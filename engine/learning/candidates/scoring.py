@@ -16,39 +16,39 @@ from engine.model import MICRO, Trust, dollars
 from engine.model.text import count
 
 OPPORTUNITY = 60.0
-"""From so many points on a record is an opportunity."""
+"""Minimum score of a record from which a candidate can be drafted."""
 
 FULL_COST = MICRO // 2
-"""Half a dollar of healing weighs in full: the whole of what it may cost unless the settings say otherwise."""
+"""Cost of healing in micro-dollars that gives all points of its part; the default cap in the settings."""
 
 FULL_BREADTH = 5
-"""Number of tests, files or repetitions that weigh in full."""
+"""Number of tests, files or repetitions that gives all points of its part."""
 
 
 @frozen
-class Weight:
-    """A score from 0 to 100 and how it was reckoned, in words."""
+class Score:
+    """A score from 0 to 100 with its reason in words."""
 
     score: float
     reason: str
 
 
-def weight(*parts: tuple[float, str]) -> Weight:
-    """The sum of `parts`, at most 100 and at least 0, rounded to tenths; parts that add nothing are not named."""
+def add_parts(*parts: tuple[float, str]) -> Score:
+    """The sum of (points, reason), from 0 to 100, rounded to tenths. The reason leaves out parts without points."""
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
     reason = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
-    return Weight(total, reason.removeprefix("+"))
+    return Score(total, reason.removeprefix("+"))
 
 
 def share(amount: float, full: float) -> float:
-    """How much of `full` it is, from 0 to 1."""
+    """The share of `amount` in `full`, from 0 to 1."""
     return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
 
 
-def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
+def failed_tdd(attempts: int, cost: int, failing: int) -> Score:
     """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red."""
     retries = max(0, attempts - 1)
-    return weight(
+    return add_parts(
         (45.0, "tests still failed"),
         (10.0 * min(3, retries), f"{count(retries, 'attempt')} to fix them"),
         (15.0 * share(cost, FULL_COST), _spent(cost)),
@@ -56,10 +56,10 @@ def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
     )
 
 
-def successful_heal(attempts: int, cost: int, failing: int) -> Weight:
+def successful_heal(attempts: int, cost: int, failing: int) -> Score:
     """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
     tries = max(1, attempts - 1)
-    return weight(
+    return add_parts(
         (60.0, "failing tests were fixed"),
         (20.0 / tries, f"at attempt {tries}"),
         (10.0 * share(cost, FULL_COST), _spent(cost)),
@@ -67,41 +67,41 @@ def successful_heal(attempts: int, cost: int, failing: int) -> Weight:
     )
 
 
-def repeated_retry(attempts: int, cost: int) -> Weight:
+def repeated_retry(attempts: int, cost: int) -> Score:
     """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
     tries = max(0, attempts - 1)
-    return weight(
+    return add_parts(
         (45.0, "another attempt left the same tests failing"),
         (10.0 * min(3, tries), f"{count(tries, 'attempt')} made"),
         (25.0 * share(cost, FULL_COST), _spent(cost)),
     )
 
 
-def task_conflict(files: int, conflicting: int) -> Weight:
+def task_conflict(files: int, conflicting: int) -> Score:
     """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
     conflict and 4 for each of them, up to 20 each way."""
     if not conflicting:
-        return weight((20.0, "both can land"), (4.0 * min(FULL_BREADTH, files), f"{count(files, 'file')} in common"))
-    return weight(
+        return add_parts((20.0, "both can land"), (4.0 * min(FULL_BREADTH, files), f"{count(files, 'file')} in common"))
+    return add_parts(
         (50.0, "only one of the two can land"),
         (25.0 * share(conflicting, files), f"{conflicting} of {count(files, 'file')} in common conflict"),
         (4.0 * min(FULL_BREADTH, conflicting), count(conflicting, "conflict")),
     )
 
 
-def budget_incident(spent: int, budget: int) -> Weight:
+def budget_incident(spent: int, budget: int) -> Score:
     """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed."""
-    return weight(
+    return add_parts(
         (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
         (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it was spent"),
         (40.0 * share(max(0, spent - budget), budget), "it was exceeded"),
     )
 
 
-def edited_approval(changed: float, added: int) -> Weight:
+def edited_approval(changed: float, added: int) -> Score:
     """The operator edited a prompt before approving it: 50, 40 by the share of words that changed (0 to 1), 10 if words
     were added."""
-    return weight(
+    return add_parts(
         (50.0, "you edited it before approving it"),
         (40.0 * share(changed, 1.0), f"{changed:.0%} of its words changed"),
         (10.0 * (added > 0), f"{count(added, 'word')} added"),
@@ -109,23 +109,23 @@ def edited_approval(changed: float, added: int) -> Weight:
 
 
 LASTING_PERMISSION, PERMISSION, APPROVED = 30.0, 25.0, 20.0
-"""What words of approval weigh that say that things went as they were proposed, which calls for no change."""
+"""Points of approvals without an edit, which call for no change."""
 
 
-def approval(points: float, words: str) -> Weight:
+def approval(points: float, words: str) -> Score:
     """An approval of what was proposed: see `APPROVED`."""
-    return weight((points, words))
+    return add_parts((points, words))
 
 
-def landed(files: int) -> Weight:
+def landed(files: int) -> Score:
     """A change set was taken: 25, 2 for each file up to 10. Below an opportunity: it is done already."""
-    return weight((25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file")))
+    return add_parts((25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file")))
 
 
-def kept_fact(trust: Trust, before: int, words: str) -> Weight:
+def kept_fact(trust: Trust, before: int, words: str) -> Score:
     """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each fact of
     its category that was kept before, up to four. From 65 on one more of the kind bears it out."""
-    return weight(
+    return add_parts(
         (65.0, f"you kept {words} as a fact"),
         (10.0 * (trust is not Trust.QUOTED), "in your own words, or measured"),
         (5.0 * min(4, before), _before("a similar fact was kept", before)),
@@ -133,52 +133,52 @@ def kept_fact(trust: Trust, before: int, words: str) -> Weight:
 
 
 MISUSED, BROKE_OFF, PROGRAM = 50.0, 45.0, 30.0
-"""An error by whose it is: an agent's call that a tool refused, a command that could not run or did not end, a model or
-program that failed, which no words to an agent change."""
+"""Points of an error: a call that a tool refused, a command that could not run or did not end, a failed model or
+program, which guidance cannot change."""
 
 EXPLAINED, RECURRED = 10.0, 5.0
-"""An error that says what is wrong by a stable word; each time that it came before, up to four."""
+"""Points of an error with an error code, and for each earlier occurrence, up to four."""
 
 
-def agent_error(points: float, words: str, *, explained: bool, before: int) -> Weight:
+def agent_error(points: float, words: str, *, explained: bool, before: int) -> Score:
     """An error of this kind (see `MISUSED`), which came `before` so often to the same agent."""
-    return weight(
+    return add_parts(
         (points, words),
         (EXPLAINED * explained, "the tool said what was wrong"),
         (RECURRED * min(4, before), _before("it happened", before)),
     )
 
 
-def successful_bubble(confidence: float, importance: float) -> Weight:
+def successful_bubble(confidence: float, importance: float) -> Score:
     """A finding reached a leader: half by how sure, half by how weighty it is (0 to 1 each)."""
-    return weight(
+    return add_parts(
         (50.0 * share(confidence, 1.0), f"confidence {confidence:.2f}"),
         (50.0 * share(importance, 1.0), f"importance {importance:.2f}"),
     )
 
 
-def guidance_applied(items: int, leaders: int) -> Weight:
+def guidance_applied(items: int, leaders: int) -> Score:
     """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15. It stays below an
     opportunity: what was said is a change only when something came of it."""
-    return weight(
+    return add_parts(
         (20.0, "guidance was in the prompt"),
         (2.0 * min(10, items), count(items, "item")),
         (5.0 * min(3, leaders), f"by {count(leaders, 'leader')}"),
     )
 
 
-def guidance_noisy(harm: float) -> Weight:
+def guidance_noisy(harm: float) -> Score:
     """Guidance goes with worse work: 60, 40 by how much more ends badly with it (half and more in full)."""
-    return weight(
+    return add_parts(
         (60.0, "work with it fails more often than by chance"), (40.0 * share(harm, 0.5), f"by {harm:.0%} at least")
     )
 
 
-def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) -> Weight:
+def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) -> Score:
     """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
     are gone and 2 for each, 2 for each session that carried it up to 20."""
     past = max(0, days - max_days) if max_days else 0
-    return weight(
+    return add_parts(
         (40.0, "it is past its age limit"),
         (20.0 * share(past, max_days) if past else 0.0, f"{count(days, 'day')} old; the limit is {max_days}"),
         (
@@ -189,34 +189,34 @@ def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) 
     )
 
 
-def teaching_refresh(taught: int, unchanged: int) -> Weight:
+def teaching_refresh(taught: int, unchanged: int) -> Score:
     """Souls were taught: 10, 40 by the share that was rewritten. Below an opportunity: it is done already."""
-    return weight(
+    return add_parts(
         (10.0, "guidance was written into soul.md"), (40.0 * share(taught, taught + unchanged), count(taught, "soul"))
     )
 
 
-def cloud_sync_failure(unsent: int, before: int) -> Weight:
+def cloud_sync_failure(unsent: int, before: int) -> Score:
     """What machines share could not be exchanged: 40, 2 for each row unsent up to 30, 5 for each outage before up to
     30."""
-    return weight(
+    return add_parts(
         (40.0, "the shared database could not be reached"),
         (2.0 * min(15, unsent), f"{unsent} unsent"),
         (5.0 * min(6, before), f"{count(before, 'outage')} before"),
     )
 
 
-def recall_hit(before: int) -> Weight:
+def recall_hit(before: int) -> Score:
     """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
-    return weight(
+    return add_parts(
         (45.0, "another machine's finding was useful"), (5.0 * min(8, before), _before("it was useful", before))
     )
 
 
-def tool_sequence(calls: int, z: float, share_of_runs: float) -> Weight:
+def tool_sequence(calls: int, z: float, share_of_runs: float) -> Score:
     """Commands that recur: 40, 20 by how far beyond chance (z of 10 in full), 20 by the share of sessions that have
     them, 4 for each step."""
-    return weight(
+    return add_parts(
         (40.0, "the same steps recur"),
         (20.0 * share(z, 10.0), f"{z:.1f} standard deviations beyond chance"),
         (20.0 * share(share_of_runs, 1.0), f"in {share_of_runs:.0%} of the sessions"),
@@ -237,7 +237,7 @@ def _spent(cost: int) -> str:
     return f"${dollars(cost):.2f} spent on it"
 
 
-LITTLE_WORDS = frozenset(
+STOP_WORDS = frozenset(
     ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
 )
 
@@ -246,8 +246,7 @@ _VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"�
 
 
 def error_kind(tool: str, message: str) -> tuple[float, str, str, bool]:
-    """Of an error: its points, its kind in words, a signature that the like of it has too, and whether it is one that
-    the tool explains by a stable word."""
+    """(points, kind in words, signature of similar errors, whether it has an error code) of an error."""
     if tool == "exec":
         return BROKE_OFF, "a command could not run or did not finish", slug(message), False
     coded = _CODE.match(message)
@@ -259,13 +258,13 @@ def error_kind(tool: str, message: str) -> tuple[float, str, str, bool]:
 
 
 def slug(text: str) -> str:
-    """The words of a text that do not vary from case to case."""
+    """The constant words of a text, without names, paths and numbers, joined by hyphens."""
     plain = _VARIES.sub(" ", text.lower())
-    words = [word for word in re.findall(r"[a-z]{3,}", plain) if word not in LITTLE_WORDS]
+    words = [word for word in re.findall(r"[a-z]{3,}", plain) if word not in STOP_WORDS]
     return "-".join(words[:6])[:60]
 
 
 def difference(original: str, edited: str) -> float:
-    """The share of words that two texts do not have in common, from 0 to 1."""
+    """The share of words that are in only one of two texts, from 0 to 1."""
     before, after = set(original.lower().split()), set(edited.lower().split())
     return 1.0 - len(before & after) / len(before | after) if before | after else 0.0
