@@ -137,8 +137,8 @@ class Pipeline:
         costs: Costs,
         permits: Permits,
         kill_switch: KillSwitch,
-        quiet: Callable[[], bool] = lambda: False,
-        confined: Callable[[], bool] = lambda: True,
+        quiet: Callable[[], bool],
+        confined: Callable[[], bool],
     ) -> None:
         self._database = database
         self.settings = settings

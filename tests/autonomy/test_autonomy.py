@@ -70,10 +70,10 @@ def test_it_watches_primes_and_wakes_when_the_operator_speaks(
     clock.advance(timedelta(minutes=30))
     assert autonomy.state().state is State.PRIMING
     autonomy.heard("key")
-    assert autonomy.state().state is State.WATCHING
-    assert autonomy.silence() == timedelta(0)
     causes = [entry.payload["cause"] for entry in Ledger(database).latest(kinds=("StateChanged",))]
     assert causes == ["you are back", "you are inactive", "enabled and not stopped"]
+    assert autonomy.state().state is State.WATCHING
+    assert autonomy.silence() == timedelta(0)
 
 
 def test_holds_pause_and_disable_and_the_state_survives_a_restart(

@@ -46,6 +46,7 @@ def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_retu
         assert bool(done.acted) is acts
         if acts:
             world.ended(done.acted)
+            assert engine.safety.log(1)[0].from_channel == "owner"
         else:
             assert "lower bound of your approval rate" in " ".join(done.kept)
         engine.autonomy.heard("key")

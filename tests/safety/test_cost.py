@@ -132,6 +132,26 @@ def test_the_month_is_a_hard_stop_until_it_is_lifted(rails: Rails) -> None:
     assert rails.rule(approval(prediction_id="d", estimate=10)).permit
 
 
+@pytest.mark.parametrize(("price", "holds"), [(100_000, []), (100_001, ["month"])])
+def test_a_price_above_its_estimate_may_reach_the_month_and_not_pass_it(
+    rails: Rails, price: int, holds: list[str]
+) -> None:
+    rails.settings.change(cross_poll_cost_cap_per_month=0.10)
+    rails.rule(approval(estimate=60_000))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", price)))
+    assert [hold.word for hold in rails.safety.holds()] == holds
+
+
+@pytest.mark.parametrize(("price", "spent"), [(70_000, []), (70_001, [70_001])])
+def test_an_agent_whose_session_cost_more_than_its_budget_is_told_of(
+    database: Database, clock: FakeClock, tmp_path: Path, price: int, spent: list[int]
+) -> None:
+    rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
+    rails.rule(approval(estimate=50_000))
+    database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", price)))
+    assert [fact.payload["spent"] for fact in Ledger(database).latest(kinds=("BudgetExceeded",))] == spent
+
+
 def test_an_agents_breach_is_recorded_in_sessions_and_other_calls(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
@@ -151,7 +171,10 @@ def test_other_paid_calls_go_through_the_same_ledger(rails: Rails) -> None:
     with pytest.raises(Refusal, match="hour"):
         rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "judge", 60_000))
     assert rails.rule(approval(estimate=60_000)).blocked_by is not None
-    rails.database.write(lambda tx: rails.safety.costs.settle(tx, entry, 10_000))
+    for amount in (10_000, 60_000):  # once settled a price stays
+        rails.database.write(lambda tx, amount=amount: rails.safety.costs.settle(tx, entry, amount))
+    rails.database.write(lambda tx: rails.safety.costs.release(tx, entry))
+    assert rails.safety.costs.state().hour == 10_000
     assert rails.rule(approval(estimate=60_000)).permit
 
 

@@ -12,7 +12,7 @@ from engine.config import Autonomy, Production, Settings, WorkspaceSettings
 from engine.model import MICRO, Assignment, Verdict
 from engine.safety.gate import GateFacts, decide_gate, production_targets
 
-from .helpers import WORKSPACE, Rails, approval, on, unattended
+from .helpers import WORKSPACE, Rails, acting, approval, on, unattended
 
 CLEAR = GateFacts(
     confidence=0.95, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=10, content=Verdict.ALLOW,
@@ -116,26 +116,36 @@ def test_production_is_found_in_words(prompt: str, found: bool) -> None:
     assert bool(production_targets(trigger, Production())) is found
 
 
-def test_production_is_found_in_parameters_and_paths() -> None:
-    def with_parameters(**parameters: str) -> bool:
-        trigger = approval(assignment=Assignment("do it", "koji-core", "/w", "model", None, parameters))
-        return bool(production_targets(trigger, Production(paths=("infra/*",))))
-
-    assert with_parameters(branch="main")
-    assert with_parameters(target="PROD-1")
-    assert with_parameters(file="infra/dns.tf")
-    assert not with_parameters(branch="feature")
-
-
-def test_a_flow_that_only_compares_branches_touches_no_production() -> None:
-    assignment = Assignment(
-        "rehearse to merge x into main", "koji-core", "/w", "flow", "rehearse_merge", {"target": "main"}
+@pytest.mark.parametrize(
+    ("prompt", "parameters", "expected"),
+    [
+        ("restart https://me@shop.example.com:8443/x", {}, "host shop.example.com"),
+        ("log in at root@shop.example.com:/srv", {}, "host shop.example.com"),
+        ("run kubectl --context=live get pods", {}, "context live"),
+        ("push it to heroku/x", {}, "remote heroku"),
+        ("do it", {"remote": "heroku"}, "remote heroku"),
+        ("do it", {"branch": "stable"}, "branch stable"),
+        ("do it", {"target": "STABLE"}, "branch STABLE"),
+        ("do it", {"file": "infra/dns.tf"}, "path infra/dns.tf"),
+        ("do it", {"file": "./infra//dns.tf"}, "path ./infra//dns.tf"),
+        ("do it", {"branch": "feature", "other": "heroku"}, ""),
+    ],
+)
+def test_what_is_named_of_production(prompt: str, parameters: dict[str, str], expected: str) -> None:
+    production = Production(
+        hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
     )
-    assert production_targets(approval(assignment=assignment), Production()) == ()
+    trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))
+    assert production_targets(trigger, production) == ((expected,) if expected else ())
+    if expected.startswith(("branch", "remote")):  # a flow compares and rehearses, and writes to neither
+        flow = replace(trigger.assignment, runner="flow", flow="rehearse_merge")
+        assert production_targets(approval(assignment=flow), production) == ()
 
 
 def test_a_new_pair_asks_once_an_approval_makes_it_known(rails: Rails) -> None:
     novel = on("garden", unattended())
+    within = rails.safety.pipeline.preview(unattended(from_channel="koji-core"))[4]
+    assert within.verdict == "allow", "within a channel that has run there is no pair"
     gate = next(verdict for verdict in rails.safety.pipeline.preview(novel) if verdict.rail == "gate")
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
     assert rails.rule(novel).permit is None
@@ -160,6 +170,9 @@ def test_where_nothing_runs_by_itself_rejections_pause_nothing(rails: Rails, set
     assert rails.safety.holds() == []
     assert rails.rule(unattended()).permit is None, "what a program asks for waits for the operator all the same"
     assert rails.safety.holds() == []
+    rails.settings.current = acting()
+    assert rails.rule(unattended()).permit is None
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"], "once something may run, its first try pauses it"
 
 
 def test_the_third_rejection_pauses_and_resuming_counts_anew(rails: Rails) -> None:

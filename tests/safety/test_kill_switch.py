@@ -70,7 +70,7 @@ def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Ra
     rails.safety.kill_switch._stop_sessions = lambda reason: ended.set()
     rails.safety.start()
     begin = time.monotonic()
-    file = stop_file.request_stop(tmp_path / "data")
+    file = stop_file.request_stop(tmp_path / "data", "the demo went wrong", "ann")
     assert rails.safety.kill_switch.ask().verdict == "block"
     assert ended.wait(2)
     assert time.monotonic() - begin < 1
@@ -78,7 +78,9 @@ def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Ra
     while file.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not file.exists()
-    assert [hold.word for hold in rails.safety.holds()] == ["stop"]
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.safety.holds()] == [
+        ("stop", "the demo went wrong", "ann")
+    ]
     rails.safety.resume("stop")
     assert rails.safety.kill_switch.ask().verdict == "allow"
 
@@ -89,17 +91,41 @@ def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock:
     assert blocked_rule(rails).startswith("kill:stop-file")
     rails.safety.start()
     try:
-        assert [hold.word for hold in rails.safety.holds()] == ["stop"]
+        assert [(hold.word, hold.by) for hold in rails.safety.holds()] == [("stop", "outside")]
     finally:
         rails.safety.close()
 
 
-def test_a_stop_holds_when_the_database_does_not_answer(rails: Rails) -> None:
+def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    assert stop_file.is_requested(tmp_path / "data" / "STOP")
+
+
+@pytest.mark.parametrize("disk_is_full", [False, True])
+def test_a_stop_holds_when_the_database_does_not_answer(
+    rails: Rails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full: bool
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    if disk_is_full:
+        monkeypatch.setattr(stop_file, "request_stop", fails)
     rails.database.close()
     with pytest.raises(Refusal):
         rails.safety.stop("F12", "console")
     assert rails.stopped == ["F12"]
     assert rails.safety.kill_switch.ask(by_operator=True).verdict == "block"
+    assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
+
+
+def test_resume_takes_a_stop_file_away_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
+    file = stop_file.request_stop(tmp_path / "data")
+    rails.safety.resume("stop")
+    assert (file.exists(), blocked_rule(rails)) == (False, "")
+    file.mkdir()
+    with pytest.raises(Refusal, match="cannot be removed"):
+        rails.safety.resume("stop")
+    assert blocked_rule(rails) == "kill:stop-file"
 
 
 def test_each_hold_is_lifted_by_its_own_word_only(rails: Rails) -> None:
@@ -107,14 +133,38 @@ def test_each_hold_is_lifted_by_its_own_word_only(rails: Rails) -> None:
     rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "test"))
     with pytest.raises(Refusal, match="month"):
         rails.safety.resume("month")
-    with pytest.raises(Refusal, match="everything"):
+    with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
         rails.safety.resume("everything")
     rails.safety.resume("pause")
     assert [hold.word for hold in rails.safety.holds()] == ["stop"]
     rails.safety.resume("stop")
     assert rails.safety.holds() == []
+    with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
+        rails.safety.resume("stop")
     kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
     assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
+
+
+def test_who_lifted_the_last_pause_is_known_after_a_restart(
+    database: Database, clock: FakeClock, tmp_path: Path
+) -> None:
+    changes: list[int] = []
+    rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
+    switch = rails.safety.kill_switch
+    for by_hand in (True, False):
+        assert database.write(lambda tx: switch.place(tx, PAUSE, "test"))
+        clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
+        assert not database.write(lambda tx: switch.place(tx, PAUSE, "another")), "it lasts still"
+        if by_hand:
+            rails.safety.resume(PAUSE)
+        else:
+            clock.advance(timedelta(microseconds=1))
+            switch.poll()
+        rails.safety.stop("F12", "console")
+        rails.safety.resume("stop")
+        assert switch.lifted_by_hand() is make_rails(database, clock, tmp_path).safety.kill_switch.lifted_by_hand()
+        assert switch.lifted_by_hand() is by_hand
+    assert len(changes) == 8, "whoever shows the state hears of each change at once"
 
 
 def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
@@ -126,6 +176,9 @@ def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
     rails.clock.advance(timedelta(microseconds=1))
     assert rails.safety.holds() == []
     assert rails.rule(unattended()).permit, "the rejections before the pause are forgiven"
+    rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "test"))
+    rails.clock.advance(PAUSE_DURATION)
+    assert rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "at its end another begins"))
 
 
 def test_undoing_an_older_decision_after_a_resume_lets_no_rejection_through(

@@ -15,6 +15,7 @@ from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, V
 from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import LIFETIME, PermitRow
 from engine.safety.pipeline import ORDER, CrosspollLog
+from engine.storage.ledger import Ledger
 
 from .helpers import WORKSPACE, Rails, approval, unattended
 
@@ -44,6 +45,8 @@ def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) ->
     blocked = [verdict.rail for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW]
     assert blocked == ["rate", "cost", "gate", "kill"]
     assert entry.reason.startswith("rate: ")
+    [event] = Ledger(rails.database).latest(kinds=("TriggerBlocked",))
+    assert (event.subject, event.payload["rail"]) == ("b", "rate")
 
 
 @pytest.mark.parametrize("rail", ["decide_rate", "decide_loop", "decide_cost", "decide_content", "decide_gate"])
@@ -156,7 +159,9 @@ def test_a_block_is_lifted_once_for_one_digest(rails: Rails) -> None:
     with pytest.raises(Refusal):
         rails.safety.allow_once("pred_1")
     seen = replace(trigger, acknowledged_digest=trigger.assignment.digest)
-    assert rails.rule(seen).permit is None
+    blocked = rails.rule(seen).blocked_by
+    assert blocked is not None
+    assert blocked.reason == "deletes everything below /"
     rails.safety.allow_once("pred_1")
     assert rails.rule(prose("run `rm -rf /home` please")).permit is None
     assert rails.rule(replace(trigger, type=TriggerType.AUTONOMOUS, decided_by=DecidedBy.AUTONOMY)).permit is None

@@ -131,6 +131,7 @@ def test_what_is_reserved_is_told_apart_from_what_was_spent(rails: Rails) -> Non
     rails.database.write(lambda tx: costs.settle(tx, entry, 10_000))
     burns = [(burn.window, burn.spent, sum(burn.buckets), burn.reserved) for burn in costs.history()]
     assert burns == [(window, 10_000, 10_000, 60_000) for window in ("hour", "day", "month")]
+    assert costs.settled_since(rails.clock.now() - timedelta(minutes=1)) == 10_000
 
 
 def test_the_hour_has_five_minute_buckets_that_end_now() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DecidedBy, Trigger, TriggerType, Verdict
-from engine.safety.loops import MAX_DEPTH, Link, decide_loop, depth
+from engine.safety.loops import MAX_DEPTH, MAX_LINKS, Link, decide_loop, depth, record
 from engine.safety.rates import decide_rate
 
-from .helpers import Rails, approval, on, unattended
+from .helpers import WORKSPACE, Rails, approval, on, unattended
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TEN = timedelta(minutes=10)
@@ -57,7 +57,12 @@ def test_only_unattended_triggers_that_ran_count(rails: Rails) -> None:
     verdict = rails.rule(unattended(prediction_id="pred_2")).blocked_by
     assert verdict is not None
     assert verdict.rail == "rate"
-    rails.clock.advance(TEN)
+    assert verdict.reason.endswith("the next is allowed in 10 min")
+    rails.clock.advance(TEN - timedelta(seconds=119))
+    verdict = rails.rule(unattended(prediction_id="pred_2")).blocked_by
+    assert verdict is not None
+    assert verdict.reason.endswith("the next is allowed in 119 s")
+    rails.clock.advance(timedelta(seconds=119))
     assert rails.rule(unattended(prediction_id="pred_3")).permit
 
 
@@ -132,7 +137,11 @@ def test_no_chain_ever_grows_past_three(steps: list[tuple[str, str, int]]) -> No
 
 def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
+    old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - TEN)
+    rails.database.write(lambda tx: [record(tx, old) for _ in range(60)])
     assert rails.rule(unattended()).permit
+    rails.safety.recover(lambda prediction_id: None)
+    assert len(rails.safety.chain(100)) == MAX_LINKS
     answer = on("research", unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
     ruling = rails.rule(answer)
     assert ruling.blocked_by is not None
