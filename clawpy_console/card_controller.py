@@ -29,6 +29,8 @@ class CardController:
     def __init__(self, app: Console) -> None:
         self._app = app
         self._decided: list[Card] = []
+        self.approved = ""
+        """The card approved here last; the work screen opens on its session, once."""
         self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
         self._in_turn = asyncio.Lock()
 
@@ -52,8 +54,10 @@ class CardController:
         }
         self._decided.append(card)
         self._override(card.id, None)
+        self.approved = card.id if how == "approve" else self.approved
 
         def on_refusal(refusal: Refusal) -> None:
+            self.approved = ""
             self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._unsettled.pop(card.id, None)
             refused(card, refusal)
@@ -90,6 +94,7 @@ class CardController:
 
         def done(_: Card) -> None:
             self._decided.append(card)
+            self.approved = card.id
             approved()
             self._changed(card.id, None)
 
@@ -101,6 +106,7 @@ class CardController:
             say("Nothing to undo.", "$grey")
             return
         card = self._decided.pop()
+        self.approved = ""
 
         def on_refusal(refusal: Refusal) -> None:
             self._unsettled.pop(card.id, None)

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import GROUPS, bindings, labelled_action, shown_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.keyline import Columns, Filter, KeyLine
@@ -191,6 +191,19 @@ class ConsoleScreen(BaseScreen[None]):
         if text := self.copy_text():
             self.app.copy_to_clipboard(text)
             self.app.say(f"copied {text}")
+
+    def explain_key(self, key: str, character: str) -> str:
+        """What an action of the key line does that this key has no effect for now, and why; "" when there is none."""
+        action = labelled_action(self.MODE, {key, character}, self.app.keymap)
+        if action is None or key in self.active_bindings:
+            return ""
+        place = GROUPS[action.group].partition(", ")[2]
+        reason = f"It works {place}." if place else self.reason_not(action.id)
+        return f"{shown_key(action.id, self.app.keymap)}: {action.tooltip}. {reason}"
+
+    def reason_not(self, action_id: str) -> str:
+        """Why this action of the screen cannot be done now."""
+        return "Nothing is stopped." if action_id == "app.resume" else "There is nothing here to do that with."
 
     def copy_text(self) -> str:
         """What `y` copies: the id of what is in focus."""

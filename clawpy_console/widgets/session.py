@@ -111,7 +111,7 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
 def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
     """What became of what a session changed."""
     if change is None:
-        return "No changes" if session is None or session.state.over else "None yet."
+        return "This changed no files." if session is None or session.state.over else "None yet."
     files = words.count(len(change.files), "file")
     landed = f"{words.count(change.landed, 'file')} landed, " if change.landed else ""
     return {

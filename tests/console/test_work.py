@@ -98,6 +98,32 @@ async def test_sessions_name_their_repository_where_there_are_several(console: C
         assert first.prompt[:30] in screen_text(console)
 
 
+async def test_after_an_approval_it_opens_on_the_new_session(console: ConsoleApp, engine: StandIn) -> None:
+    older = engine.sessions.all[1]
+    async with running(console, "2", "down", "1") as pilot:
+        card = console.state.cards[0]
+        new = dataclasses.replace(older, id="sess_000000000777", prediction_id=card.id, created_at=NOW)
+        engine.sessions.all.insert(0, new)
+        await pilot.press("right", "2")
+        console.renew(["sessions"])
+        await until(pilot, lambda: console.screen.session.id == new.id)
+        await pilot.press("down", "1", "2")
+        assert console.screen.session.id != new.id, "only once"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("L", "L: land the changes"), ("c", "It works in the diff."), ("u", "Nothing of this session is landed."),
+     ("R", "Nothing is stopped."), ("f", "No model works on this session.")],
+)  # fmt: skip
+async def test_a_key_that_can_do_nothing_now_says_why(
+    console: ConsoleApp, engine: StandIn, key: str, said: str
+) -> None:
+    engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
+    async with running(console, "2", key, notifications=True) as pilot:
+        await sees(pilot, said)
+
+
 async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleApp, engine: StandIn) -> None:
     engine.with_agent()
     async with running(console, "2"):

@@ -23,7 +23,7 @@ from clawpy_console.state import NEWEST
 from clawpy_console.widgets.keyline import Columns, Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.session import heading_lines, session_row, waits
+from clawpy_console.widgets.session import change_words, heading_lines, session_row, waits
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
@@ -55,7 +55,7 @@ class WorkScreen(Conversing, Filtering):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wanted = ""  # a session to select as soon as it is listed
+        self._wanted = ""  # a session to select as soon as it is listed, by its id or that of its card
         self._opening = True  # the screen was opened, and the cursor is where it opens on as soon as that is known
         self._opened_on = ""  # the session that it opened on; the operator chose none while the cursor is there
         self._chosen = False
@@ -93,13 +93,15 @@ class WorkScreen(Conversing, Filtering):
 
     def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
-        self._wanted, self._chosen = session_id, True
+        self._wanted, self._chosen, self.app.cards.approved = session_id, True, ""
         self._draw_sessions(self.app.now())
 
     # Drawing
 
     def on_screen_resume(self) -> None:
         self._opening = True
+        if card_id := self.app.cards.approved:
+            self._wanted, self._chosen, self.app.cards.approved = card_id, True, ""
         if self._complete:
             self._draw_sessions(self.app.now())
 
@@ -127,8 +129,9 @@ class WorkScreen(Conversing, Filtering):
         ids = [session.id for session in state.sessions]
         if self._beyond in ids[:-1]:
             self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
-        if self._wanted and any(session.id == self._wanted for session in self.state.sessions):
-            rows.select(self._wanted)
+        listed = (session.id for session in state.sessions if self._wanted in (session.id, session.prediction_id))
+        if self._wanted and (session_id := next(listed, "")):
+            rows.select(session_id)
             self._wanted = ""
 
     def _open_on_what_waits(self, rows: Rows) -> None:
@@ -268,6 +271,19 @@ class WorkScreen(Conversing, Filtering):
         if action == "open_folder":
             return self.session is not None
         return super().check_action(action, parameters)
+
+    def reason_not(self, action_id: str) -> str:
+        if self.session is None:
+            return "No session is selected."
+        reasons = {
+            "work.undo": "Nothing of this session is landed.",
+            "work.stop": "This session is over.",
+            "work.reply": "No model works on this session.",
+            "work.xray": "No model works on this session.",
+            "work.send_comments": "There are no comments to send.",
+        }
+        changes = dict.fromkeys(("work.land", "work.branch", "work.discard"), change_words(self.change, self.session))
+        return (reasons | changes).get(action_id) or super().reason_not(action_id)
 
     def action_land(self) -> None:
         undo, changes = shown_key("work.undo", self.app.keymap), self.query_one(Changes)
