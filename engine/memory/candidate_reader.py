@@ -9,11 +9,11 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.model import Layer, RecallQuery
-from engine.storage.connections import driver_of
 from engine.storage.database import Database
+from engine.storage.rows import session_driver
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
@@ -58,7 +58,7 @@ def is_unscoped(query: RecallQuery) -> bool:
 def open_reader(database: Database, query: RecallQuery) -> Iterator[Reader]:
     """A view of one moment. Not to be kept open."""
     with database.read() as session:
-        yield Reader(driver_of(session.connection()), query)
+        yield Reader(session_driver(session), query)
 
 
 class Reader:
@@ -70,7 +70,8 @@ class Reader:
         self._is_unscoped = is_unscoped(query)
         self._values = sorted(layer.value for layer in searched_layers(query))
         placeholders = ", ".join("?" * len(self._values))
-        conditions = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({placeholders})"]
+        # The plus keeps SQLite from looking each memory up twice in the index of layers: its number finds it at once.
+        conditions = ["m.forgotten = 0", "m.superseded_by = ''", f"+m.layer IN ({placeholders})"]
         for value, condition in (
             (query.workspace, "m.workspace IN (?, '')"),
             (query.agent, "(m.layer = 'E' OR m.agent IN (?, ''))"),
@@ -121,16 +122,22 @@ class Reader:
         row = self._execute(query, (_quoted(rarest), MAX_SCORED)).fetchone()
         return rarest, row[0] if row else 0
 
-    def beside(self, seqs: Iterable[int]) -> list[tuple[int, int | None, int | None]]:
-        """Of each memory of a session its number, and those of the one before it and the one after."""
-        return self._execute(_BESIDE, (json.dumps(list(seqs)),)).fetchall()
+    def rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[Row], dict[int, int]]:
+        """Memories by their numbers, with those before and after each in its session, and the number of the one
+        before, by number; those out of scope are left out."""
+        rows: list[Row] = []
+        previous: dict[int, int] = {}
+        for seq, speaker, session, at, before, after in self._rows(f"{_ROW}, {_BEFORE}, {_AFTER}", seqs):
+            rows.append((seq, speaker, session, at))
+            if before is not None:
+                previous[seq] = before
+            if after is not None:
+                previous[after] = seq
+        neighbours = (previous.keys() | previous.values()).difference(row[0] for row in rows)
+        return rows + self._rows(_ROW, neighbours), previous
 
-    def rows(self, seqs: Iterable[int]) -> list[Row]:
-        """Memories by their numbers; those out of scope are left out."""
-        query = (
-            "SELECT m.seq, m.speaker, m.session, m.at FROM memories m "
-            f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {self._scope}"
-        )
+    def _rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
+        query = f"SELECT {columns} FROM memories m WHERE m.seq IN (SELECT value FROM json_each(?)) AND {self._scope}"
         return self._execute(query, (json.dumps(list(seqs)), *self._values)).fetchall()
 
     def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
@@ -141,11 +148,9 @@ class Reader:
         return passages + [Passage(0, seq, 0, len(text), text, None) for seq, text in beginnings]
 
 
-_BESIDE = (
-    "SELECT m.seq, (SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq), "
-    "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq) "
-    "FROM memories m WHERE m.seq IN (SELECT value FROM json_each(?)) AND m.session <> ''"
-)
+_ROW = "m.seq, m.speaker, m.session, m.at"
+_BEFORE = "(SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq AND m.session <> '')"
+_AFTER = "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq AND m.session <> '')"
 _PASSAGES = (
     "SELECT c.id, m.seq, c.start, c.stop, substr(m.text, c.start + 1, c.stop - c.start), c.tokens FROM memory_chunks c "
     "JOIN memories m ON m.seq = c.seq WHERE c.id IN (SELECT value FROM json_each(?)) ORDER BY c.id"

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 LOCAL_MODEL = "minilm-int8-1.0.0"
 
-BATCH = 8
-"""Texts of one request to the helper: it answers a question between two requests."""
-
-LANES = 2
-"""Requests that the helper works on in parallel: the passages of one message are split among them."""
-
 TIMEOUT_S = 120.0
 """Seconds for a request, the loading of the model on a busy machine included."""
 
@@ -77,13 +71,14 @@ class LocalEmbedder:
     def embed(
         self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, timeout: float = TIMEOUT_S
     ) -> list[Embedding]:
-        batch = max(1, min(BATCH, math.ceil(len(texts) / LANES)))
+        starts: Sequence[int | None] = keep or [None] * len(texts)
         try:
+            # One request a text: whichever of the helper's threads is free takes the next.
             answers = [
-                self._helper.submit("embed", texts[at : at + batch], keep[at : at + batch], waits=not now)
-                for at in range(0, len(texts), batch)
+                self._helper.submit("embed", text, start, bulk=not now)
+                for text, start in zip(texts, starts, strict=True)
             ]
-            return [embedding for answer in answers for embedding in answer.result(timeout)]
+            return [answer.result(timeout) for answer in answers]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error
         except TimeoutError as error:

@@ -19,11 +19,11 @@ from engine.events import MemoryForgotten
 from engine.model import Affected, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
 from engine.storage import erasing, intents
-from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
 from engine.storage.files import write_atomic
 from engine.storage.intents import Intent
+from engine.storage.rows import session_driver
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ class DatabaseRows:
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            for item in erasing.find(driver_of(session.connection()), terms, _OTHER_STORES):
+            for item in erasing.find(session_driver(session), terms, _OTHER_STORES):
                 yield f"{item.table}.{item.column}:{item.rowid}", erasing.text_of(item.value)
 
     def erase(self, terms: SearchTerms) -> int:

@@ -40,9 +40,9 @@ class HelperFailed(Exception):
 
 
 class Request(NamedTuple):
-    """A call of a method of the model or of the index; one that does not `wait` comes before those that do."""
+    """A call of a method of the model or of the index; what is not `bulk` comes first."""
 
-    waits: bool
+    bulk: bool
     number: int
     method: str
     arguments: tuple[Any, ...]
@@ -72,13 +72,13 @@ class Helper:
         running = self._running
         return running.pid if running is not None and running.alive else None
 
-    def submit(self, method: str, *arguments: Any, waits: bool = True) -> Future[Any]:
+    def submit(self, method: str, *arguments: Any, bulk: bool = True) -> Future[Any]:
         """Ask; the answer comes as a future that may raise `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
-        return self._process().ask(waits, method, arguments)
+        return self._process().ask(bulk, method, arguments)
 
-    def call(self, method: str, *arguments: Any, timeout: float, waits: bool = True) -> Any:
+    def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
         """Ask and wait. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout` seconds."""
-        return self.submit(method, *arguments, waits=waits).result(timeout)
+        return self.submit(method, *arguments, bulk=bulk).result(timeout)
 
     def end(self) -> None:
         """End the process; pending requests fail with `HelperGone`. The next request starts a new one."""
@@ -127,7 +127,7 @@ class _Process:
         self._reader = threading.Thread(target=self._read, name="clawpy-memory-helper", daemon=True)
         self._reader.start()
 
-    def ask(self, waits: bool, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+    def ask(self, bulk: bool, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
         future: Future[Any] = Future()
         number = next(self._numbers)
         with self._waiting_lock:
@@ -136,7 +136,7 @@ class _Process:
             self._waiting[number] = future
         try:
             with self._write_lock:
-                pickle.dump(tuple(Request(waits, number, method, arguments)), self._requests)
+                pickle.dump(tuple(Request(bulk, number, method, arguments)), self._requests)
                 self._requests.flush()
         except (OSError, ValueError) as error:
             with self._waiting_lock:

@@ -46,7 +46,7 @@ class RequestLanes:
 
     def submit(self, request: Request) -> None:
         """Put a request on its lane."""
-        lane = self._bulk if request.waits else self._questions
+        lane = self._bulk if request.bulk else self._questions
         (lane if request.method in MODEL_METHODS else self._indexing).put(request)
 
     def _lane(self, target: Callable[[], Any], *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:

@@ -149,7 +149,7 @@ class Index:
             return None
         try:
             hits: list[tuple[int, float]] = self._helper.call(
-                "query", layer.value, vector, k, timeout=QUERY_TIMEOUT_S, waits=False
+                "query", layer.value, vector, k, timeout=QUERY_TIMEOUT_S, bulk=False
             )
         except _FAULTS as error:
             log.warning("the index did not answer: %s", error)

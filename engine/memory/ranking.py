@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +124,8 @@ class Candidates:
     pool: Pool
     positions: Positions
     features: dict[str, Vector]
-    texts: Sequence[str] = field(default=())
-    """What was read of each."""
+    terms: Sequence[frozenset[str]] = ()
+    """Those of the question that each says."""
 
 
 @frozen
@@ -188,10 +188,10 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     import numpy
 
     question, pool, positions = candidates.question, candidates.pool, candidates.positions.tolist()
-    word_sets = [frozenset(WORD.findall(text.casefold())) for text in texts]
+    texts = [text.casefold() for text in texts]
     terms = question.terms or ("",)
-    stemmed = [frozenset(map(stem, words)) for words in word_sets]
-    present = numpy.array([[term in words for term in terms] for words in stemmed], numpy.float32).reshape(
+    candidates.terms = _terms_in(terms, texts)
+    present = numpy.array([[term in said for term in terms] for said in candidates.terms], numpy.float32).reshape(
         -1, len(terms)
     )
     term_weights = numpy.log((len(texts) + 1) / (present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
@@ -206,17 +206,25 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
         for at in (pool.times[position] for position in positions)
     ]
     recent = numpy.exp(-numpy.array(ages) / RECENT_DAYS) * (1.0 if question.asks_latest else 0.25)
-    candidates.texts = texts
     candidates.features |= {
         "coverage": coverage,
         # Of another embedder no tokens are known: then the vector, and without any the words themselves.
         "tokens": numpy.where(tokens > 0, tokens, numpy.maximum(candidates.features["meaning"], coverage)),
         "standing": numpy.array(standing, numpy.float32),
         "time": numpy.array(
-            [question.asks_when and not words.isdisjoint(_TIMES) for words in word_sets], numpy.float32
+            [question.asks_when and not _TIMES.isdisjoint(WORD.findall(text)) for text in texts], numpy.float32
         ),
         "recent": recent.astype(numpy.float32),
     }
+
+
+def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]]:
+    """Which of the terms each text has, given in lower case. Only words that begin as a term does are stemmed: a stem
+    differs from its word at the end."""
+    beginnings = "|".join(re.escape(term[:-1] or term) for term in terms)
+    word = re.compile(rf"(?<![^\W_])(?:{beginnings})[^\W_]*")
+    wanted = frozenset(terms)
+    return [wanted.intersection(map(stem, word.findall(text))) for text in texts]
 
 
 def rank(candidates: Candidates, *, limit: int | None = None) -> list[Ranked]:
@@ -271,8 +279,8 @@ def _reason(candidates: Candidates, candidate: int) -> str:
     features = {name: float(values[candidate]) for name, values in candidates.features.items()}
     reasons = []
     if features["coverage"] > 0:
-        present = set(map(stem, WORD.findall(candidates.texts[candidate].casefold())))
-        reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in present][:5]))
+        said = candidates.terms[candidate]
+        reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in said][:5]))
     if features["meaning"] > 0 and (features["meaning"] >= NOTABLE or not reasons):
         reasons.append(f"near in meaning ({features['meaning']:.2f})")
     if features["standing"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as EmbeddingTimeout
 from dataclasses import replace
@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from engine.frozen import frozen
-from engine.memory.candidate_reader import LAYERS, Passage, Reader, Row, is_unscoped, open_reader, searched_layers
+from engine.memory.candidate_reader import LAYERS, Passage, Row, is_unscoped, open_reader, searched_layers
 from engine.memory.embedding import Embedding
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.ranking import (
@@ -36,6 +36,7 @@ from engine.storage.database import Database
 
 if TYPE_CHECKING:
     from engine.memory.ranking import Vector
+    from engine.memory.vectors import Near
 
 MAX_SCOPED = 1_000
 """Candidates of each search where a query is limited to a workspace, an agent or a layer: the vector search knows no
@@ -47,6 +48,9 @@ belong to one that is near. Keeping to 1.5 here takes a tenth of recall@10 from 
 
 SUMMARY = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
+
+CHUNKS_PER_MEMORY = 3
+"""Passages read of each memory that is looked at closely, its nearest."""
 
 MAX_POOL = 160
 """Candidates of both searches that are read, besides the turns before and after each."""
@@ -110,14 +114,14 @@ class MemorySearch:
             word_scores = reader.by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, searched_layers(query))
         with open_reader(self._database, query) as reader:
-            rows, previous = _rows(reader, _fused_best(word_scores, similarities))
+            rows, previous = reader.rows_with_neighbours(_fused_best(word_scores, similarities))
             pool_seqs = [row[0] for row in rows]
-            nearest = {} if embedding is None else self._vectors.similarities(embedding.array, pool_seqs)
-            candidates = select_candidates(question, _pool(rows, previous, word_scores, nearest, now))
+            near = [] if embedding is None else self._vectors.near(embedding.array, pool_seqs)
+            candidates = select_candidates(question, _pool(rows, previous, word_scores, near, now))
             seqs = [pool_seqs[position] for position in candidates.positions.tolist()]
-            chunks = {} if embedding is None else self._vectors.nearest_chunks(embedding.array, seqs)
-            passages = reader.passages(seqs, [chunk for ordered in chunks.values() for chunk in ordered])
-        best = _add_passages(candidates, seqs, passages, embedding, {ordered[0] for ordered in chunks.values()})
+            chunks = _nearest_chunks(near, seqs)
+            passages = reader.passages(seqs, [chunk for ordered in chunks for chunk in ordered])
+        best = _add_passages(candidates, seqs, passages, embedding, {ordered[0] for ordered in chunks if ordered})
         return SearchPool(candidates, seqs, best, warning and f"found by words only: {warning}")
 
     def _search_vectors(
@@ -162,25 +166,14 @@ def _add_passages(
     return [best[seq][2] for seq in seqs]
 
 
-def _rows(reader: Reader, chosen: Sequence[int]) -> tuple[list[Row], dict[int, int]]:
-    """What was chosen and the turns beside each; and the number of the turn before, by number."""
-    previous: dict[int, int] = {}
-    for seq, earlier, later in reader.beside(chosen):
-        if earlier:
-            previous[seq] = earlier
-        if later:
-            previous[later] = seq
-    return reader.rows({*chosen, *previous.keys(), *previous.values()}), previous
-
-
 def _pool(
     rows: Sequence[Row],
     previous: Mapping[int, int],
     word_scores: Mapping[int, float],
-    similarities: Mapping[int, float],
+    near: Sequence[Near],
     now: datetime,
 ) -> Pool:
-    """What is known of rows without their texts, column by column."""
+    """What is known of rows without their texts, column by column; `near` is nearest first."""
     import numpy
 
     seqs, speakers, sessions, times = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -189,9 +182,19 @@ def _pool(
     for seq, earlier in previous.items():
         if seq in position and earlier in position:
             before[position[seq]], after[position[earlier]] = position[earlier], position[seq]
+    similarities = {seq: similarity for similarity, _, seq in reversed(near)}
     words = numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32)
     meaning = numpy.array([similarities.get(seq, math.nan) for seq in seqs], numpy.float32)
     return Pool(speakers, sessions, times, before, after, words, meaning, now)
+
+
+def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> list[list[int]]:
+    """The ids of the nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
+    chunks: dict[int, list[int]] = {seq: [] for seq in seqs}
+    for _, chunk, seq in near:
+        if seq in chunks and len(chunks[seq]) < CHUNKS_PER_MEMORY:
+            chunks[seq].append(chunk)
+    return list(chunks.values())
 
 
 def _recalled(memory: Memory, ranked: Ranked, text: str, place: str, now: datetime) -> Recalled:

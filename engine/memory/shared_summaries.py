@@ -20,8 +20,8 @@ from engine.memory.checking import check, memory_id
 from engine.memory.store import MemoryStore
 from engine.model import Layer, Memory, NewMemory, Refusal, Remembered
 from engine.storage import state
-from engine.storage.connections import driver_of
 from engine.storage.database import Database
+from engine.storage.rows import session_driver
 from engine.storage.shared import Outage, SharedDatabase, lock
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class SummarySharing:
         for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
-                driver = driver_of(session.connection())
+                driver = session_driver(session)
                 seqs = [row[0] for row in driver.execute(f"SELECT seq {_OURS} ORDER BY seq LIMIT ?", (cursor, PAGE))]
             if not seqs:
                 return
@@ -196,13 +196,13 @@ class SummarySharing:
         """Summaries whose text was erased here. They are few, and to say it again does no harm."""
         query = "SELECT id FROM memories WHERE layer = 'E' AND kind = 'summary' AND forgotten"
         with self._database.read() as session:
-            return [row[0] for row in driver_of(session.connection()).execute(query)]
+            return [row[0] for row in session_driver(session).execute(query)]
 
     def _waiting(self) -> int:
         store = self._store()
         with self._database.read() as session:
             cursor = int(state.get(session, f"{SENT}.{store.name}", 0)) if store is not None else 0
-            return int(driver_of(session.connection()).execute(f"SELECT count(*) {_OURS}", (cursor,)).fetchone()[0])
+            return int(session_driver(session).execute(f"SELECT count(*) {_OURS}", (cursor,)).fetchone()[0])
 
 
 _OURS = (

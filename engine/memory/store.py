@@ -17,9 +17,9 @@ from typing import Any
 from engine.frozen import frozen
 from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
-from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
+from engine.storage.rows import session_driver
 from engine.storage.types import as_stored, shallow_dict
 
 MONTH_AGE = timedelta(days=30)
@@ -245,7 +245,7 @@ class MemoryStore:
     def _cursor(self) -> Iterator[Any]:
         """How to ask in a view of one moment."""
         with self._database.read() as session:
-            yield driver_of(session.connection()).execute
+            yield session_driver(session).execute
 
 
 def _row(name: str, new: NewMemory, now: datetime) -> dict[str, Any]:

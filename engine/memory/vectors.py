@@ -33,8 +33,6 @@ MAX_QUESTIONS = 256
 CHUNKS_PER_HIT = 4
 """Chunks examined for each memory that is wanted, since long memories have several near ones."""
 
-CHUNKS_PER_MEMORY = 3
-
 INDEXED_LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
@@ -99,20 +97,11 @@ class Vectors:
         near = _rescored(query, self._store.vectors_of(chunks=chunks))
         return _best(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
-    def similarities(self, query: Matrix, seqs: Sequence[int]) -> dict[int, float]:
-        """The similarity of the nearest chunk of each memory, by `seq`. Those without vectors are left out."""
-        return {seq: similarity for similarity, _, seq in sorted(self._near(query, seqs))}
-
-    def nearest_chunks(self, query: Matrix, seqs: Sequence[int]) -> dict[int, list[int]]:
-        """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`, nearest first, by `seq`."""
-        chunks: dict[int, list[int]] = {}
-        for _, chunk, seq in sorted(self._near(query, seqs), reverse=True):
-            chunks.setdefault(seq, []).append(chunk)
-        return {seq: ordered[:CHUNKS_PER_MEMORY] for seq, ordered in chunks.items()}
-
-    def _near(self, query: Matrix, seqs: Sequence[int]) -> list[Near]:
+    def near(self, query: Matrix, seqs: Sequence[int]) -> list[Near]:
+        """How near all chunks of these memories are, nearest first. Memories without vectors are left out."""
         exact = self._exact_vectors()
-        return exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
+        near = exact.near(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
+        return sorted(near, reverse=True)
 
     def forget(self) -> None:
         """Vectors were deleted: read anew what is held in memory."""
@@ -208,7 +197,7 @@ class _Exact:
         self.last = self._chunks[-1]
         self._size = stop
 
-    def nearest(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
+    def near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
         """How near all chunks of memories are."""
         rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
         if not rows:

@@ -19,9 +19,8 @@ from engine.frozen import frozen
 from engine.model import Layer, LayerState, sanitise
 from engine.model.secrets import redact
 from engine.storage import state
-from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
+from engine.storage.rows import Row, session_driver
 from engine.storage.types import as_stored, utc_column
 
 
@@ -188,7 +187,7 @@ class Ledger:
         days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
         values = {"kind": kind, "workspace": workspace, **days}
         with self.database.read() as session:
-            return dict(driver_of(session.connection()).execute(_PER_DAY, values).fetchall())
+            return dict(session_driver(session).execute(_PER_DAY, values).fetchall())
 
     def layer(self) -> LayerState:
         """How layer B stands (SPEC 9.5). Its rows are counted by the newest id and by how many were let go."""
@@ -197,12 +196,12 @@ class Ledger:
             return LayerState(Layer.LEDGER, 0, None, "ready")
         deleted = "SELECT coalesce(sum(number), 0) FROM table_days WHERE \"table\" = 'memory_events'"
         with self.database.read() as session:
-            (number,) = driver_of(session.connection()).execute(deleted).fetchone()
+            (number,) = session_driver(session).execute(deleted).fetchone()
         return LayerState(Layer.LEDGER, newest.id - number, newest.at, "ready")
 
     def _entries(self, clause: str, *values: object) -> list[LedgerEntry]:
         with self.database.read() as session:
-            rows = driver_of(session.connection()).execute(f"{_ENTRIES} {clause}", values).fetchall()
+            rows = session_driver(session).execute(f"{_ENTRIES} {clause}", values).fetchall()
         return [
             LedgerEntry(id, datetime.fromisoformat(at), kind, subject, workspace, json.loads(payload))
             for id, at, kind, subject, workspace, payload in rows

@@ -30,6 +30,12 @@ READS = "reads"
 """A session whose `info` has this reads only: its rows are not attached to it, and changes are not tracked."""
 
 
+def session_driver(session: Session) -> sqlite3.Connection:
+    """SQLite's own connection in the snapshot of a session that only reads, for plain statements."""
+    driver: sqlite3.Connection = session.info[DRIVER]
+    return driver
+
+
 class Row(SQLModel):
     """Base class of table rows. Values are not validated. With SQLModel's own constructor a row would cost several
     times what SQLite needs to write it.

@@ -1,7 +1,8 @@
 """Conversations with questions whose answers are known, remembered through the real store; and fitting weights on them.
 
-A set is turns and questions, each with the turns that answer it. `learn` makes weights from what `MemorySearch.look`
-saw of each question: a linear model that puts the probability of a softmax over the candidates on the right ones.
+A set is turns and questions, each with the turns that answer it. `learn` makes weights from what
+`MemorySearch.collect_candidates` saw of each question: a linear model that puts the probability of a softmax over the
+candidates on the right ones.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Seen:
 
 def seen(port: MemoryService, question: Question) -> Seen:
     """Ask, and keep what was seen on the way."""
-    looked = port.finding.search(RecallQuery(question.text, k=50), NOW, 60.0)
+    looked = port.finding.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
     memories = port.store.by_seq(looked.seqs)
     refs = tuple(memories[seq].ref for seq in looked.seqs)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)

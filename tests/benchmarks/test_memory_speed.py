@@ -150,7 +150,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
         memory.remember([NewMemory("warm")])
         assert memory.settle(120)
         model = MiniLM()
-        model.embed(["warm"])
+        model.embed("warm")
         remembered, read = [], []
         for number in range(LONG_MESSAGES):
             text = f"{number} {' '.join(chance.choices(WORDS, k=500))}"[:LONG_MESSAGE]
@@ -161,7 +161,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
             remembered.append(time.perf_counter() - began)
             began = time.perf_counter()
             for part in parts:
-                model.embed([part])
+                model.embed(part)
             read.append(time.perf_counter() - began)
     finally:
         memory.close()
@@ -210,7 +210,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
             return "when did " + " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=9)) + "?"
 
         def by_index() -> None:
-            vector = numpy.frombuffer(model.embed([question()])[0].vector, dtype="<f4")
+            vector = numpy.frombuffer(model.embed(question()).vector, dtype="<f4")
             bare.query(query_embeddings=[vector], n_results=10, include=["distances"])
 
         def by_recall() -> None:
