@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.execution.permissions import Permissions
     from engine.execution.prompt_assembly import PromptAssembly
     from engine.execution.routing import ModelRouter
-    from engine.execution.runners.flows.learned import Registry
+    from engine.execution.runners.flows.learned import FlowRegistry
     from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import Completions
     from engine.execution.sessions import Sessions
@@ -104,7 +104,7 @@ class Services:
     overlays: Overlays
     trials: Trials
     fragments: LearnedGuidance
-    flows: Registry
+    flows: FlowRegistry
 
     # what sessions learned (`engine.wiring.learnings`)
     learnings: Learnings

@@ -21,7 +21,7 @@ STARTERS = {
     "engine/execution/sandbox/base.py": "tries whether a sandbox works here",
     "engine/execution/sandbox/escape_trials.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
-    "engine/execution/runners/toolchains/python.py": "asks the operator's own interpreter, outside of every project",
+    "engine/execution/runners/toolchains/python_environments.py": "asks the operator's interpreter, outside projects",
     "engine/git/github.py": "gh, outside of every repository",
     "engine/api/notify/delivery.py": "the operator's own notifier",
     "engine/learning/decisions/training_provider.py": "names the type of a helper process",

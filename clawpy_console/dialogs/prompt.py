@@ -262,7 +262,7 @@ class OwnPrompt(Dialog[Card | None]):
             self.app.ask(lambda engine: self._propose(engine, text, place), self._on_card, self._on_refusal)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
-        if text != self._confirmed_text and not engine.flows.named(text) and not engine.agent_setup.served():
+        if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.agent_setup.served():
             self._confirmed_text = text
             raise NO_MODEL
         return engine.cards.propose(text, workspace=place)

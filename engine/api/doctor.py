@@ -345,7 +345,7 @@ def _learnings(home: Home) -> Check:
 def _workspace(path: str) -> Check:
     from engine.execution.runners.flows.test_runs import how_to_run_tests
     from engine.execution.runners.flows.wording import in_project
-    from engine.execution.runners.toolchains.projects import projects
+    from engine.execution.runners.toolchains.projects import find_projects
 
     try:
         root = repository_root(Path(path))
@@ -353,7 +353,7 @@ def _workspace(path: str) -> Check:
             return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
-    found_projects = projects(root)
+    found_projects = find_projects(root)
     tested = [
         f"{', '.join(tool.title for tool in project.tools)}{in_project(project.path)}"
         for project in found_projects
@@ -361,7 +361,7 @@ def _workspace(path: str) -> Check:
     ]
     if tested:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
-    reasons = f" ({'; '.join(found_projects[0].looked)})" if found_projects[0].looked else ""
+    reasons = f" ({'; '.join(found_projects[0].searched)})" if found_projects[0].searched else ""
     return Check(
         "workspace", WARN, f"{root}: no tool to run its tests{reasons}", how_to_run_tests(found_projects[0], root)
     )

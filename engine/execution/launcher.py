@@ -58,11 +58,11 @@ class Launcher:
         described = sandbox.describe(network=settings.workspace(chosen.workspace).network, hosts=info.hosts)
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment as the operator edited it; a sentence makes of a flow work for an agent or a model, where one
         takes it. Raises `Refusal` `no_runner` or `bad_parameters`."""
         try:
-            return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
+            return self._sessions.admission.runner_of(assignment).apply_edit(assignment, edit)
         except Refusal as refusal:
             if refusal.code != PROSE:
                 raise

@@ -18,8 +18,14 @@ from engine.clock import Clock
 from engine.execution.channels import Limits
 from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
-from engine.execution.runners.flow import MAX_OUTPUT_CHARACTERS, CannotRun, CommandBlocked, CommandResult, Stopped
-from engine.execution.runners.toolchains.missing_tools import Missing, missing_fix
+from engine.execution.runners.flow import (
+    MAX_OUTPUT_CHARACTERS,
+    CannotRun,
+    CommandBlocked,
+    CommandResult,
+    SessionStopped,
+)
+from engine.execution.runners.toolchains.missing_tools import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.session_clock import SessionClock
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
@@ -141,7 +147,7 @@ class LiveSession:
         return self._confinement
 
     def say(self, text: str, *, error: bool = False) -> None:
-        """Put a note into the transcript. Raises `Stopped` when the session is ending."""
+        """Put a note into the transcript. Raises `SessionStopped` when the session is ending."""
         self.check_running()
         self.note(text, error=error)
 
@@ -174,9 +180,9 @@ class LiveSession:
         callback()
 
     def afford(self, max_cost: int) -> None:
-        """Before a call that costs at most `max_cost` micro-dollars: have that reserved (SPEC 3.4). When the session's
-        own limit or a cap does not allow it the session is stopped, raising `Stopped`. What the call did cost is told
-        to `charge`, also when it is nothing."""
+        """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4). When the session's own limit
+        or a cap does not allow it, stop the session and raise `SessionStopped`. `charge` then receives the real cost,
+        also when it is nothing."""
         with self._lock:
             total = self.cost + max_cost
         if total > self.limits.cost:
@@ -191,7 +197,7 @@ class LiveSession:
         self.check_running()
 
     def charge(self, amount: int, *, tokens: int = 0) -> None:
-        """Count what a model call cost, in micro-dollars. Past a limit the session is stopped, raising `Stopped`."""
+        """Count the cost of a model call, in micro-dollars. Raises `SessionStopped` when it passes a limit."""
         with self._lock:
             self.cost += amount
             self.tokens += tokens
@@ -221,9 +227,9 @@ class LiveSession:
             return not self.converses
 
     def check_running(self) -> None:
-        """Raise `Stopped` when the session is to end."""
+        """Raise `SessionStopped` when the session is to end."""
         if self._stop is not None:
-            raise Stopped(self._stop.reason)
+            raise SessionStopped(self._stop.reason)
 
     def git(self, plain: Git) -> Git:
         """`plain` as git of this session: it ends with the session."""
@@ -277,7 +283,7 @@ class LiveSession:
                     cancel=cancel,
                 )
         except GroupClosed:
-            raise Stopped(self.id) from None
+            raise SessionStopped(self.id) from None
         except OSError as error:
             raise _cannot_start(argv, error) from error
         receive(splitter.end())
@@ -310,7 +316,7 @@ class LiveSession:
             try:
                 process = self.processes.start(self.sandbox.wrap(argv, gated, cwd=cwd), cwd=cwd, env=environment)
             except GroupClosed:
-                raise Stopped(self.id) from None
+                raise SessionStopped(self.id) from None
             except OSError as error:
                 raise _cannot_start(argv, error) from error
             try:
@@ -350,7 +356,7 @@ class LiveSession:
         if shutil.which(argv[0], path=environment.get("PATH")) is None and not _program_exists(
             cwd / argv[0], confinement
         ):
-            missing = Missing("program", Path(argv[0]).name)
+            missing = MissingItem("program", Path(argv[0]).name)
             raise CannotRun(missing.sentence, missing_fix(missing, ""))
         if not quiet:
             where = "" if cwd == self.folder else f"   (in {cwd})"

@@ -115,8 +115,8 @@ class Permissions:
         """Whether a person allows it; waits for the answer while the session's clocks stand still (SPEC 9.3).
 
         An answer for the session that was given for the same `key` counts again. A session that runs by itself is
-        denied at once. Raises `Stopped` when the session ends before there is an answer, `Refusal` when the request
-        cannot be stored.
+        denied at once. Raises `SessionStopped` when the session ends before there is an answer, `Refusal` when the
+        request cannot be stored.
         """
         live.check_running()
         wait = _Wait()

@@ -20,9 +20,9 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
-from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
-from engine.execution.runners.toolchains.installing import Installation, installation_failure, installations
-from engine.execution.runners.toolchains.projects import all_packages
+from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
+from engine.execution.runners.toolchains.installing import Installation, find_installations, installation_failure
+from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Caches, Confinement, link_tools, secret_places, written_files
 from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
 from engine.execution.snapshots import Snapshot
@@ -226,7 +226,7 @@ class SessionWorkspaces:
         what belongs into the session's last transaction: the run of the tests (`full`: the whole suite of `project`)
         unless it is `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
 
-        Raises `Stopped` when the session is ending."""
+        Raises `SessionStopped` when the session is ending."""
         live.check_running()
         # From here on nobody writes into the folder any more: what is captured is what there is.
         live.processes.end(grace=0)
@@ -270,7 +270,7 @@ class SessionWorkspaces:
     def _salvage(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, error: BaseException) -> bool:
         """Keep what a session that did not come to its end had changed; False when its folder may go."""
         stop = live.stop_requested
-        if (stop is not None and stop.reason == UNDONE) or isinstance(error, NotBegun):
+        if (stop is not None and stop.reason == UNDONE) or isinstance(error, RetryLater):
             return False
         assert workspace.worktree is not None
         try:
@@ -293,14 +293,16 @@ class SessionWorkspaces:
         failure is said and is not fatal: the agent may need none of them."""
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
-        packages = all_packages(worktree.folder)
-        needed = [installation for path in packages for installation in installations(worktree.folder, packages, path)]
+        packages = find_packages(worktree.folder)
+        needed = [
+            installation for path in packages for installation in find_installations(worktree.folder, packages, path)
+        ]
         for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
             live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:
                 with network_access(live, installation.hosts):
                     _run_installation(live, installation, worktree.folder)
-            except FlowUnable as error:
+            except FlowError as error:
                 live.note(f"not prepared: {error}", error=True)
         if (worktree.folder / ".venv" / "bin" / "python").exists():
             live.confine(replace(live.confinement, prepared=True))
@@ -361,7 +363,7 @@ class SessionWorkspaces:
 
 
 def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
-    """Run the commands of an installation in a worktree. Raises `FlowUnable` when one failed."""
+    """Run the commands of an installation in a worktree. Raises `FlowError` when one failed."""
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     for command in installation.commands:

@@ -25,7 +25,7 @@ from engine.execution.live_session import LiveSession, SessionRails, Stop
 from engine.execution.pid_files import pid_folder
 from engine.execution.process_termination import end_processes, terminate_sessions
 from engine.execution.processes import Processes
-from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
+from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
 from engine.execution.session_results import session_result, with_worktree_fate
@@ -350,13 +350,13 @@ class Sessions(SessionStore):
         outcome: Stop | RunnerResult
         try:
             outcome = self._run(live)
-        except Stopped as error:
+        except SessionStopped as error:
             outcome = live.stop_requested or Stop(SessionState.CANCELLED, str(error))
         except CommandBlocked as error:
             outcome = Stop(SessionState.BLOCKED, str(error))
-        except (FlowUnable, Refusal) as error:
+        except (FlowError, Refusal) as error:
             state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
-            outcome = live.stop_requested or Stop(state, str(error), isinstance(error, NotBegun))
+            outcome = live.stop_requested or Stop(state, str(error), isinstance(error, RetryLater))
         except Exception as error:
             if live.stop_requested is None:
                 log.exception("session %s failed", live.id)
@@ -372,7 +372,7 @@ class Sessions(SessionStore):
         without_sandbox = self.row(live.id).sandbox == UNCONFINED
         view = self.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
         if view is None:
-            raise Stopped("it was stopped before it started")
+            raise SessionStopped("it was stopped before it started")
         if reason := self.admission.withdrawn(live.assignment, view.mode, without_sandbox=without_sandbox):
             live.stop(Stop(SessionState.CANCELLED, reason))
         live.check_running()

@@ -17,7 +17,7 @@ from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CommandResult, FlowUnable, Job
+from engine.execution.runners.flow import CommandResult, FlowError, Job
 from engine.execution.runners.flows.git_state import restore_tree, store_tree
 from engine.execution.runners.flows.test_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
@@ -148,7 +148,7 @@ class Validation:
     ) -> Validated:
         """Judge what was done on `workspace`; `heal` gives the agent one more turn with a text.
 
-        Raises `Stopped` when the session is ending, and what `heal` raises.
+        Raises `SessionStopped` when the session is ending, and what `heal` raises.
         """
         settings = self._settings.current.validation
         if not settings.enabled or workspace.worktree is None:
@@ -163,7 +163,7 @@ class Validation:
         while True:
             try:
                 attempt = tests.run(known_green=attempts != [])
-            except FlowUnable as error:
+            except FlowError as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
                 return Validated(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
             if attempt is None:
@@ -240,13 +240,13 @@ class _ChangedTests:
         self.touched = False  # whether anything was changed at all, as of the last run
 
     def run(self, *, known_green: bool) -> Attempt | None:
-        """Run the tests of the changed files; None when there are none to run. Raises `FlowUnable`.
+        """Run the tests of the changed files; None when there are none to run. Raises `FlowError`.
 
         `known_green` is False the first time, when a change that no tool knows anything of is not worth a run.
         """
         paths = self._changed()
         tools = project_at(self._workspace.folder, self._project).tools
-        concerned = [path for path in paths if any(tool.takes(path) for tool in tools)]
+        concerned = [path for path in paths if any(tool.covers(path) for tool in tools)]
         if not tools or not (concerned or known_green):
             return None
         listener = _OutputCollector(self._live)
@@ -259,7 +259,7 @@ class _ChangedTests:
     def red_before(self, check: CheckResult) -> frozenset[str]:
         """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
         job = self._job(_OutputCollector(self._live, quiet=True))
-        tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.exact]
+        tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.runs_single_tests]
         if not tools or not check.failing:
             return frozenset()
         self._live.say("do these tests also fail without the changes?")
@@ -271,7 +271,7 @@ class _ChangedTests:
             with linked_packages(tools, self._workspace.folder, self._project):
                 tool = toolchain_for(tools, check.failing)
                 failing |= set(run_tests(job, tool, check.failing, quiet=True).failing)
-        except FlowUnable:
+        except FlowError:
             pass  # a test that does not even exist there was not red before
         finally:
             restore_tree(job, present_tree)

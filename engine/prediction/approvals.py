@@ -239,7 +239,7 @@ class Approvals:
         """`assignment` as work for `flow`. Raises `Refusal` `bad_parameters`."""
         implied_parameters = implied(flow, self._store.clock.local())
         named = replace(assignment, runner="flow", flow=flow, parameters=implied_parameters)
-        return self.launcher.reparameterise(named, parameters) if parameters else named
+        return self.launcher.apply_edit(named, parameters) if parameters else named
 
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store on the card what would be done now and by which runner, with the verdicts of the rails on that."""
@@ -262,7 +262,7 @@ class Approvals:
             return self.as_flow(replace(assignment, prompt=self.checked_prompt(edit)), *named)
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))
-            changed = self.launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+            changed = self.launcher.apply_edit(assignment, refuse_secret(text or "", self._secrets()))
             return changed if changed.flow else replace(changed, prompt=self.checked_prompt(changed.prompt))
         if edit is None:
             message = "this card is a text prompt and has no parameters"

@@ -55,7 +55,9 @@ class Part:
 
     def holds(self, path: str) -> bool:
         """Whether a file (relative to the top of the repository) is of this project, and of none inside it."""
-        return self.project.within(path) is not None and not any(path.startswith(f"{item}/") for item in self.below)
+        return self.project.path_inside(path) is not None and not any(
+            path.startswith(f"{item}/") for item in self.below
+        )
 
     def tests(self, path: str) -> bool:
         """Whether a change of the file can change what its tests say."""
@@ -149,8 +151,8 @@ class WorkspaceContext:
         """Why no card may be about its tests, in words; "" when some project has tests that can run."""
         if any(part.tool for part in self.parts):
             return ""
-        lacking = next((part.project for part in self.parts if part.project.lacks), None)
-        return f"{lacking.path or 'its tests'}: {lacking.untested}" if lacking else ""
+        lacking = next((part.project for part in self.parts if part.project.missing_tool), None)
+        return f"{lacking.path or 'its tests'}: {lacking.untested_reason}" if lacking else ""
 
     @cached_property
     def text(self) -> str:

@@ -132,7 +132,7 @@ class ContextReader:
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         inspection = NOTHING_INSPECTED if git is None else self._git.inspect(folder, git, now, today)
-        projects = every("tools", lambda: sources.projects.of(workspace))
+        projects = every("tools", lambda: sources.projects.projects_of(workspace))
         runs = every("runs", lambda: sources.runs.latest(workspace))
         tasks = every("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
         sessions = every("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
@@ -231,7 +231,7 @@ class ContextReader:
         equipped = [item.path for item in projects if item.path and (item.tools or item.linters)]
         parts = []
         for project in projects:
-            below = tuple(path for path in equipped if path != project.path and project.within(path) is not None)
+            below = tuple(path for path in equipped if path != project.path and project.path_inside(path) is not None)
             project_runs = tuple(run for run in runs if run.project == project.path)
             tree_runs = tuple(run for run in project_runs if run.session_id not in elsewhere)
             part = Part(project, project_runs, tree_runs, below=below)
@@ -262,4 +262,4 @@ class ContextReader:
 def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
     """The folders of projects that measure their coverage."""
     tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
-    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.where))
+    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))

@@ -148,7 +148,7 @@ class SimulatedRunner:
             check_only=flow is not None and flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE),
         )
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         flow = FLOWS.get(assignment.flow or "")
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}")

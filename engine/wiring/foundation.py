@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.config.agents import url_fault
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import LearnedFlow, Registry, learned_flow
+from engine.execution.runners.flows.learned import FlowRegistry, LearnedFlow, learned_flow
 from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
@@ -106,7 +106,7 @@ def build_effects(core: Services) -> None:
     core.overlays = Overlays(core.database)
     core.trials = Trials(core.database, core.overlays, core.settings, facts=core.ledger)
     core.fragments = LearnedGuidance(core.overlays, core.trials, core.settings)
-    core.flows = Registry(FLOWS, partial(_learned_flows, core))
+    core.flows = FlowRegistry(FLOWS, partial(_learned_flows, core))
 
 
 def _learned_flows(core: Services) -> list[type[LearnedFlow]]:
@@ -123,7 +123,7 @@ def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
 def learned_work(core: Services) -> list[LearnedWork]:
     """Learned flows, as prediction offers them."""
     return [
-        LearnedWork(effect.name, f"Run {_flow(overlay, effect).words()}", overlay.since, overlay.workspace)
+        LearnedWork(effect.name, f"Run {_flow(overlay, effect).describe_commands()}", overlay.since, overlay.workspace)
         for overlay in core.overlays.flows()
         if isinstance(effect := overlay.effect, FlowOffload)
     ]

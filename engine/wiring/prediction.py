@@ -13,7 +13,7 @@ from engine.config.agents import AUTO
 from engine.events import TwinAnswered
 from engine.execution.launcher import Launcher
 from engine.execution.runners.model.single_questions import Completions
-from engine.execution.runners.toolchains.projects import ProjectCache, projects
+from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.project_ids import top_folder
@@ -195,7 +195,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
         core.runs,
         core.tasks,
         core.sessions,
-        ProjectCache(clock, projects),
+        ProjectCache(clock, find_projects),
         github=GitHub(clock),
         talks=core.talks,
         learned=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine import views
 from engine.execution import snapshots
 from engine.execution.diffs import file_changes, file_diffs
-from engine.execution.runners.flow import FlowUnable, Job
+from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_state import reset_worktree, restore_tree, store_tree
 from engine.execution.runners.flows.merges import unmerged_files
@@ -86,7 +86,7 @@ def project(world: World) -> Repository:
 
 def flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
     scratch.mkdir(exist_ok=True)
-    with contextlib.suppress(FlowUnable):
+    with contextlib.suppress(FlowError):
         FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), RealBench(scratch)))
 
 
@@ -140,7 +140,7 @@ def in_worktree(world: World, folder: Path, git: Git) -> None:
     scratch = world.folder / "scratch-worktree"
     scratch.mkdir(exist_ok=True)
     job = Job(world.root, folder, git, RealBench(scratch))
-    with contextlib.suppress(Refusal, FlowUnable):
+    with contextlib.suppress(Refusal, FlowError):
         now = store_tree(job)
         reset_worktree(job, "other")
         git.run("merge", "--no-commit", "--no-ff", "--no-verify", "main", allowed=range(256))

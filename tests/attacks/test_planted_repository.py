@@ -15,7 +15,7 @@ import pytest
 
 from engine.execution import snapshots
 from engine.execution.prompt_parts import Project
-from engine.execution.runners.toolchains.projects import projects
+from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import protected_git_paths
 from engine.git import Git, submodule_paths
 from engine.git.calendars import CalendarReader
@@ -274,7 +274,7 @@ def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
     (repository.path / name).unlink(missing_ok=True)
     (repository.path / name).parent.mkdir(exist_ok=True)
     os.mkfifo(repository.path / name)
-    for look in (GitReader().read, projects):
+    for look in (GitReader().read, find_projects):
         with contextlib.suppress(Refusal):  # git itself may need the file
             look(repository.path)
     protected_git_paths(repository.path)

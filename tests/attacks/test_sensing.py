@@ -15,7 +15,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flows.test_runs import how_to_run_tests
-from engine.execution.runners.toolchains.projects import projects
+from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git
 from engine.git.github import GitHub
 from engine.git.reader import GitReader
@@ -80,7 +80,7 @@ def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
 
 def look(folder: Path) -> None:
     """All that looks at what tools a project has."""
-    for project in projects(folder):
+    for project in find_projects(folder):
         how_to_run_tests(project, folder / project.path)
     reader, now = GitReader(), datetime.now(UTC)
     assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
@@ -168,9 +168,9 @@ def test_an_environment_kept_elsewhere_is_found_and_not_run(
     (environment / "lib/python3.11/site-packages/pytest/__init__.py").touch()
     (environment / "bin").mkdir()
     (environment / "bin/python").symlink_to(trap.program)
-    found = projects(repository.path)[0].tool
+    found = find_projects(repository.path)[0].tool
     assert found is not None
-    assert (found.name, found.where) == ("pytest", str(environment / "bin/python"))
+    assert (found.name, found.interpreter) == ("pytest", str(environment / "bin/python"))
     assert not trap.sprung()
 
 
@@ -186,7 +186,7 @@ def test_the_repository_cannot_say_where_its_environment_is(
     (place / "lib/python3.11/site-packages/pytest/__init__.py").touch()
     (place / "bin").mkdir()
     (place / "bin/python").symlink_to(trap.program)
-    everywhere = [tool.where for project in projects(repository.path) for tool in project.tools]
+    everywhere = [tool.interpreter for project in find_projects(repository.path) for tool in project.tools]
     assert not any(where.startswith(str(evil)) for where in everywhere)
     assert not trap.sprung()
 

@@ -17,7 +17,7 @@ from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.acting import ApprovalRecord, earning
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import Registry
+from engine.execution.runners.flows.learned import FlowRegistry
 from engine.model import (
     Card,
     ChangeSet,
@@ -343,7 +343,7 @@ class StandIn:
         self.permissions = Permissions(self)
         self.calls = Calls(self)
         self.agent_setup = AgentSetup(self)
-        self.flows = Registry(FLOWS, list)
+        self.flows = FlowRegistry(FLOWS, list)
         self.files = Files(self)
         self.memory: Any = Remembering(self)
         self.layers = self.memory.layers

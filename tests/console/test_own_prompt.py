@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.prompt import OwnPrompt, completions
 from clawpy_console.last_screen import load
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import Registry
+from engine.execution.runners.flows.learned import FlowRegistry
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
 from tests.console.cards import front, named
@@ -22,7 +22,7 @@ from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.test_greeting import found
 
-FORMS = Registry(FLOWS, list).forms()
+FORMS = FlowRegistry(FLOWS, list).forms()
 
 
 async def box(pilot: Pilot[Any], console: ConsoleApp) -> TextArea:

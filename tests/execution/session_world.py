@@ -111,7 +111,7 @@ class ScriptRunner:
             available=assignment.flow is not None, reason="" if assignment.flow else "no runner for prose"
         )
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         return assignment
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
@@ -230,7 +230,7 @@ class ProseRunner:
     def check(self, assignment: Assignment) -> RunnerInfo:
         return RunnerInfo(available=True, check_only=False)
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         raise AssertionError("nothing is edited here")
 
     def recover(self) -> list[str]:

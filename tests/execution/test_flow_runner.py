@@ -21,7 +21,7 @@ from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.launcher import Launcher
-from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import PROSE, edit_parameters, validate_parameters
@@ -251,7 +251,7 @@ def test_change_set_flow_that_changes_nothing_leaves_none(world: World) -> None:
 def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
     def work(job: Job) -> FlowResult:
         write(job, "half.py")
-        raise FlowUnable("no tool", "install one")
+        raise FlowError("no tool", "install one")
 
     view = world.script(place, work)
     assert (view.state, view.summary) == (SessionState.FAILED, "no tool (install one)")
@@ -352,15 +352,15 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
     world.flows["scripted"] = scripted(Place.CHECK, lambda job: FlowResult(""))
     before = world.assignment("scripted", tests=["a"])
-    after = world.launcher.reparameterise(before, "times=5")
+    after = world.launcher.apply_edit(before, "times=5")
     assert after.prompt == "Rerun 1 tests 5 times"
     assert after.parameters == {"tests": ["a"], "times": 5, "note": ""}
     assert after.digest != before.digest
     with pytest.raises(Refusal) as refusal:
-        world.launcher.reparameterise(before, "times=many")
+        world.launcher.apply_edit(before, "times=many")
     assert refusal.value.code == "bad_parameters"
     with pytest.raises(Refusal) as refusal:
-        world.launcher.reparameterise(world.assignment(None), "times=5")
+        world.launcher.apply_edit(world.assignment(None), "times=5")
     assert refusal.value.code == "no_runner"
 
 

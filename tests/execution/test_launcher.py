@@ -37,12 +37,12 @@ class Bench:
                 raise answer
             return answer
 
-        def reparameterise(asked_assignment: Assignment, edit: str) -> Assignment:
+        def apply_edit(asked_assignment: Assignment, edit: str) -> Assignment:
             raise Refusal(
                 SENTENCE if " " in edit else "bad_parameters", "run_tests takes parameters", "`run_tests paths=…`"
             )
 
-        return SimpleNamespace(check=check, reparameterise=reparameterise)
+        return SimpleNamespace(check=check, apply_edit=apply_edit)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
         return self.usual.get(runner)
@@ -111,11 +111,11 @@ def test_a_flow_is_never_given_to_an_agent():
 
 def test_a_flow_edited_in_prose_is_work_for_who_takes_prose_else_refused_with_its_parameters():
     edit, flow = "only the part about the cart", replace(FLOW, runner="flow", parameters={"paths": ["a"]})
-    made = launcher(Bench(flow=FREE, model=YES)).reparameterise(flow, edit)
+    made = launcher(Bench(flow=FREE, model=YES)).apply_edit(flow, edit)
     assert made == replace(PROSE, prompt=edit, runner="model")
     for bench, words in ((Bench(flow=FREE, model=NO), edit), (Bench(flow=FREE, model=YES), "cart")):
         with pytest.raises(Refusal) as refused:
-            launcher(bench).reparameterise(flow, words)
+            launcher(bench).apply_edit(flow, words)
         assert (refused.value.code, refused.value.fix) == ("bad_parameters", "`run_tests paths=…`")
 
 

@@ -12,7 +12,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.permissions import Permissions
-from engine.execution.runners.flow import Stopped
+from engine.execution.runners.flow import SessionStopped
 from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import append
@@ -31,7 +31,7 @@ class Asking:
         def work() -> None:
             try:
                 self.said = world.permissions.ask(world.live, world.view, key=key, **ASKED)
-            except Stopped as stopped:
+            except SessionStopped as stopped:
                 self.said = str(stopped)
 
         before = len(world.permissions.latest(1_000))
@@ -52,7 +52,7 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
 
 def test_a_session_that_ended_asks_nothing(world: BeltWorld) -> None:
     world.stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(SessionStopped):
         world.permissions.ask(world.live, world.view, key="x", **ASKED)
     assert world.permissions.latest() == []
 

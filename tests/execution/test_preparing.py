@@ -18,16 +18,16 @@ from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.environments import _beside, _finish_swap, _swap, installed_into_tree
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
+from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import (
     Installation,
+    find_installations,
+    find_lock_updates,
     installation_failure,
-    installations,
-    lock_updates,
 )
-from engine.execution.runners.toolchains.projects import all_packages, project_at
+from engine.execution.runners.toolchains.projects import find_packages, project_at
 from engine.execution.sandbox import best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from engine.safety.gate import GateFacts, rows
@@ -76,7 +76,7 @@ def project(world: World, files: dict[str, Any], ignored: str = "node_modules\n.
 
 
 def command_of(top: Path, path: str = "") -> list[str]:
-    [installation] = installations(top, all_packages(top), path)
+    [installation] = find_installations(top, find_packages(top), path)
     return installation.lines
 
 
@@ -273,7 +273,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
     tool = project_at(tmp_path / "tree", top).tool
 
     assert tool is not None
-    assert tool.where == str(tmp_path / "tree/.venv/bin/python")
+    assert tool.interpreter == str(tmp_path / "tree/.venv/bin/python")
 
 
 @pytest.mark.long
@@ -323,7 +323,7 @@ def test_without_network_the_card_is_given_back() -> None:
 
     error = installation_failure(["npm", "ci"], CommandResult(1, said, 1.0), [NPM])
 
-    assert isinstance(error, NotBegun)
+    assert isinstance(error, RetryLater)
     assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
 
 
@@ -406,12 +406,12 @@ def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) ->
 def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
     top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
 
-    [installation] = installations(top, all_packages(top))
+    [installation] = find_installations(top, find_packages(top))
 
     assert installation.command == "go mod download"
     assert installation.made == installation.updated == ()
     assert installation.cache == "go-mod"
-    assert "your tree is not touched" in installation.words
+    assert "your tree is not touched" in installation.summary
     if shutil.which("go"):
         view = world.run("prepare_environment", command=["go mod download"])
         assert view.state is SessionState.SUCCEEDED, told(world, view)
@@ -428,10 +428,10 @@ def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
 def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: str) -> None:
     top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
-    [update] = lock_updates(top, all_packages(top), "web")
+    [update] = find_lock_updates(top, find_packages(top), "web")
 
     assert (update.command, update.folder, update.lock) == (command, "web", f"web/{lock}")
-    assert update.words.endswith(f"the diff of web/{lock} waits for you")
+    assert update.summary.endswith(f"the diff of web/{lock} waits for you")
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains.projects import Project, projects
+from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.git import GitError
 from tests.conftest import Repository
 
@@ -39,7 +39,7 @@ def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.Monke
 
 def look(repository: Repository, files: dict[str, str]) -> dict[str, Project]:
     repository.commit("begin", {".gitignore": ".venv\nnode_modules\n", **files})
-    return {project.path: project for project in projects(repository.path)}
+    return {project.path: project for project in find_projects(repository.path)}
 
 
 def names(found: dict[str, Project]) -> dict[str, list[str]]:
@@ -49,7 +49,7 @@ def names(found: dict[str, Project]) -> dict[str, list[str]]:
 def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> None:
     found = look(repository, {**below("packages/py", PYTHON), **below("web", node("vitest")), **below("srv/x", GO)})
     assert names(found) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
-    assert found[""].untested == "it has no tests"
+    assert found[""].untested_reason == "it has no tests"
     assert found["packages/py"].name == "cart"
     assert found["packages/py"].install == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
     assert found["web"].install == "npm install"
@@ -69,7 +69,7 @@ def test_a_test_file_not_yet_committed_counts(repository: Repository) -> None:
     found = look(repository, {"packages/py/pyproject.toml": ""})
     assert names(found) == {"": [], "packages/py": []}
     repository.write("packages/py/tests/test_new.py", "")
-    assert [tool.name for tool in projects(repository.path)[1].tools] == ["pytest"]
+    assert [tool.name for tool in find_projects(repository.path)[1].tools] == ["pytest"]
 
 
 def test_a_project_below_has_its_own_environment_first(repository: Repository) -> None:
@@ -80,8 +80,8 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
     tools = {path: project.tool for path, project in found.items()}
     assert tools["packages/py"] is not None
     assert tools["packages/other"] is not None
-    assert tools["packages/py"].where == str(own / "bin" / "python")
-    assert tools["packages/other"].where == str(repository.path / ".venv" / "bin" / "python")
+    assert tools["packages/py"].interpreter == str(own / "bin" / "python")
+    assert tools["packages/other"].interpreter == str(repository.path / ".venv" / "bin" / "python")
 
 
 def test_the_top_runs_what_lies_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_runner_that_collects_the_members_runs_them(
     found = look(repository, {**top, **below("packages/m", member)})
     assert names(found) == {"": tested, "packages/m": []}
     assert found["packages/m"].tested_by == ""
-    assert found["packages/m"].untested == "its tests run with those of the top folder"
+    assert found["packages/m"].untested_reason == "its tests run with those of the top folder"
 
 
 @pytest.mark.parametrize(
@@ -150,21 +150,21 @@ def test_a_script_of_the_top_alone_leaves_the_members_theirs(repository: Reposit
 def test_what_is_not_there_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {**below("web", node("vitest", devDependencies={"vitest": "3"})), **below("srv", GO)}
     found = look(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
-    assert (found["web"].lacks, found["web"].packages[0].installed) == ("node_modules", False)
-    assert (found["srv"].lacks, found["srv"].untested) == ("", "")
+    assert (found["web"].missing_tool, found["web"].packages[0].installed) == ("node_modules", False)
+    assert (found["srv"].missing_tool, found["srv"].untested_reason) == ("", "")
     only = tmp_path / "only git"
     only.mkdir()
     (only / "git").symlink_to(shutil.which("git") or "git")
     monkeypatch.setenv("PATH", str(only))
-    found = {project.path: project for project in projects(repository.path)}
-    assert {path: project.lacks for path, project in found.items()} == {
+    found = {project.path: project for project in find_projects(repository.path)}
+    assert {path: project.missing_tool for path, project in found.items()} == {
         "": "", "shop": "phpunit", "srv": "go", "web": "npm"
     }  # fmt: skip
-    assert found["srv"].untested == "its tests need go"
+    assert found["srv"].untested_reason == "its tests need go"
 
 
 def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(repository: Repository) -> None:
     repository.commit("begin", {"go.mod": "module x\n"})
     (repository.path / ".git/index").write_bytes(b"rubbish")
     with pytest.raises(GitError):
-        projects(repository.path)
+        find_projects(repository.path)

@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from engine.execution.session_workspace import bounded
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
 from engine.model import CheckResult, SessionState
@@ -64,7 +64,7 @@ def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, data
     def work(live: LiveSession) -> str:
         live.say(f"trying {OURS}")
         live.journal.erred("exec", f"curl: (22) {OURS}")
-        raise FlowUnable(f"the server refuses {OURS}")
+        raise FlowError(f"the server refuses {OURS}")
 
     view = world.run(work)
     assert view.state is SessionState.FAILED

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from engine.execution.session_store import LEGAL, may_become
 from engine.model import Refusal, SessionState, Verdict
 from engine.prediction.lifecycle import OUTCOMES
@@ -82,7 +82,7 @@ def test_what_cannot_start_is_refused_and_uses_no_permit(world: World) -> None:
 
 def test_errors_of_every_kind_end_it_with_words(world: World, caplog: pytest.LogCaptureFixture) -> None:
     def unable(live: LiveSession) -> str:
-        raise FlowUnable("there is no test runner", "install pytest")
+        raise FlowError("there is no test runner", "install pytest")
 
     def refused(live: LiveSession) -> str:
         raise Refusal("git_failed", "git says no")

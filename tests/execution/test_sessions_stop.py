@@ -12,7 +12,7 @@ import pytest
 from engine.execution.journal import MAX_CALLS
 from engine.execution.live_session import LiveSession
 from engine.execution.process_termination import marked_processes
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from engine.git import Git
 from engine.model import SessionState
 from engine.storage.database import Database
@@ -96,7 +96,7 @@ def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database
             live.journal.used(f"exec:{number}")
         for _ in range(2):
             live.journal.erred("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
-        raise FlowUnable("no more")
+        raise FlowError("no more")
 
     view = world.run(work)
     world.run(lambda live: "nothing of note")

@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.toolchains import output_readers
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.runners.toolchains.python import imports_module, reexported_modules, related_tests
+from engine.execution.runners.toolchains.python_tests import imports_module, reexported_modules, related_tests
 from engine.execution.runners.toolchains.tool_table import (
     TEST_RUNNERS,
     Finding,
@@ -190,7 +190,9 @@ warning: unused variable: `x`
 
 error: could not compile `shop` (lib) due to 1 previous error
 """
-    assert [(finding.path, finding.line, finding.rule) for finding in output_readers.findings("clippy", output)] == [
+    assert [
+        (finding.path, finding.line, finding.rule) for finding in output_readers.read_findings("clippy", output)
+    ] == [
         ("src/lib.rs", 2, "needless_return"),
         ("src/main.rs", 7, "unused_variables"),
     ]
@@ -240,7 +242,7 @@ def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
 
 
 def test_go_vet_lines() -> None:
-    found = output_readers.findings(
+    found = output_readers.read_findings(
         "vet", "# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n"
     )
     assert [(one.path, one.line, one.rule) for one in found] == [("cart.go", 7, "vet")]
@@ -390,7 +392,7 @@ def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
     tool = project_at(tmp_path).tool
     assert tool is not None
-    assert (tool.name, tool.exact, tool.title) == (
+    assert (tool.name, tool.runs_single_tests, tool.title) == (
         runner,
         runner != "script",
         "bun test" if runner == "bun" else "npm test",
@@ -427,7 +429,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.tool.title == f"{manager} test"
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
     assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
-    assert (project.lock, project.lacks) == (lock, "node_modules")
+    assert (project.lock, project.missing_tool) == (lock, "node_modules")
     assert project.packages[0].manager == manager
 
 
@@ -467,7 +469,9 @@ def test_eslint_stylish() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
     )
-    assert [(finding.path, finding.line, finding.rule) for finding in output_readers.findings("stylish", output)] == [
+    assert [
+        (finding.path, finding.line, finding.rule) for finding in output_readers.read_findings("stylish", output)
+    ] == [
         ("/shop/a.js", 1, "no-unused-vars"),
         ("/shop/a.js", 9, "eslint"),
     ]
@@ -508,7 +512,7 @@ def test_eslint_stylish() -> None:
     ],
 )
 def test_lines_of_linters(read: str, line: str, finding: Finding | None) -> None:
-    assert output_readers.findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
+    assert output_readers.read_findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
 
 
 # -- finding tools --------------------------------------------------------------------------------------------------
@@ -533,7 +537,7 @@ def test_the_projects_own_environment_is_looked_at_but_not_run(tmp_path: Path) -
     program = environment(tmp_path, pytest_in_it=True)
     found = project_at(tmp_path).tool
     assert found is not None
-    assert (found.name, found.where) == ("pytest", str(program))
+    assert (found.name, found.interpreter) == ("pytest", str(program))
     assert not (tmp_path / "ran").exists()
 
 
@@ -542,7 +546,7 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     environment(tmp_path, pytest_in_it=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     project = project_at(tmp_path)
-    assert (project.tools, project.looked, project.lacks) == ((), ("pytest in .venv",), "pytest")
+    assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
     assert not (tmp_path / "ran").exists()
 
 

@@ -17,7 +17,7 @@ from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.prompt_parts import HOW_TO_WORK
-from engine.execution.runners.flow import FlowUnable, Place
+from engine.execution.runners.flow import FlowError, Place
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
@@ -220,7 +220,7 @@ def test_turned_off_it_does_nothing(world: World) -> None:
 def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
     def fails(live: LiveSession, workspace: SessionWorkspace) -> None:
         writes(cart=WRONG)(live, workspace)
-        raise FlowUnable("the provider went away")
+        raise FlowError("the provider went away")
 
     view, _ = world.work(fails)
     assert (view.state, view.error) == (SessionState.FAILED, "the provider went away")

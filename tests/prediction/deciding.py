@@ -162,7 +162,7 @@ class Bench:
             return RunnerInfo(False, f"no runner {assignment.runner!r} takes prose")
         return RunnerInfo(True, estimate=0, undo_note="nothing to undo")
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         key, separator, value = edit.partition("=")
         if not separator:
             raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for example paths=src")

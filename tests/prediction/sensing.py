@@ -35,7 +35,7 @@ def made_project(
         if row.name == test
     )
     linters = tuple(Linter(row=row, folder=here, workspace=here) for row in LINTERS if row.name == linter)
-    return Project(path, path or "shop", tools[:1], linters[:1], changelog=changelog, lacks=lacks)
+    return Project(path, path or "shop", tools[:1], linters[:1], changelog=changelog, missing_tool=lacks)
 
 
 PYTEST = made_project()

@@ -125,15 +125,15 @@ NODE = (made_project("mocha"),)
 
 def test_tools_are_looked_for_again_in_the_background_after_a_minute(clock: FakeClock) -> None:
     projects = looks(clock, (PYTEST,), NODE)
-    assert projects.of("/w") == (PYTEST,)
+    assert projects.projects_of("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=59))
-    assert projects.of("/w") == (PYTEST,)
-    projects.settle(10)
-    assert projects.of("/w") == (PYTEST,)
+    assert projects.projects_of("/w") == (PYTEST,)
+    projects.wait_for_refresh(10)
+    assert projects.projects_of("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=1))
-    assert projects.of("/w") == (PYTEST,)
-    projects.settle(10)
-    assert projects.of("/w") == NODE
+    assert projects.projects_of("/w") == (PYTEST,)
+    projects.wait_for_refresh(10)
+    assert projects.projects_of("/w") == NODE
 
 
 # -- what changed since the last run --------------------------------------------------------------------------------

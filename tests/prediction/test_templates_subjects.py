@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.housekeeping import CALM, URGENT, is_urgent
-from engine.execution.runners.toolchains.projects import projects
+from engine.execution.runners.toolchains.projects import find_projects
 from engine.model import Proposal
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.changes import leftovers, secret
@@ -99,7 +99,7 @@ def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, reposi
     for folder, hours in (("", 1), ("web/", 20)):
         manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
         touch(manifest, NOW - timedelta(hours=hours))
-    world.project, *world.others = projects(repository.path)
+    world.project, *world.others = find_projects(repository.path)
     context = world.sense()
     ages = {part.project.path: [card.evidence_at for card in update_lock(context, part)] for part in context.parts}
     assert ages == {"": [NOW - timedelta(hours=1)], "web": [NOW - timedelta(hours=20)]}

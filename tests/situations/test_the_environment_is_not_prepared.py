@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.execution.runners.toolchains import python
+from engine.execution.runners.toolchains import python_environments
 from engine.model import Tier
 from tests.situations.conftest import Situation
 
@@ -38,7 +38,7 @@ def test_in_a_repository_that_you_only_look_at_it_is_upkeep(monday: Situation) -
 
 
 def test_python_without_pytest(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "interpreters", lambda workspace, top: [])
+    monkeypatch.setattr(python_environments, "find_interpreters", lambda workspace, top: [])
     monday.commit(
         "Shop",
         {

@@ -1,4 +1,4 @@
-"""What runners of agents have in common: the prompt, a worktree, turns until what was done is judged, the end."""
+"""The base class of runners for agents: the prompt, the validation of the changes, and the end of a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView
 
 @frozen
 class AgentServices:
-    """What every runner of agents works with. `validation` judges what they did; None for no judging."""
+    """The services of every runner for agents."""
 
     workspaces: SessionWorkspaces
     prompts: PromptAssembly
@@ -29,6 +29,7 @@ class AgentServices:
     belts: Toolbelts
     settings: SettingsSource
     validation: Validation | None = None
+    """Runs the tests on the changes; None for no validation."""
 
 
 class AgentRunner:
@@ -37,7 +38,7 @@ class AgentRunner:
     def __init__(self, services: AgentServices) -> None:
         self._services = services
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         """An edit of prose is a new prompt. Raises `Refusal` `bad_parameters` for an empty one."""
         prompt = sanitise(edit).strip()
         if not prompt:
@@ -45,7 +46,7 @@ class AgentRunner:
         return replace(assignment, prompt=prompt)
 
     def recover(self) -> list[str]:
-        """Nothing: what a session left is tidied with its worktree and its calls."""
+        """Nothing to do: worktrees and model calls are recovered by their own services."""
         return []
 
     def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
@@ -74,8 +75,7 @@ class AgentRunner:
         heal: Callable[[str], None],
         reply: Callable[[], None],
     ) -> Validated:
-        """Judge what was done, have `heal` mend it and `reply` answer what the operator said meanwhile, until neither
-        has anything more to do."""
+        """Validate the changes, let `heal` repair them, and let `reply` answer the operator, until both are done."""
         while True:
             validated = Validated("")
             if self._services.validation is not None:
@@ -95,7 +95,7 @@ class AgentRunner:
         closing: str,
         facts: Mapping[str, Any],
     ) -> RunnerResult:
-        """The end of a session, with its change set. The runs of the validation are on record already."""
+        """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.workspaces.keep(
             live, view, workspace, Place.CHANGE_SET, check=validated.check, full=validated.full, recorded=True
         )

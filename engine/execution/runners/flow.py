@@ -1,8 +1,8 @@
-"""What a flow is and what it works with (SPEC 3.8, 3.9): deterministic work that needs no model.
+"""The base class of flows, deterministic work that needs no model (SPEC 3.8, 3.9), and the job that a flow works with.
 
-A flow is a pydantic model of its parameters with a name, a place and a `run(job)`. Everything it does to the outside
-goes through its `Job`: commands are checked by the content filter, sandboxed, streamed to the transcript
-and end with the session.
+A flow is a pydantic model of its parameters with a name, a place and a `run(job)`. All its effects go through its
+`Job`: the content filter checks its commands, the sandbox confines them, their output goes to the transcript, and they
+end with the session.
 """
 
 from __future__ import annotations
@@ -23,23 +23,30 @@ from engine.git import Git
 from engine.model import CheckResult
 
 MAX_OUTPUT_CHARACTERS = 256 * 1024
-"""Maximum number of characters, from the end of a command's output, that a flow gets; the transcript has the rest."""
+"""Maximum number of characters, from the end of a command's output, that a flow gets; the transcript has all of it."""
 
 
 class Place(StrEnum):
     """Where a flow works."""
 
-    OPERATOR_TREE = "operator-tree"  # only looks, at the operator's own tree, and runs no command in it
-    CHECK = "check"  # runs commands over the operator's own tree; what they write there is discarded
-    INSTALL = "install"  # as CHECK; the packages alone are put into the tree when all went well
-    WORKTREE = "worktree"  # a throw-away worktree; nothing of it stays
-    BRANCH = "branch"  # looks at the operator's own tree and makes a branch; no file, index or HEAD changes
-    ENGINE = "engine"  # runs no command; acts on what the engine itself keeps, see `Job.its_upkeep`
-    CHANGE_SET = "change-set"  # a worktree whose diff becomes a change set
+    OPERATOR_TREE = "operator-tree"
+    """Only reads the operator's own tree, and runs no command in it."""
+    CHECK = "check"
+    """Runs commands over the operator's own tree; what they write there is discarded."""
+    INSTALL = "install"
+    """As CHECK; after a success the packages alone are put into the tree."""
+    WORKTREE = "worktree"
+    """Works in a throw-away worktree."""
+    BRANCH = "branch"
+    """Reads the operator's own tree and makes a branch; no file, index or HEAD changes."""
+    ENGINE = "engine"
+    """Runs no command; changes the engine's own files, see `Job.require_upkeep`."""
+    CHANGE_SET = "change-set"
+    """Works in a worktree whose diff becomes a change set."""
 
 
-class FlowUnable(Exception):
-    """The flow cannot do its work: a tool is missing, the state does not allow it. The session fails, saying so."""
+class FlowError(Exception):
+    """The flow cannot do its work: a tool is missing, or the state does not allow it. The session fails with it."""
 
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message if not fix else f"{message} ({fix})")
@@ -47,61 +54,60 @@ class FlowUnable(Exception):
         self.fix = fix
 
 
-class CannotRun(FlowUnable):
+class CannotRun(FlowError):
     """A program, package, permission or network that the work needs is missing (SPEC 2.12). The message names it, the
-    fix what brings it. The session ends as `cannot_run`, which is neither a failure nor a success."""
+    fix says how to get it. The session ends as `cannot_run`, which is neither a failure nor a success."""
 
 
-class NotBegun(CannotRun):
-    """Nothing was done, and done later the same may succeed: what it needs is not to be had now. Its card is given
-    back."""
+class RetryLater(CannotRun):
+    """Nothing was done, and the same may succeed later: something that it needs is not available now. Its card is
+    offered again."""
 
 
-class CommandBlocked(FlowUnable):
+class CommandBlocked(FlowError):
     """The content filter did not let a command run (SPEC 3.5). The session ends as blocked."""
 
 
-class Stopped(BaseException):
-    """The session is ending: raised out of `Job.run`, `Job.say` and `Job.git` so that the flow unwinds.
+class SessionStopped(BaseException):
+    """The session is ending: raised by `Job.run`, `Job.say` and `Job.git`, so that the flow ends.
 
-    No `Exception`, so that a flow's own error handling does not hold it up. Let it pass.
+    It is no `Exception`, so that a flow's own error handling does not catch it.
     """
 
 
 @frozen
 class CommandResult:
-    """A finished command. `output` is stdout and stderr as they came, sanitised; only the last
-    `MAX_OUTPUT_CHARACTERS` are kept.
-
-    `exit_code` is negative for a signal; 124 when its own timeout ended it (`timed_out`).
-    """
+    """The result of a finished command."""
 
     exit_code: int
+    """Negative for a signal; 124 when its own timeout ended it."""
     output: str
+    """stdout and stderr as they came, sanitised; the last `MAX_OUTPUT_CHARACTERS` of them."""
     seconds: float
     timed_out: bool = False
 
     @property
     def ok(self) -> bool:
-        """True when it ended with 0."""
+        """Whether it ended with 0."""
         return self.exit_code == 0
 
 
 @frozen
 class FlowResult:
-    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `sound` is False when something is
-    wrong and `check` does not say so: a secret, a conflict, a flaky test. `facts` are JSON-able; `next` among them
-    names the flow that should follow (SPEC 2.10)."""
+    """The result of a flow that ran to its end."""
 
     summary: str
     check: CheckResult | None = None
     sound: bool = True
+    """False when the flow found a problem that `check` does not show: a secret, a conflict, a flaky test."""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    """Values that can be written as JSON; `next` names the flow that should follow (SPEC 2.10)."""
     full: bool = False
+    """`check` covers the whole suite."""
 
 
 class JobSession(Protocol):
-    """What a session offers to the work that runs in it."""
+    """The methods of a session for the work that runs in it."""
 
     @property
     def scratch(self) -> Path: ...
@@ -124,41 +130,39 @@ class JobSession(Protocol):
 
 @frozen
 class Job:
-    """One run of a flow.
-
-    `workspace` is the operator's repository; `folder` is where to work: the same, or a worktree of it. What commands
-    write in the operator's own is not seen outside them. `git` is on
-    `folder`, unsandboxed but without hooks, and may check out any commit there when the place is a worktree; inside
-    the sandbox `.git` is read-only. `suspect_imports`: an agent has just written here, and an import that fails is
-    more likely its mistake than a missing package.
-    """
+    """One run of a flow."""
 
     workspace: Path
+    """The operator's repository."""
     folder: Path
+    """Where to work: the workspace, or a worktree of it. Commands may write in the workspace, but the operator's files
+    do not change."""
     git: Git
+    """git in `folder`, outside of the sandbox but without hooks. In a worktree it may check out any commit."""
     session: JobSession
     suspect_imports: bool = False
+    """An agent has just written here, so an import that fails is more likely its mistake than a missing package."""
     upkeep: Housekeeping | None = None
     clock: Clock = field(default_factory=SystemClock)
 
-    def its_upkeep(self) -> Housekeeping:
-        """What a flow of `Place.ENGINE` acts through. Raises `FlowUnable` where there is none."""
+    def require_upkeep(self) -> Housekeeping:
+        """The housekeeping, for a flow of `Place.ENGINE`. Raises `FlowError` where there is none."""
         if self.upkeep is None:
-            raise FlowUnable("only the engine can do this", "approve its card")
+            raise FlowError("only the engine can do this", "approve its card")
         return self.upkeep
 
     @property
     def scratch(self) -> Path:
-        """A temporary folder, writable in the sandbox under the same path, gone after the session."""
+        """A temporary folder, writable in the sandbox under the same path, deleted with the session."""
         return self.session.scratch
 
     @property
     def cancelled(self) -> bool:
-        """True once the session is to end; long loops in Python should look."""
+        """True once the session is to end; long loops in Python should check it."""
         return self.session.cancelled
 
     def say(self, text: str) -> None:
-        """Put a note of the flow's own into the transcript."""
+        """Put a note of the flow into the transcript."""
         self.session.say(text)
 
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:
@@ -183,27 +187,28 @@ class Job:
         `env` is added to the session's clean environment. `timeout` in seconds ends this command alone. `quiet`
         keeps command and output out of the transcript. With `allowed_codes`, any other exit code raises.
 
-        Raises `CannotRun` when the program is not there, `FlowUnable` when the exit code is not allowed,
-        `CommandBlocked` when the content filter says no, `Stopped` when the session is ending.
+        Raises `CannotRun` when the program does not exist, `FlowError` when the exit code is not allowed,
+        `CommandBlocked` when the content filter blocks it, `SessionStopped` when the session is ending.
         """
         result = self.session.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
         if allowed_codes is not None and result.exit_code not in allowed_codes:
-            ending = (
-                f"took longer than {timeout:g} s" if result.timed_out else f"ended with exit code {result.exit_code}"
-            )
+            ending = f"ended with exit code {result.exit_code}"
+            if result.timed_out:
+                ending = f"took longer than {timeout:g} s"
             last = result.output.strip().splitlines()[-1:] or ["it printed nothing"]
-            raise FlowUnable(f"`{shlex.join(argv)[:200]}` {ending}: {last[0][:300]}")
+            raise FlowError(f"`{shlex.join(argv)[:200]}` {ending}: {last[0][:300]}")
         return result
 
 
 class Flow(BaseModel):
-    """One kind of deterministic work, asked for by its `name`; its parameters are its fields: nothing unknown is
-    accepted, nothing changes later. `label` is what it is called on screens."""
+    """One kind of deterministic work. Its parameters are its fields: unknown ones are refused, and none changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000, defer_build=True)
 
     name: ClassVar[str]
+    """The name by which it is started."""
     label: ClassVar[str]
+    """The name on screens."""
     place: ClassVar[Place]
 
     def describe(self) -> str:
@@ -211,5 +216,5 @@ class Flow(BaseModel):
         raise NotImplementedError
 
     def run(self, job: Job) -> FlowResult:
-        """Do it. Returning means that it ran to its end, whatever it found; see `FlowUnable` and `Stopped`."""
+        """Do the work. It returns when it ran to its end, whatever it found; see `FlowError` and `SessionStopped`."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The flow runner (SPEC 3.8, 3.9): finds the flow, checks its parameters, runs it where it belongs."""
+"""Runs flows (SPEC 3.8, 3.9): finds the flow, checks its parameters, and runs it in its place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from engine.execution.environments import installed_into_tree, network_access
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Flow, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowError, Job, Place
 from engine.execution.runners.flows.learned import LearnedFlow
-from engine.execution.runners.flows.maintenance import Installing
+from engine.execution.runners.flows.maintenance import InstallFlow
 from engine.execution.runners.flows.parameter_types import ProjectFlow
 from engine.execution.runners.parameters import edit_parameters, validate_parameters
 from engine.execution.runners.runner import RunnerResult
@@ -22,7 +22,7 @@ from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 
 
 class FlowRunner:
-    """Runs flows. `flows` by name, asked anew each time; `workspaces` give them a place and keep what they found."""
+    """Runs `flows`, which may change at any time; `workspaces` give them a place and store their results."""
 
     name = "flow"
 
@@ -34,28 +34,28 @@ class FlowRunner:
         self._upkeep = upkeep
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
+        """Whether the flow exists and accepts its parameters, and the traces that it would leave."""
         try:
             flow = self._resolve(assignment)
-            installation = _installation(flow, assignment)
+            installation = _find_installation(flow, assignment)
         except Refusal as refusal:
             return RunnerInfo(available=False, reason=refusal.message)
-        except FlowUnable as unable:
+        except FlowError as unable:
             return RunnerInfo(available=False, reason=str(unable))
         info = RunnerInfo(
             available=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             undo_note=UNDO_NOTES[flow.place],
             is_free=True,
-            learned_commands=flow.words() if isinstance(flow, LearnedFlow) else "",
+            learned_commands=flow.describe_commands() if isinstance(flow, LearnedFlow) else "",
         )
         if installation is None:
             return info
-        undo = installation.undo if flow.place is Place.INSTALL else info.undo_note
-        return replace(info, undo_note=undo, hosts=installation.hosts, learned_commands=installation.words)
+        undo = installation.undo_note if flow.place is Place.INSTALL else info.undo_note
+        return replace(info, undo_note=undo, hosts=installation.hosts, learned_commands=installation.summary)
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
-        """The assignment with edited parameters, and the prompt that says them."""
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
+        """The assignment with edited parameters, and with the prompt that describes them."""
         flow = edit_parameters(self._flow_type(assignment), assignment.parameters, edit)
         return replace(assignment, prompt=flow.describe(), parameters=flow.model_dump(mode="json"))
 
@@ -66,7 +66,7 @@ class FlowRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end, or raise why not."""
         flow = self._resolve(live.assignment)
-        installation = _installation(flow, live.assignment)
+        installation = _find_installation(flow, live.assignment)
         network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
@@ -78,7 +78,7 @@ class FlowRunner:
                 session=live,
                 upkeep=self._upkeep,
             )
-            with _installing(live, installation, place) if installation else nullcontext():
+            with _prepare_installation(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)
             discarded_files = self._workspaces.discarded(live)
             write = self._workspaces.keep(
@@ -110,16 +110,16 @@ class FlowRunner:
         return validate_parameters(self._flow_type(assignment), assignment.parameters)
 
 
-def _installation(flow: Flow, assignment: Assignment) -> Installation | None:
-    """What a flow that installs would do; None for every other. Raises `FlowUnable` for a command that is not
+def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
+    """The installation of a flow that installs, None for every other flow. Raises `FlowError` for a command that is not
     the project's own."""
-    return flow.installation(Path(assignment.workspace)) if isinstance(flow, Installing) else None
+    return flow.installation(Path(assignment.workspace)) if isinstance(flow, InstallFlow) else None
 
 
 @contextmanager
-def _installing(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
-    """What a flow that installs needs: the network, and what it made put in place."""
-    live.say(installation.words)
+def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
+    """Give a flow that installs its network, and put the packages in place after a success."""
+    live.say(installation.summary)
     with network_access(live, installation.hosts):
         if place is Place.INSTALL:
             with installed_into_tree(live, installation, Path(live.assignment.workspace)):

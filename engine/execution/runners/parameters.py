@@ -1,4 +1,4 @@
-"""Which flow words name, if any, and its parameters: checked, put into words, and edited by hand (SPEC 9.2). Pure."""
+"""Finds the flow that a prompt names, and checks, describes and edits its parameters (SPEC 9.2). Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.execution.runners.flow import Flow
 from engine.model import Refusal, sanitise
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
-"""Words that a person adds to the name of a flow without meaning anything else."""
+"""Words beside the name of a flow that change nothing."""
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "run_tests": (
@@ -38,35 +38,38 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "write the change log", "draft the release notes", "write the release notes", "draft a change log entry",
     ),
 }  # fmt: skip
-"""Very common ways to ask for a flow that needs no parameters. The whole prompt must be one of them, fillers aside:
-what says anything more is prose, since a flow would leave that out."""
+"""Common requests for a flow that needs no parameters. The whole prompt must be one of them, apart from fillers: a
+longer prompt is prose, since a flow would ignore the rest of it."""
+
+_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
+"""The beginning of a further line of parameters. Any other line makes it prose, such as a pasted paragraph."""
+
+VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
+"""A file, a test, a commit or a number, which sentences seldom consist of."""
+
+PROSE = "prose"
+"""The code of the refusal of an edit that is a sentence, and no mistyped parameter."""
+
+_SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
 
 
 def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
-    """The flow that a prompt names, and what it says about its parameters; None for prose.
+    """The flow that a prompt names, and the text of its parameters; None for prose.
 
-    `run_tests`, `Run the tests`, `draft the change-log` and what `ALIASES` has name a flow; so does
-    `run_tests paths=src` or `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does
-    too: these are parameters whose names are missing, and the flow says which it takes.
+    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow; so does `run_tests paths=src` or
+    `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does too: its parameters lack
+    their names, and the flow says which it takes.
     """
-    normalised = _normalise(prompt)
+    normalised = _normalise_words(prompt)
     for flow in flows:
-        if normalised in (_normalise(name) for name in (flow, *ALIASES.get(flow, ()))):
+        if normalised in (_normalise_words(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
     rest = rest.strip()
-    parameters = (
-        rest.startswith("{") or _are_values(rest) or ("=" in rest and all(map(_PAIR.match, rest.split("\n")[1:])))
-    )
-    return (first, rest) if first in flows and parameters else None
-
-
-_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
-"""How a further line of parameters begins. Any other line makes it text, as a pasted paragraph is."""
-
-
-VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
-"""A file, a test, a commit, a number: nothing that a sentence is made of."""
+    are_pairs = "=" in rest and all(map(_PAIR.match, rest.split("\n")[1:]))
+    if first in flows and (rest.startswith("{") or are_pairs or _are_values(rest)):
+        return first, rest
+    return None
 
 
 def _are_values(text: str) -> bool:
@@ -74,25 +77,22 @@ def _are_values(text: str) -> bool:
     return bool(words) and all(VALUE.fullmatch(word) for word in words)
 
 
-def _normalise(text: str) -> str:
-    """Small letters without fillers and what is between words: two texts with the same mean the same."""
+def _normalise_words(text: str) -> str:
+    """The words of a text in lower case, without fillers and separators: equal for texts that mean the same."""
     words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
     return "".join(word for word in words if word not in _FILLERS)
 
 
-PROSE = "prose"
-"""The code of the refusal of an edit that is a sentence: nobody mistyped a parameter, something else is wanted."""
-
-
 def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
-    """The parameters as the flow takes them. Raises `Refusal` `bad_parameters` naming what is wrong and accepted."""
+    """The flow with its parameters. Raises `Refusal` `bad_parameters` with what is wrong and what is accepted."""
     unknown = [name for name in values if name not in flow.model_fields]
     if unknown:
         raise parameter_refusal(flow, f"{flow.name} has no parameter {sanitise(', '.join(unknown))}")
     try:
         return flow.model_validate(dict(values))
     except ValidationError as error:
-        if missing := [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]:
+        missing = [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]
+        if missing:
             raise parameter_refusal(flow, _missing_message(flow, missing)) from error
         problems = "; ".join(
             f"{'.'.join(str(part) for part in problem['loc']) or 'parameters'}: {problem['msg']}"
@@ -102,34 +102,31 @@ def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
 
 
 def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters", value: str = "") -> Refusal:
-    """What is wrong, with everything that would be right and an example, of `value` where that is given."""
+    """The refusal of parameters: the problem, the accepted parameters, and an example, with `value` if it is given."""
     fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
     accepted = "; ".join(_describe_field(name, field) for name, field in fields)
     message = problem if problem.startswith(f"{flow.name} ") else f"{flow.name}: {problem}"
     if not fields:
         return Refusal(code, message, "it has no parameters")
-    form = " ".join([flow.name, *(_usage(name, field) for name, field in fields)])
-    example = " ".join(_example(name, field, value) for name, field in fields if field.is_required()) or _example(
-        *next((pair for pair in fields if pair[0] != "project"), fields[0]), value
-    )
+    form = " ".join([flow.name, *(_usage_of(name, field) for name, field in fields)])
+    shown = [pair for pair in fields if pair[1].is_required()]
+    shown = shown or [next((pair for pair in fields if pair[0] != "project"), fields[0])]
+    example = " ".join(_example_of(name, field, value) for name, field in shown)
     return Refusal(code, message, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
 
 
-_SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
-
-
-def _example(name: str, field: FieldInfo, value: str) -> str:
-    """The parameter as somebody might give it."""
+def _example_of(name: str, field: FieldInfo, value: str) -> str:
+    """A parameter with a sample value."""
     sample = _SAMPLES.get(_type_name(field), name.upper())
     return f"{name}={sample if _type_name(field) in ('int', 'bool') else value or sample}"
 
 
-def _usage(name: str, field: FieldInfo) -> str:
+def _usage_of(name: str, field: FieldInfo) -> str:
     return f"{name}=…" if field.is_required() else f"[{name}=…]"
 
 
 def _missing_message(flow: type[Flow], missing: Sequence[str]) -> str:
-    """What is missing, how it is given, and what each of it means."""
+    """The names of missing parameters, how to write them, and their meanings."""
     names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     form = " ".join([flow.name, *(f"{name}=…" for name in missing)])
     means = "; ".join(f"{name}: {flow.model_fields[name].description or 'a value'}" for name in missing)
@@ -137,10 +134,10 @@ def _missing_message(flow: type[Flow], missing: Sequence[str]) -> str:
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
-    """The parameters after an edit: a JSON object, `key=value` pairs or `key: value` lines. What is not named stays.
+    """The flow after an edit of its parameters: a JSON object, `key=value` pairs or `key: value` lines. Parameters that
+    are not named stay. Items of a list are separated by commas or white space.
 
-    A list takes its items separated by commas or white space. Raises `Refusal` `bad_parameters`, and `PROSE` for a
-    sentence.
+    Raises `Refusal` `bad_parameters`, and `PROSE` for a sentence.
     """
     text = edit.strip()
     if text.startswith("{"):
@@ -156,7 +153,8 @@ def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> 
 def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
     names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
     pieces = re.split(rf"(?:^|(?<=[\s,;]))({names})[ \t]*[=:](?!:)", text)
-    if stray := pieces[0].strip():
+    stray = pieces[0].strip()
+    if stray:
         typo = re.search(r"([A-Za-z_]\w*)=", stray)
         if typo:
             raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
@@ -183,7 +181,7 @@ def _parse_value(field: FieldInfo, text: str) -> Any:
         try:
             return json.loads(text)
         except json.JSONDecodeError:
-            return text  # the model says what is wrong with it
+            return text  # validation reports it
     return text
 
 
@@ -193,8 +191,8 @@ def _type_name(field: FieldInfo) -> str:
 
 def _describe_field(name: str, field: FieldInfo) -> str:
     kind = _type_name(field)
-    default = (
-        "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
-    )
+    default = ""
+    if not field.is_required():
+        default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
     note = f" ({field.description})" if field.description else ""
     return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"

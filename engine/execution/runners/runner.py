@@ -1,4 +1,4 @@
-"""What every runner is: something that can take an assignment and carry it out inside a session (SPEC 3.8)."""
+"""The protocol of runners, which carry out assignments inside a session (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from engine.storage.database import Transaction
 
 @frozen
 class RunnerResult:
-    """What work that ran to its end has to say; `sound` as in `FlowResult`.
-
-    `closing` is what the transcript ends with, None for the summary: what an agent said stands there already.
-    `write` puts what belongs to it into the session's last transaction, and returns the id of its change set or "".
-    """
+    """The result of work that ran to its end; `check`, `sound` and `facts` as in `FlowResult`."""
 
     summary: str
     check: CheckResult | None = None
     sound: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
     write: Callable[[Transaction], str] | None = None
+    """Stores the result in the session's last transaction, and returns the id of its change set or ""."""
     closing: str | None = None
+    """The last line of the transcript, None for the summary: an agent's own text is there already."""
 
 
 class Runner(Protocol):
@@ -35,17 +33,17 @@ class Runner(Protocol):
     def name(self) -> str: ...
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether it takes this, and what it would do. Quick; sandbox and estimate are filled in by the launcher."""
+        """Whether it accepts the assignment, and its effects. Quick; the launcher adds sandbox and estimate."""
 
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment as the operator edited it. Raises `Refusal` `bad_parameters` or `no_runner`."""
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Do it, in the session's own thread.
+        """Carry out the assignment, in the session's own thread.
 
-        Raises `FlowUnable` when it cannot be done, `CommandBlocked` when the content filter said no, `Stopped` when
-        the session is ending.
+        Raises `FlowError` when it cannot be done, `CommandBlocked` when the content filter blocks it, `SessionStopped`
+        when the session is ending.
         """
 
     def recover(self) -> list[str]:
-        """At start-up, when no session runs: tidy what sessions of an earlier run left, and say what."""
+        """At start-up, when no session runs: tidy up after sessions of an earlier run, and say what was done."""

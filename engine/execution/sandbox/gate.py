@@ -83,13 +83,13 @@ class HostGate:
         self,
         hosts: Iterable[str],
         report: Callable[[str], None],
-        resolve_host: Resolve = resolve_host,
+        resolve: Resolve = resolve_host,
         *,
         public: bool = False,
     ) -> None:
         self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
         self._report = report
-        self._resolve = resolve_host
+        self._resolve = resolve
         self._reported: set[str] = set()
         self._open: set[socket.socket] = set()
         self._running = 0

@@ -117,7 +117,7 @@ def program_path() -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command to its end, and everything that it started with it."""
-    plan = Arguments(arguments)
+    options = Arguments(arguments)
     signals: list[int] = []
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -127,9 +127,9 @@ def main(arguments: Sequence[str]) -> None:
     _libc.prctl(_NAME, NAME, 0, 0, 0)
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
-    confined = bool(plan.filter)
-    git_content = _read_git_file(plan.git_file)
-    ruleset = _make_ruleset(plan) if confined else -1
+    confined = bool(options.filter)
+    git_content = _read_git_file(options.git_file)
+    ruleset = _make_ruleset(options) if confined else -1
     if confined:
         _drop_capabilities()
     listener_read, listener_write = os.pipe2(os.O_CLOEXEC)
@@ -138,18 +138,18 @@ def main(arguments: Sequence[str]) -> None:
     if child == 0:
         os.close(listener_read)
         os.close(ready_write)
-        _run_child(plan, ruleset, listener_write, ready_read)
+        _run_child(options, ruleset, listener_write, ready_read)
     os.close(listener_write)
     os.close(ready_read)
     listener = _take_listener(child, listener_read) if confined else -1
     os.close(ready_write)  # the child goes on when it reads the end of this pipe
     _release_pipes()
-    status = _wait_for_child(child, plan, wake_read, listener, signals)
+    status = _wait_for_child(child, options, wake_read, listener, signals)
     if listener >= 0:
         os.close(listener)
     _kill_descendants()
-    if plan.git_file:
-        _restore_git_file(plan.git_file, git_content)
+    if options.git_file:
+        _restore_git_file(options.git_file, git_content)
     _exit_like(int(signal.SIGTERM) if status is None else status)
 
 
@@ -166,7 +166,7 @@ def _exit_like(status: int) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _run_child(plan: Arguments, ruleset: int, listener_write: int, ready_read: int) -> None:
+def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read: int) -> None:
     """In the child: set its limits, confine it, and become the command."""
     try:
         os.setsid()
@@ -175,14 +175,14 @@ def _run_child(plan: Arguments, ruleset: int, listener_write: int, ready_read: i
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a command would inherit that
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        _set_limits(plan)
-        if plan.cwd:
-            os.chdir(plan.cwd)
-        if plan.filter:
+        _set_limits(options)
+        if options.cwd:
+            os.chdir(options.cwd)
+        if options.filter:
             _raise_errno(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
             _raise_errno(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
-            program_path = ctypes.create_string_buffer(plan.filter, len(plan.filter))
-            loaded = struct.pack("HxxxxxxP", len(plan.filter) // 8, ctypes.addressof(program_path))
+            filter_buffer = ctypes.create_string_buffer(options.filter, len(options.filter))
+            loaded = struct.pack("HxxxxxxP", len(options.filter) // 8, ctypes.addressof(filter_buffer))
             listener = _libc.syscall(
                 _SECCOMP[_machine], _SET_MODE_FILTER, _NEW_LISTENER, ctypes.create_string_buffer(loaded, len(loaded))
             )
@@ -190,22 +190,22 @@ def _run_child(plan: Arguments, ruleset: int, listener_write: int, ready_read: i
             os.write(listener_write, b"%d\n" % listener)
             os.read(ready_read, 1)
             os.close(listener)
-        os.execvp(plan.argv[0], plan.argv)
+        os.execvp(options.argv[0], options.argv)
     except OSError as error:
-        print(f"{plan.argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        print(f"{options.argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _set_limits(plan: Arguments) -> None:
-    for kind, maximum in plan.limits:
+def _set_limits(options: Arguments) -> None:
+    for kind, maximum in options.limits:
         hard = resource.getrlimit(kind)[1]
         maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         resource.setrlimit(kind, (maximum, maximum))
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, plan.nice)
+        os.setpriority(os.PRIO_PROCESS, 0, options.nice)
     except OSError:
         pass
-    for name, value in (("oom_score_adj", plan.oom_score), ("autogroup", str(plan.nice))):
+    for name, value in (("oom_score_adj", options.oom_score), ("autogroup", str(options.nice))):
         try:
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(value)
@@ -228,16 +228,16 @@ def _drop_capabilities() -> None:
     _raise_errno(_libc.syscall(_CAPSET[_machine], header, ctypes.create_string_buffer(24)), "capset")
 
 
-def _make_ruleset(plan: Arguments) -> int:
+def _make_ruleset(options: Arguments) -> int:
     """The Landlock ruleset. A place that is gone by now is left out."""
-    attributes = struct.pack("QQQ", plan.handled, 0, plan.scoped)
-    size = 24 if plan.scoped else 8
+    attributes = struct.pack("QQQ", options.handled, 0, options.scoped)
+    size = 24 if options.scoped else 8
     ruleset = int(_libc.syscall(_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
     _raise_errno(ruleset, "landlock")
-    for access, path in plan.rules:
+    for access, path in options.rules:
         try:
             # Where commands write, nothing is followed: one of them may have put a link there.
-            place = os.open(path, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path in plan.writable else 0))
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path in options.writable else 0))
         except OSError:
             continue
         if not stat.S_ISDIR(os.fstat(place).st_mode):
@@ -274,7 +274,7 @@ def _take_listener(child: int, listener_read: int) -> int:
     return int(listener)
 
 
-def _wait_for_child(child: int, plan: Arguments, wake_read: int, listener: int, signals: list[int]) -> int | None:
+def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: int, signals: list[int]) -> int | None:
     """Reap children and answer the calls that are passed on, until the command has ended. Its wait status; None when a
     signal told us to end."""
     numbers = {number: name for name, number in PASSED_ON.get(_machine, {}).items()}
@@ -290,7 +290,7 @@ def _wait_for_child(child: int, plan: Arguments, wake_read: int, listener: int, 
                 except BlockingIOError:
                     pass
             elif events & select.POLLIN:
-                _answer_call(listener, numbers, plan.writable)
+                _answer_call(listener, numbers, options.writable)
             else:
                 poller.unregister(listener)
         if signals:

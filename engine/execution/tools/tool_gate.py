@@ -114,7 +114,7 @@ class Gate:
     def clear(self, request: ToolRequest) -> bool:
         """Let it through; True when a person allowed it.
 
-        Raises `Refusal` as `weigh`, and `denied` when a person says no or nobody is there; `Stopped`.
+        Raises `Refusal` as `weigh`, and `denied` when a person says no or nobody is there; `SessionStopped`.
         """
         reasons, only_policy = self.weigh(request)
         if not reasons:

@@ -17,7 +17,7 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.journal import command_used
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.runners.flow import CommandBlocked, FlowUnable
+from engine.execution.runners.flow import CommandBlocked, FlowError
 from engine.execution.tools import text_edits
 from engine.execution.tools.folder_jail import Content, printable_path
 from engine.execution.tools.policy import Policy
@@ -78,7 +78,7 @@ class Toolbelt:
         """Do what a model asked for. Never raises for the model's mistakes: the result says what to do instead. What is
         secret in a result is cut out: it goes to the provider (SPEC 11.1).
 
-        Raises `Stopped` when the session ends, `Refusal` when the engine itself cannot go on (a full disk).
+        Raises `SessionStopped` when the session ends, `Refusal` when the engine itself cannot go on (a full disk).
         """
         self._live.check_running()
         tool = name if isinstance(name, str) and name in SPECS else ""
@@ -93,7 +93,7 @@ class Toolbelt:
             result = self._failed(tool or "tool", arguments, refusal)
         except CommandBlocked as blocked:
             result = self._failed(tool, arguments, Refusal("blocked", blocked.message, blocked.fix))
-        except FlowUnable as unable:
+        except FlowError as unable:
             result = self._failed(tool, arguments, Refusal("unable", unable.message, unable.fix))
         else:
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
@@ -107,7 +107,7 @@ class Toolbelt:
 
         `kind` is the Agent Client Protocol's: read, edit, delete, move, search, execute, think, fetch, other.
         `arguments` may have `command` (execute), `paths` (all that touch files), `url` (fetch); without them, and for
-        kinds that are not known, a person is asked. Raises `Stopped` when the session ends.
+        kinds that are not known, a person is asked. Raises `SessionStopped` when the session ends.
         """
         self._live.check_running()
         try:
@@ -122,7 +122,7 @@ class Toolbelt:
     def read_text(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         """A text file of the folder for an agent, whole or `limit` lines from `line` (counted from 1), as it is.
 
-        Raises `Refusal` (outside, not there, not allowed, binary, too large), `Stopped`.
+        Raises `Refusal` (outside, not there, not allowed, binary, too large), `SessionStopped`.
         """
         self._live.check_running()
         try:
@@ -135,7 +135,7 @@ class Toolbelt:
         return "".join(lines[start : None if limit is None else start + max(0, limit)])
 
     def write_text(self, path: str, content: str) -> None:
-        """Write a text file of the folder for an agent. Raises `Refusal`, `Stopped`."""
+        """Write a text file of the folder for an agent. Raises `Refusal`, `SessionStopped`."""
         self._live.check_running()
         try:
             self._write(check_arguments("write", {"path": path, "content": content}))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from engine.execution.runners.toolchains.detection import Packages
-from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
+from engine.execution.runners.toolchains.detection import PackageSetup
+from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
 from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.text import plain
 from engine.prediction.context import Part, WorkspaceContext
@@ -36,8 +36,8 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     at: datetime | None = LONG_AGO
     if tried is not None:
         reason, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
-    elif part.project.lacks:
-        reason = f"The tests of {where} need {plain(part.project.lacks, 30)}, which is not installed"
+    elif part.project.missing_tool:
+        reason = f"The tests of {where} need {plain(part.project.missing_tool, 30)}, which is not installed"
     else:
         return None
     changed_file = next((file for file in git.files if part.holds(file.path)), None)
@@ -45,14 +45,14 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
         at = changed_file.modified_at
     blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
     usable_installations = _with_usable_commands(
-        installations(Path(context.workspace), _packages(context), part.project.path)
+        find_installations(Path(context.workspace), _packages(context), part.project.path)
     )
     if not usable_installations:
         return None
     installation = usable_installations[0]
     return Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
-        f"{reason}. {installation.words}.",
+        f"{reason}. {installation.summary}.",
         subject="packages",
         facts={"command": installation.lines},  # what it could not bring it will not bring the next time
         parameters={"command": installation.lines},
@@ -78,7 +78,9 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     git = context.repository
     offers = []
     for mismatch in (lock for lock in context.locks if lock.folder == part.project.path):
-        updates = _with_usable_commands(lock_updates(Path(context.workspace), _packages(context), part.project.path))
+        updates = _with_usable_commands(
+            find_lock_updates(Path(context.workspace), _packages(context), part.project.path)
+        )
         update = next((item for item in updates if item.lock == mismatch.lock_path), None)
         if update is None:
             continue
@@ -88,7 +90,7 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
         offers.append(
             Offer(
                 f"Bring {plain(mismatch.lock_path, 50)} in step: {plain(update.command, 60)}",
-                f"{plain(mismatch.differences[0], 120)}{more}. {update.words}.",
+                f"{plain(mismatch.differences[0], 120)}{more}. {update.summary}.",
                 subject=mismatch.lock_path,
                 facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
                 parameters={"command": update.lines, **part.parameters},
@@ -98,7 +100,7 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     return [make_proposal(context, "update_lock", offer) for offer in offers]
 
 
-def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
+def _packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:
     return {part.project.path: part.project.packages for part in context.parts}
 
 

@@ -29,7 +29,7 @@ MOST_FIXED = 5
 def bisect(context: WorkspaceContext, part: Part) -> Offer | None:
     """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
     git = context.repository
-    if not git.head or part.tool is None or not part.tool.exact:
+    if not git.head or part.tool is None or not part.tool.runs_single_tests:
         return None
     red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
@@ -162,7 +162,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
     if part.tool is None or last is None or last.check.green or part.changed:
         return None
     tests = usable_failures(last)[:MOST_PATHS]
-    if not tests or not part.tool.exact or not last.check.counted:
+    if not tests or not part.tool.runs_single_tests or not last.check.counted:
         return None
     narrowed = ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):

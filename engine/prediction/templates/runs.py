@@ -39,7 +39,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
     git, tool = context.repository, part.tool
-    if tool is None or part.project.lacks or not (git.head or git.files):
+    if tool is None or part.project.missing_tool or not (git.head or git.files):
         return None
     if not part.here:
         return _first_run(context, part, tool)
@@ -74,7 +74,7 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer 
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
         "No test run is known here. Later runs are compared with it.",
         subject="first run",
-        facts={"tool": tool.name, "where": tool.where},
+        facts={"tool": tool.name, "where": tool.interpreter},
         parameters={"paths": []},
         evidence_at=LONG_AGO,
         kind="first_run",
@@ -113,8 +113,8 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
     failing = usable_failures(last)
     if last.check.green or not failing:
         return None
-    deleted = {part.project.within(file.path) for file in part.changed if file.gone}
-    some = part.tool.exact and last.check.counted and len(failing) <= MOST_PATHS
+    deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
+    some = part.tool.runs_single_tests and last.check.counted and len(failing) <= MOST_PATHS
     some = some and deleted.isdisjoint(test.partition("::")[0] for test in failing)
     if some and not part.changed:
         return None  # `still_red` says more
@@ -160,7 +160,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
     has_own_commits = git.own_files or any(
         git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1]
     )
-    if not has_own_commits or part.tool is None or part.project.lacks:
+    if not has_own_commits or part.tool is None or part.project.missing_tool:
         return None
     tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(item.state is SessionState.CANNOT_RUN for item in tried):
@@ -188,7 +188,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
     tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
-    if tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
+    if tool is None or not tool.runs_single_tests or len(runs) < MEASURED_RUNS:
         return None
     slow: list[tuple[float, float, str, str]] = []
     for test, _ in runs[0].check.durations:

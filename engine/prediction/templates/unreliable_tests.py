@@ -27,7 +27,7 @@ MOST_HUNTED = 5
 @template
 def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
     """Tests that failed and passed on the same files, or whose quarantine is over."""
-    if part.tool is None or not part.tool.exact:
+    if part.tool is None or not part.tool.runs_single_tests:
         return None
     today = context.local.date()
     quarantined = _quarantined(context, part)
@@ -70,7 +70,9 @@ def without_parameters(test: str) -> str:
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
     entries = [
-        (part.project.within(item.test), item.until) for item in context.inspection.quarantined if part.holds(item.test)
+        (part.project.path_inside(item.test), item.until)
+        for item in context.inspection.quarantined
+        if part.holds(item.test)
     ]
     return [(test, until) for test, until in entries if test is not None]
 

@@ -17,7 +17,7 @@ from engine.execution.live_session import LiveSession, SessionRails
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent_runner import AgentServices
-from engine.execution.runners.flow import Stopped
+from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
@@ -56,7 +56,7 @@ class Belt:
         with self._live.waiting():
             while (answer := self._world.answer(title)) is None:
                 if self._live.cancelled:
-                    raise Stopped("the session ended")
+                    raise SessionStopped("the session ended")
                 threading.Event().wait(0.01)
         return answer
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine.clock import Clock, SystemClock
-from engine.execution.runners.flow import CommandResult, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CommandResult, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
 from tests.conftest import Repository
@@ -57,7 +57,7 @@ class RealBench:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise FlowUnable(f"{argv[0]} is not there") from error
+            raise FlowError(f"{argv[0]} is not there") from error
         return CommandResult(done.returncode, done.stdout, time.monotonic() - begun)
 
     @property

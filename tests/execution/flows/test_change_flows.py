@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import CannotRun, FlowUnable
+from engine.execution.runners.flow import CannotRun, FlowError
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -54,7 +54,7 @@ def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_
     (tmp_path / "elsewhere.md").write_text("mine")
     (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "elsewhere.md")
     repository.commit("add a link")
-    with pytest.raises(FlowUnable, match="not a regular file"):
+    with pytest.raises(FlowError, match="not a regular file"):
         run_flow("draft_changelog")
     assert (tmp_path / "elsewhere.md").read_text() == "mine"
 
@@ -82,7 +82,7 @@ def test_a_linter_is_installed_by_what_keeps_the_project(
     repository: Repository, run_flow: RunFlow, files: dict[str, str], command: str
 ) -> None:
     repository.commit("begin", files)
-    with pytest.raises(FlowUnable) as caught:
+    with pytest.raises(FlowError) as caught:
         run_flow("lint")
     assert caught.value.fix == command
 

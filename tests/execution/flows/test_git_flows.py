@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.branch_report import Branch
 from engine.git import unpushed
 from tests.conftest import Repository
@@ -118,7 +118,7 @@ def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days
 
 
 def test_commands_quote_what_a_shell_would_read() -> None:
-    branch = Branch("a;rm -rf ~", "0" * 40, 1, 0, 0, here=False, state="merged")
+    branch = Branch("a;rm -rf ~", "0" * 40, 1, 0, 0, is_checked_out=False, state="merged")
     assert branch.command == "git branch -d -- 'a;rm -rf ~'"
 
 
@@ -168,11 +168,11 @@ def test_a_repository_without_commits(repository: Repository, run_flow: RunFlow)
     assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").result.facts["text"] == (
         "No commits.\nNot committed yet: a.txt."
     )
-    with pytest.raises(FlowUnable, match="names no commit"):
+    with pytest.raises(FlowError, match="names no commit"):
         run_flow("review_unpushed", upstream="origin/main")
-    with pytest.raises(FlowUnable, match="no branch to compare with"):
+    with pytest.raises(FlowError, match="no branch to compare with"):
         run_flow("report_branches")
-    with pytest.raises(FlowUnable, match="names no commit"):
+    with pytest.raises(FlowError, match="names no commit"):
         run_flow("forecast_conflicts", base="main", branches=["x"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -59,5 +59,5 @@ def test_what_a_release_would_hold(repository: Repository, run_flow: RunFlow) ->
     assert ran.result.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
     assert ran.result.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
     assert "Added:\n- Gift cards" in ran.bench.text
-    with pytest.raises(FlowUnable, match="names no commit"):
+    with pytest.raises(FlowError, match="names no commit"):
         run_flow("look_at_release", since="v9")

@@ -45,7 +45,7 @@ def test_causes(text: str, expected: Cause) -> None:
 def test_the_signature_is_the_error_and_its_file_or_the_test_where_it_is_an_assertion(
     cause: Cause, signature: str
 ) -> None:
-    assert cause.signature("tests/test_cart.py::test_a") == signature
+    assert cause.signature_of("tests/test_cart.py::test_a") == signature
 
 
 def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
@@ -54,4 +54,4 @@ def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None
             f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\nE   ValueError: {price} is too much\n"
         )
 
-    assert len({cause_of(text(line, 3 * line), "/repo").signature("tests/t.py::test_a") for line in (7, 12)}) == 1
+    assert len({cause_of(text(line, 3 * line), "/repo").signature_of("tests/t.py::test_a") for line in (7, 12)}) == 1

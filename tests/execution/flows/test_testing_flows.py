@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.test_runs import how_to_run_tests
-from engine.execution.runners.toolchains.projects import projects
-from engine.execution.runners.toolchains.python import environment_command
+from engine.execution.runners.toolchains.projects import find_projects
+from engine.execution.runners.toolchains.python_environments import environment_command
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -70,12 +70,12 @@ def test_what_is_not_installed_is_no_red_test(project: Repository, run_flow: Run
     shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
     project.write(place, "import sqlalchemy_not_here\n")
-    with pytest.raises(FlowUnable) as caught:
+    with pytest.raises(FlowError) as caught:
         run_flow("run_tests")
     assert caught.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
     assert caught.value.fix.endswith("bin/pip install pytest")
     project.write("pyproject.toml", UV + '[dependency-groups]\ndev = ["pytest"]\n')
-    with pytest.raises(FlowUnable) as caught:
+    with pytest.raises(FlowError) as caught:
         run_flow("run_tests")
     assert caught.value.fix == "uv sync"
 
@@ -181,13 +181,13 @@ def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> Non
 def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     last = repository.commit("docs", {"README.md": "a shop"})
-    with pytest.raises(FlowUnable, match="passes at"):
+    with pytest.raises(FlowError, match="passes at"):
         run_flow("bisect", test="make test", good=first, bad=last)
-    with pytest.raises(FlowUnable, match="not an ancestor"):
+    with pytest.raises(FlowError, match="not an ancestor"):
         run_flow("bisect", test="make test", good=last, bad=first)
     broken = repository.commit("break", {"state": "ill\n"})
     repository.commit("still", {"README.md": "x"})
-    with pytest.raises(FlowUnable, match="does not pass at"):
+    with pytest.raises(FlowError, match="does not pass at"):
         run_flow("bisect", test="make test", good=broken, bad="HEAD")
 
 
@@ -291,17 +291,19 @@ def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFl
 def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.execution.runners.toolchains.python.interpreters", lambda workspace, top: [])
+    monkeypatch.setattr(
+        "engine.execution.runners.toolchains.python_environments.find_interpreters", lambda workspace, top: []
+    )
     folder = repository.path
     repository.write("pyproject.toml", '[project]\nname = "shop"\n')
-    assert projects(folder)[0].lacks == "", "no tests, nothing to install for them"
+    assert find_projects(folder)[0].missing_tool == "", "no tests, nothing to install for them"
     repository.write("tests/unit/test_cart.py", "")
-    assert projects(folder)[0].lacks == "pytest"
+    assert find_projects(folder)[0].missing_tool == "pytest"
     assert environment_command(folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
     repository.write("uv.lock", "")
     assert environment_command(folder) == "uv add --dev pytest"
     (folder / "pyproject.toml").unlink()
     repository.write("tests/test_tax.py", "")
-    assert how_to_run_tests(projects(folder)[0], folder) == "uv add --dev pytest", (
+    assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest", (
         "also where no Python file lies at the top"
     )

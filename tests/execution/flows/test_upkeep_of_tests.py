@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.quarantine import add_skip_mark
 from engine.git.quarantine import Quarantined, in_file
 from tests.conftest import Repository
@@ -45,7 +45,7 @@ def test_a_test_is_really_skipped(project: Repository, run_flow: RunFlow) -> Non
     assert ran.result.check is not None
     assert (ran.result.check.skipped, ran.result.check.passed, ran.result.check.failed) == (1, 1, 0)
     assert "assert 0" in (ran.folder / "tests/test_a.py").read_text()
-    with pytest.raises(FlowUnable, match="only pytest tests"):
+    with pytest.raises(FlowError, match="only pytest tests"):
         run_flow("quarantine", tests=["../x.py::test_a"], until="2999-12-07")
 
 

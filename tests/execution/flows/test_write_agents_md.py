@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.execution.prompt_parts import Project
-from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, lessons_in, section
+from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, format_section, lessons_in
 from engine.execution.runners.flows.wording import one_line
 from engine.model import PromptRequest
 from engine.model.sections import INHERITED, LEARNT, find_section, write_section
@@ -41,9 +41,9 @@ FOREIGN = st.lists(
 @given(FOREIGN, LESSONS, LESSONS)
 @example(b"", HOSTILE, [])
 def test_what_is_written_is_read_back_and_the_rest_stays(data: bytes, lessons: list[str], others: list[str]) -> None:
-    once = write_section(data, section(lessons), LEARNT)
+    once = write_section(data, format_section(lessons), LEARNT)
     assert lessons_in(once) == lessons
-    assert write_section(once, section(lessons), LEARNT) == once
+    assert write_section(once, format_section(lessons), LEARNT) == once
     before, after = find_section(data, LEARNT), find_section(once, LEARNT)
     assert after is not None
     if before is None:
@@ -52,12 +52,12 @@ def test_what_is_written_is_read_back_and_the_rest_stays(data: bytes, lessons: l
     else:
         assert once[: after[0]] + once[after[1] :] == data[: before[0]] + data[before[1] :]
     if others:
-        assert lessons_in(write_section(once, section(others), LEARNT)) == others
+        assert lessons_in(write_section(once, format_section(others), LEARNT)) == others
 
 
 @given(LESSONS)
 def test_no_lesson_is_anything_but_an_item_of_the_list(lessons: list[str]) -> None:
-    said = section(lessons).split("\n")
+    said = format_section(lessons).split("\n")
     assert said[0] == "## What was learned here"
     items = said[4:]
     assert len(items) == len(lessons)
@@ -89,7 +89,7 @@ def test_a_new_file_and_an_old_one(repository: Repository, run_flow: RunFlow) ->
 
 
 def test_what_it_says_already_changes_nothing(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("begin", {FILE: write_section(b"", section(["Use tabs"]), LEARNT).decode()})
+    repository.commit("begin", {FILE: write_section(b"", format_section(["Use tabs"]), LEARNT).decode()})
     ran = run_flow("write_agents_md", lessons=["Use tabs"])
     assert ran.result.summary == "AGENTS.md already contains all of it"
     assert (ran.folder / FILE).read_bytes() == (repository.path / FILE).read_bytes()
@@ -97,7 +97,7 @@ def test_what_it_says_already_changes_nothing(repository: Repository, run_flow: 
 
 def test_what_is_written_goes_into_the_next_prompt_as_material(tmp_path: Path) -> None:
     """Out and in again: the prompt carries the section, and no lesson can close its element."""
-    (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", section(HOSTILE), LEARNT))
+    (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", format_section(HOSTILE), LEARNT))
     part = Project().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
     assert part is not None
     assert "Use tabs." in part.text
@@ -110,7 +110,7 @@ def test_a_link_that_leads_out_is_left_alone(repository: Repository, run_flow: R
     outside.write_text("mine")
     (repository.path / FILE).symlink_to(outside)
     repository.commit("a link")
-    with pytest.raises(FlowUnable, match="not a regular file"):
+    with pytest.raises(FlowError, match="not a regular file"):
         run_flow("write_agents_md", lessons=["Use tabs"])
     assert outside.read_text() == "mine"
 

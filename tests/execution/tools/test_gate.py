@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.process_termination import marked_processes
-from engine.execution.runners.flow import Stopped
+from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import best_sandbox
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.toolbelt import Toolbelts
@@ -107,7 +107,7 @@ def test_exec_ends_with_its_session(world: BeltWorld) -> None:
     def work() -> None:
         try:
             results.append(world.belt.call("exec", {"command": "sleep 300"}))
-        except Stopped as stopped:
+        except SessionStopped as stopped:
             results.append(str(stopped))
 
     thread = threading.Thread(target=work)
@@ -117,7 +117,7 @@ def test_exec_ends_with_its_session(world: BeltWorld) -> None:
     world.live.processes.end()
     thread.join(5)
     assert results == ["enough"]
-    with pytest.raises(Stopped):
+    with pytest.raises(SessionStopped):
         world.belt.call("read", {"path": "."})
 
 

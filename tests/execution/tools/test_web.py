@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.runners.flow import Stopped
+from engine.execution.runners.flow import SessionStopped
 from engine.execution.tools.html_text import html_to_text
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.web import MAX_PAGE_BYTES, is_public, parse_url
@@ -174,7 +174,7 @@ def test_it_ends_at_once_with_its_session(web: BeltWorld, server: Server) -> Non
     def work() -> None:
         try:
             web("web_fetch", url=url(server, "/hang"))
-        except Stopped as stopped:
+        except SessionStopped as stopped:
             reasons.append(str(stopped))
 
     thread = threading.Thread(target=work)

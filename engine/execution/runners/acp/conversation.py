@@ -26,7 +26,7 @@ from engine.execution.processes import has_ended
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.json_rpc_pipe import JsonRpcPipe
 from engine.execution.runners.acp.requests import ClientRequests
-from engine.execution.runners.flow import FlowUnable, NotBegun
+from engine.execution.runners.flow import FlowError, RetryLater
 from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.model import sanitise
@@ -92,7 +92,7 @@ class Conversation:
     def opened(self, folder: Path) -> Iterator[None]:
         """Begin a session of the agent's in `folder`, and end the conversation with the block.
 
-        Raises `NotBegun` when it cannot begin (the words say how to log in where that is it), `Stopped`.
+        Raises `RetryLater` when it cannot begin (the words say how to log in where that is it), `SessionStopped`.
         """
         with self._runner:
             loop = self._runner.get_loop()
@@ -101,8 +101,8 @@ class Conversation:
             try:
                 try:
                     self._runner.run(self._begin(folder))
-                except FlowUnable as error:
-                    raise NotBegun(error.message, error.fix) from None
+                except FlowError as error:
+                    raise RetryLater(error.message, error.fix) from None
                 yield
             finally:
                 self._runner.run(self._end())
@@ -110,8 +110,8 @@ class Conversation:
     def turn(self, blocks: list[str]) -> Turn:
         """Send text blocks and wait for the end of the agent's turn.
 
-        Raises `FlowUnable` when it fails, dies or breaks the protocol (`NotBegun` when it is not logged in and did
-        nothing), `Stopped` when the session ends.
+        Raises `FlowError` when it fails, dies or breaks the protocol (`RetryLater` when it is not logged in and did
+        nothing), `SessionStopped` when the session ends.
         """
         self._live.check_running()
         return self._runner.run(self._turn(blocks))
@@ -134,7 +134,7 @@ class Conversation:
             self._start_seconds,
         )
         if initialized.protocol_version != PROTOCOL_VERSION:
-            raise FlowUnable(
+            raise FlowError(
                 f"{self._title} speaks version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}",
                 "install another version",
             )
@@ -173,39 +173,39 @@ class Conversation:
                 await asyncio.wait({answering}, timeout=CANCEL_SECONDS)
                 self._live.check_running()
             if not answering.done():
-                raise FlowUnable(f"{self._title} did not answer `{method}` within {seconds:g} s", self._login)
+                raise FlowError(f"{self._title} did not answer `{method}` within {seconds:g} s", self._login)
             return answer.model_validate(answering.result())
         except RequestError as error:
             raise self._request_refused(error) from None
         except ConnectionError:
             raise await self._connection_lost() from None
         except ValidationError:
-            raise FlowUnable(f"{self._title} answered `{method}` with something outside the protocol") from None
+            raise FlowError(f"{self._title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
             answering.cancel()
 
-    def _request_refused(self, error: RequestError) -> FlowUnable:
+    def _request_refused(self, error: RequestError) -> FlowError:
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         words = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
         shut = error.code == AUTH_REQUIRED or any(word in words.lower() for word in _LOGIN_HINTS)
         if shut:
-            return (FlowUnable if self._transcript.has_acted else NotBegun)(
+            return (FlowError if self._transcript.has_acted else RetryLater)(
                 f"{self._title} is not logged in: {words}", self._login
             )
-        return FlowUnable(f"{self._title} answered with an error: {words}")
+        return FlowError(f"{self._title} answered with an error: {words}")
 
-    async def _connection_lost(self) -> FlowUnable:
+    async def _connection_lost(self) -> FlowError:
         """Why there is no connection any more, in words."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
-            return FlowUnable(f"{self._title} was ended: {self._pipe.problem}")
+            return FlowError(f"{self._title} was ended: {self._pipe.problem}")
         until = asyncio.get_running_loop().time() + EXIT_SECONDS
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         self._live.check_running()
         last = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
-        return FlowUnable(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
+        return FlowError(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
 
     async def _read_stderr(self) -> None:
         """What it writes to stderr goes into the transcript, and its last lines into an error."""

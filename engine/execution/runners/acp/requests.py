@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of, diff_lines
 from engine.execution.runners.acp.terminals import Terminals, terminal_argv
-from engine.execution.runners.flow import Stopped
+from engine.execution.runners.flow import SessionStopped
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import LONGEST
@@ -91,7 +91,7 @@ class ClientRequests:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
             raise _refusal_error(refusal) from None
-        except Stopped:
+        except SessionStopped:
             raise _request_error("the session is ending") from None
         except RequestError:
             raise
@@ -141,7 +141,7 @@ class ClientRequests:
         kind, title, detail, arguments = self._describe_call(request.tool_call)
         try:
             allowed = await self._in_thread(lambda: self._belt.may(kind, title, detail, arguments))
-        except Stopped:
+        except SessionStopped:
             return _permission_response(None)
         command = arguments.get("command")
         if allowed and isinstance(command, str):
@@ -226,7 +226,7 @@ class ClientRequests:
         return kind, title, _truncate_detail(sanitise(detail)), arguments
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Have `work` done in a thread of its own; raises `Stopped` as soon as the session ends.
+        """Have `work` done in a thread of its own; raises `SessionStopped` as soon as the session ends.
 
         Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.
         """
@@ -259,7 +259,7 @@ class ClientRequests:
             stop.cancel()
         if not future.done():
             future.cancel()
-            raise Stopped("the session is ending")
+            raise SessionStopped("the session is ending")
         return future.result()
 
 

@@ -19,7 +19,7 @@ from engine.execution.runners.acp.agents import (
     login_hint,
 )
 from engine.execution.runners.agent_runner import AgentRunner, AgentServices
-from engine.execution.runners.flow import FlowUnable, NotBegun, Place
+from engine.execution.runners.flow import FlowError, Place, RetryLater
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.session_workspace import UNDO_NOTES
@@ -92,8 +92,8 @@ class AcpRunner(AgentRunner):
         return ConfiguredAgent(name, known.title if known else name, section, agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Have the agent do it. Raises `FlowUnable` when it cannot (`NotBegun` when it did nothing at all), `Stopped`
-        when the session ends."""
+        """Have the agent do it. Raises `FlowError` when it cannot (`RetryLater` when it did nothing at all),
+        `SessionStopped` when the session ends."""
         from engine.execution.runners.acp.agent_transcript import AgentTranscript
         from engine.execution.runners.acp.conversation import Conversation
         from engine.execution.runners.acp.requests import ClientRequests
@@ -141,7 +141,7 @@ class AcpRunner(AgentRunner):
                         turns.task(prompt, kind)
                         turns.replies()
                         validated = self._validate(live, view, workspace, heal=turns.heal, reply=turns.replies)
-                except NotBegun as fault:
+                except RetryLater as fault:
                     live.journal.erred(live.assignment.runner, fault.message)
                     raise
                 finally:
@@ -163,10 +163,10 @@ class AcpRunner(AgentRunner):
 
 
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
-    """Raises `FlowUnable` where the sandbox cannot restrict the agent to the hosts of its provider."""
+    """Raises `FlowError` where the sandbox cannot restrict the agent to the hosts of its provider."""
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
         fix = "install bubblewrap, or set network = true for this workspace"
-        raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
+        raise FlowError(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 
 
 def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import FlowUnable, Stopped
+from engine.execution.runners.flow import FlowError, SessionStopped
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.model import Refusal, sanitise
 
@@ -127,11 +127,11 @@ class Terminals:
                 terminal.signal = f"SIG{-result.exit_code}"
             else:
                 terminal.exit_code = result.exit_code
-        except FlowUnable as error:  # not there, not allowed
+        except FlowError as error:  # not there, not allowed
             terminal.hear([sanitise(str(error))])
             terminal.exit_code = 126
             self._live.note(str(error), error=True)
-        except Stopped:
+        except SessionStopped:
             terminal.signal = "SIGKILL"
         finally:
             terminal.ended.set()

@@ -15,7 +15,7 @@ from engine.config.agents import ACP
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
 from engine.execution.runners.acp.conversation import Conversation
-from engine.execution.runners.flow import FlowUnable, Stopped
+from engine.execution.runners.flow import FlowError, SessionStopped
 from engine.frozen import frozen
 from engine.model import (
     Prompt,
@@ -156,10 +156,10 @@ class AgentTurns:
         try:
             turn = self._conversation.turn(blocks)
             state, message, usage = "done", turn.message, turn.usage
-        except Stopped:
+        except SessionStopped:
             state = "cancelled"
             raise
-        except FlowUnable as failure:
+        except FlowError as failure:
             error = str(failure)
             self.live.journal.erred(f"{ACP}{self._name}", failure.message)
             raise
@@ -179,9 +179,9 @@ class AgentTurns:
         self._last_message = message or self._last_message
         self._cut_reason = STOP_REASONS.get(turn.reason, "")
         if turn.reason == "refusal":
-            raise FlowUnable(f"{self._title} refused to do this", "rephrase it, or try another way")
+            raise FlowError(f"{self._title} refused to do this", "rephrase it, or try another way")
         if turn.reason == "cancelled":
-            raise FlowUnable(f"{self._title} ended the turn early")
+            raise FlowError(f"{self._title} ended the turn early")
 
 
 @frozen
@@ -202,7 +202,7 @@ class UsageCounter:
         self._totals = (0, 0)
 
     def begin(self) -> None:
-        """Before a turn: what it may cost is set aside. Raises `Stopped` when a cap does not allow it."""
+        """Before a turn: what it may cost is set aside. Raises `SessionStopped` when a cap does not allow it."""
         self._live.afford(self._estimate)
         self._turn_start = (self.meter.cost, self.meter.tokens)
 
@@ -237,7 +237,7 @@ class UsageCounter:
             self._live.charge(money, tokens=tokens)
             if money:
                 self._live.afford(0)  # what it really cost is reserved, or a cap ends it
-        except Stopped:
+        except SessionStopped:
             pass  # the session is ending already
 
 

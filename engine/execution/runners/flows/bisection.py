@@ -1,13 +1,14 @@
-"""Tests at other commits: which one broke a test, which one made it slow."""
+"""Flows that run tests at other commits: to find the commit that broke a test, or to compare times."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from statistics import median
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit
 from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import find_toolchains, require_single_tests, run_tests, toolchain_for
@@ -23,8 +24,20 @@ _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 _FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
 
+@dataclass
+class _Search:
+    """The course of a bisection."""
+
+    culprit: str = ""
+    """The first bad commit; "" when skipped commits hide it."""
+    steps: int = 0
+    skipped: list[str] = field(default_factory=list)
+    candidates: list[str] = field(default_factory=list)
+    """Without a culprit, the commits that may be it."""
+
+
 class Bisect(ProjectFlow):
-    """Checks that good is green and bad is red, then halves what lies between, one test run a step."""
+    """Checks that the test passes at good and fails at bad, then halves the commits between, one test run a step."""
 
     name = "bisect"
     label = "Bisect a failing test"
@@ -34,84 +47,81 @@ class Bisect(ProjectFlow):
     bad: Revision = Field(default="HEAD", description="a later commit at which it fails")
 
     def describe(self) -> str:
-        short = one_line(self.good)[:10], one_line(self.bad)[:10]
-        return f"Find the commit that broke `{one_line(self.test)}` between {short[0]} and {short[1]}" + in_project(
-            self.project
-        )
+        ends = f"{one_line(self.good)[:10]} and {one_line(self.bad)[:10]}"
+        where = in_project(self.project)
+        return f"Find the commit that broke `{one_line(self.test)}` between {ends}{where}"
 
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve_commit(job, self.good), resolve_commit(job, self.bad)
         if job.git.run("merge-base", "--is-ancestor", good, bad, allowed=(0, 1)).returncode or good == bad:
-            raise FlowUnable(
+            raise FlowError(
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
         reset_worktree(job, bad)
         tools = find_toolchains(job, self.project)
         tool = toolchain_for(tools, [self.test])
         with linked_packages(tools, job.folder, job.workspace):
-            red = self._ends(job, tool, good, bad)
+            red = self._check_ends(job, tool, good, bad)
             try:
-                culprit, steps, skipped, candidates = self._search(job, tool, good, bad, red)
+                search = self._search(job, tool, good, bad, red)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
-            reset_worktree(job, bad)  # the result is the bad end's: that is the state it is recorded with
-        return self._report(job, culprit, steps, skipped, candidates, red)
+            reset_worktree(job, bad)  # the result is recorded for the state of the worktree
+        return self._make_result(job, search, red)
 
     def _test_arguments(self, tool: Toolchain) -> list[str]:
-        """The test alone; the whole suite where the tool cannot run one."""
-        return [self.test] if tool.exact else []
+        """The test alone; the whole suite where the tool cannot run single tests."""
+        return [self.test] if tool.runs_single_tests else []
 
-    def _ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:
-        """Good must be green and bad must be red, else there is nothing to find. Returns how it is red."""
+    def _check_ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:
+        """Check that the test passes at good and fails at bad. Returns the failing result."""
         job.say(f"Bad end: {read_commit(job.git, bad)}")
         red = run_tests(job, tool, self._test_arguments(tool))
         if red.green:
-            raise FlowUnable(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
+            raise FlowError(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
         if red.failed + red.errors == 0:
-            raise FlowUnable(f"the test was skipped at {bad[:10]}", "choose another test")
+            raise FlowError(f"the test was skipped at {bad[:10]}", "choose another test")
         reset_worktree(job, good)
         job.say(f"Good end: {read_commit(job.git, good)}")
         try:
             green = run_tests(job, tool, self._test_arguments(tool))
         except CannotRun as error:
-            raise FlowUnable(
+            raise FlowError(
                 f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit"
             ) from error
         if not green.green:
-            raise FlowUnable(
+            raise FlowError(
                 f"the test does not pass at {good[:10]}: {describe_check(green)}", "name an older good commit"
             )
         return red
 
-    def _search(
-        self, job: Job, tool: Toolchain, good: str, bad: str, red: CheckResult
-    ) -> tuple[str, int, list[str], list[str]]:
-        """git chooses the commits. Returns the first bad one ("" when skipped ones hide it), the number of steps,
-        the commits that were skipped, and, without a first bad one, those that remain possible."""
+    def _search(self, job: Job, tool: Toolchain, good: str, bad: str, red: CheckResult) -> _Search:
+        """Test the commits that git chooses, until it names the first bad one or only skipped ones are left."""
         between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
         job.say(f"{count(between, 'commit')} between the two ends")
         reset_worktree(job, bad)
         output = _git_bisect(job, "start", bad, good)
-        steps = 0
-        skipped: list[str] = []
+        search = _Search()
         while not (first_bad := _FIRST_BAD.search(output)):
             if "only 'skip'ped commits left" in output:
-                remain = re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
-                return "", steps, skipped, remain
+                search.candidates = re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
+                return search
             here = job.git.text("rev-parse", "HEAD")
-            steps += 1
-            remaining = _REVISIONS_LEFT.search(output)
-            job.say(f"Step {steps}, {remaining[1] if remaining else '0'} left after it: {read_commit(job.git, here)}")
-            word = self._verdict(job, tool, red)
-            if word == "skip":
-                skipped.append(here)
-            job.say(f"{here[:10]} is {word if word != 'skip' else 'skipped: the test cannot run there'}")
+            search.steps += 1
+            match = _REVISIONS_LEFT.search(output)
+            remaining = match[1] if match else "0"
+            job.say(f"Step {search.steps}, {remaining} left after it: {read_commit(job.git, here)}")
+            verdict = self._test_commit(job, tool, red)
+            if verdict == "skip":
+                search.skipped.append(here)
+            job.say(f"{here[:10]} is {verdict if verdict != 'skip' else 'skipped: the test cannot run there'}")
             reset_worktree(job, here)
-            output = _git_bisect(job, word)
-        return first_bad[1], steps, skipped, []
+            output = _git_bisect(job, verdict)
+        search.culprit = first_bad[1]
+        return search
 
-    def _verdict(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
-        """good, bad or skip. A run that only broke counts as bad just when the bad end is broken the same way."""
+    def _test_commit(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
+        """good, bad or skip. A run with errors alone counts as bad only when the bad end has errors alone, too."""
         try:
             check = run_tests(job, tool, self._test_arguments(tool))
         except CannotRun as error:
@@ -123,47 +133,46 @@ class Bisect(ProjectFlow):
             return "bad"
         return "skip"
 
-    def _report(
-        self, job: Job, culprit: str, steps: int, skipped: list[str], candidates: list[str], red: CheckResult
-    ) -> FlowResult:
-        facts: dict[str, object] = {"test": self.test, "steps": steps, "skipped": skipped}
-        if not culprit:
-            names = [str(read_commit(job.git, sha)) for sha in candidates]
+    def _make_result(self, job: Job, search: _Search, red: CheckResult) -> FlowResult:
+        facts: dict[str, object] = {"test": self.test, "steps": search.steps, "skipped": search.skipped}
+        if not search.culprit:
+            names = [str(read_commit(job.git, sha)) for sha in search.candidates]
             job.say("\n".join(["The test cannot run at these commits; one of them broke it:", *names]))
-            summary = f"Broken by one of {count(len(candidates), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=red, facts=facts | {"candidates": candidates})
-        first_bad = read_commit(job.git, culprit)
+            summary = f"Broken by one of {count(len(names), 'commit')} at which the test cannot run"
+            return FlowResult(summary, check=red, facts=facts | {"candidates": search.candidates})
+        first_bad = read_commit(job.git, search.culprit)
         job.say(f"First bad commit: {first_bad.sha}\n{first_bad.author}, {first_bad.date}\n{first_bad.subject}")
-        for line in job.git.text("show", "--stat", "--format=", "--no-color", culprit).splitlines():
+        for line in job.git.text("show", "--stat", "--format=", "--no-color", search.culprit).splitlines():
             job.say(one_line(line))
         facts |= {
             "culprit": first_bad.sha,
             "author": first_bad.author,
             "subject": first_bad.subject,
             "date": first_bad.date,
+            "next": "rehearse_revert",
         }
-        facts["next"] = "rehearse_revert"
-        summary = f"{first_bad.sha[:10]} “{first_bad.subject}” by {first_bad.author} broke it ({count(steps, 'step')})"
+        steps = count(search.steps, "step")
+        summary = f"{first_bad.sha[:10]} “{first_bad.subject}” by {first_bad.author} broke it ({steps})"
         return FlowResult(summary, check=red, facts=facts)
 
 
 def _git_bisect(job: Job, *arguments: str) -> str:
-    """One step of git's own search; its refs belong to this worktree alone."""
+    """One step of `git bisect`, whose refs belong to this worktree alone; its output."""
     try:
         done = job.git.run("bisect", *arguments, allowed=(0, 2))
     except GitError as error:
-        raise FlowUnable(f"git cannot continue the bisect: {error.message}") from error
+        raise FlowError(f"git cannot continue the bisect: {error.message}") from error
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
 # -- Time tests at HEAD and at a commit where they were fast ------------------------------------------------------
 
 SLOWER_RATIO = 1.5
-"""At least so many times as long, and outside the spread, is slower."""
+"""A test is slower when it takes this many times as long, and longer than every earlier run."""
 
 
 class TimeTests(ProjectFlow):
-    """Runs the tests the same number of times at both commits, in a worktree."""
+    """Runs tests the same number of times at both commits, in a worktree."""
 
     name = "time_tests"
     label = "Time tests"
@@ -182,8 +191,8 @@ class TimeTests(ProjectFlow):
         tool = toolchain_for(tools, self.tests)
         require_single_tests(tool)
         with linked_packages(tools, job.folder, job.workspace):
-            before = self._times(job, tool, fast)
-            now = self._times(job, tool, head)
+            before = self._time_tests_at(job, tool, fast)
+            now = self._time_tests_at(job, tool, head)
         comparisons = []
         slower = 0
         for test in [test for test in now if test in before]:
@@ -198,13 +207,13 @@ class TimeTests(ProjectFlow):
             )
             job.say(comparisons[-1])
         if not comparisons:
-            raise FlowUnable("none of these tests ran at both commits", "name tests that both commits have")
+            raise FlowError("none of these tests ran at both commits", "name tests that both commits have")
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
         facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
         return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
 
-    def _times(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
+    def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """Seconds of each test in each run at a commit."""
         reset_worktree(job, revision)
         job.say(f"At {read_commit(job.git, revision)}")
@@ -213,11 +222,11 @@ class TimeTests(ProjectFlow):
             try:
                 check = run_tests(job, tool, self.tests, quiet=number > 0)
             except CannotRun as error:
-                raise FlowUnable(
+                raise FlowError(
                     f"the tests cannot run at {revision[:10]}: {error.message}", "name another commit"
                 ) from error
             if not check.green:
-                raise FlowUnable(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
+                raise FlowError(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
             for test, seconds in check.durations:
                 durations.setdefault(test, []).append(round(seconds, 3))
         return durations

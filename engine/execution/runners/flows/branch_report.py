@@ -1,4 +1,4 @@
-"""Which branches are merged or forgotten, and the commands that tidy them. Deletes nothing."""
+"""The flow that reports merged and stale branches, with the commands that delete them. It deletes nothing."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ from datetime import datetime
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import main_branch
 from engine.execution.runners.flows.wording import count, one_line
 from engine.frozen import frozen
 from engine.git.merges import separate_objects
 
 MAX_BRANCHES = 200
-"""The branches that were idle longest, when there are more."""
+"""Maximum number of branches; the longest idle ones when there are more."""
 
 
 @frozen
 class Branch:
-    """One local branch against the base. `here`: it is checked out in some working tree."""
+    """One local branch, compared with the base."""
 
     name: str
     sha: str
     days: int
+    """Days since its last commit."""
     ahead: int
     behind: int
-    here: bool
-    state: str  # "merged", "applied", "stale" or "active"
+    is_checked_out: bool
+    """In some working tree."""
+    state: str
+    """"merged", "applied" (rebased or squashed), "stale" or "active"."""
 
     @property
     def command(self) -> str:
-        """What tidies it, to be pasted into a shell; "" when there is nothing to do."""
+        """The shell command that deletes it; "" when there is nothing to do."""
         name = shlex.quote(self.name)
-        if self.here or self.state == "active":
+        if self.is_checked_out or self.state == "active":
             return ""
         # -d refuses what git does not know to be merged; a rebased or squashed branch needs -D
         return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
@@ -53,9 +56,9 @@ class ReportBranches(Flow):
     def run(self, job: Job) -> FlowResult:
         base = main_branch(job)
         if base is None:
-            raise FlowUnable("no branch to compare with", "create main, or check out a branch")
+            raise FlowError("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {one_line(base)}")
-        branches = self._branches(job, base)
+        branches = self._read_branches(job, base)
         width = max((len(branch.name) for branch in branches), default=0)
         for state, title in (
             ("merged", f"Merged into {one_line(base)}"),
@@ -66,20 +69,20 @@ class ReportBranches(Flow):
             if group:
                 job.say(f"{title}:")
             for branch in group:
-                note = "checked out" if branch.here else branch.command
+                note = "checked out" if branch.is_checked_out else branch.command
                 numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
                 job.say(f"  {one_line(branch.name):<{width}}  {numbers:<16}  {note}")
-        return _result(branches, base)
+        return _make_result(branches, base)
 
-    def _branches(self, job: Job, base: str) -> list[Branch]:
+    def _read_branches(self, job: Job, base: str) -> list[Branch]:
         form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
         out = job.git.text(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
         )
         rows = [line.split("\0") for line in out.splitlines()]
-        return [self._branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
+        return [self._read_branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
 
-    def _branch(self, job: Job, base: str, row: list[str]) -> Branch:
+    def _read_branch(self, job: Job, base: str, row: list[str]) -> Branch:
         reference, sha, date, worktree = row
         behind_count, ahead_count = job.git.text(
             "rev-list", "--left-right", "--count", f"refs/heads/{base}...{sha}"
@@ -92,7 +95,7 @@ class ReportBranches(Flow):
         elif ahead <= 100 and _is_applied(job, base, sha):
             state = "applied"
         name = reference.removeprefix("refs/heads/")
-        return Branch(name, sha, days, ahead, behind, here=bool(worktree), state=state)
+        return Branch(name, sha, days, ahead, behind, is_checked_out=bool(worktree), state=state)
 
 
 def _is_applied(job: Job, base: str, sha: str) -> bool:
@@ -110,7 +113,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
 
 
-def _result(branches: list[Branch], base: str) -> FlowResult:
+def _make_result(branches: list[Branch], base: str) -> FlowResult:
     facts = {
         "base": one_line(base),
         "branches": [

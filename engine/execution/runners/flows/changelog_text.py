@@ -1,7 +1,4 @@
-"""Change logs as text: which section a commit belongs to, and how to add to a file in that file's own style.
-
-Pure functions; the flow `draft_changelog` fetches and writes.
-"""
+"""Sorts commits into the sections of a change log, and adds entries to one in its own style. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 
 _TABLES = tomllib.loads(Path(__file__).with_name("changelog.toml").read_text(encoding="utf-8"))
 SECTIONS = tuple(_TABLES["sections"])
-"""Keep a Changelog's own, in its order."""
+"""The sections of Keep a Changelog, in their order."""
 
-NAMES = {section: row["names"] for section, row in _TABLES["sections"].items()}
-"""How projects call each section."""
+SECTION_NAMES = {section: row["names"] for section, row in _TABLES["sections"].items()}
+"""The names that projects use for each section."""
 
 _TYPES = {kind: section for section, row in _TABLES["sections"].items() for kind in row.get("types", ())}
 _SILENT_TYPES = frozenset(_TABLES["silent_types"])
@@ -32,7 +29,7 @@ _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\
 _ATX = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _PLAIN = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _RULE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
-_GROUP_NAMES = "|".join(sorted({name for names in NAMES.values() for name in names}, key=len, reverse=True))
+_GROUP_NAMES = "|".join(sorted({name for names in SECTION_NAMES.values() for name in names}, key=len, reverse=True))
 _GROUP = re.compile(
     rf"^(?P<before>#+\s+|\*\*|__|)(?:[^\w\s*_#]+\s*)?(?P<name>{_GROUP_NAMES})(?P<after>:?\*\*:?|:?__|:|)\s*$", re.I
 )
@@ -41,19 +38,23 @@ _BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 @frozen
 class Style:
-    """How a file writes: `marks` before a version's heading, or `rule` under it; `bracketed`: versions stand in
-    brackets; `group` makes a section ("" when the file has plain lists), `names` are the sections' own names in this
-    file; `bullet` begins an entry."""
+    """The style of one change log."""
 
     marks: str
+    """`#` marks before a version's heading; "" for an underlined heading."""
     rule: str
+    """The character under an underlined heading."""
     bracketed: bool
+    """Versions are in brackets."""
     group: str
+    """The format of a section's heading; "" when the file has plain lists."""
     bullet: str
+    """The beginning of an entry."""
     names: Mapping[str, str]
+    """The file's names for the sections."""
 
-    def heading(self) -> list[str]:
-        """The lines of the heading of what is unreleased."""
+    def heading_lines(self) -> list[str]:
+        """The lines of the heading for unreleased changes."""
         title = "[Unreleased]" if self.bracketed else "Unreleased"
         text = f"{self.marks} {title}" if self.marks else title
         return [text, self.rule * len(text)] if self.rule else [text]
@@ -82,111 +83,123 @@ def classify(subject: str) -> tuple[str, str] | None:
             return None
         text = f"{match['scope']}: {match['text']}" if match["scope"] else match["text"]
         section = _TYPES.get(kind, "Changed")
-        return section, ("**Breaking:** " if match["breaking"] else "") + _entry(text)
+        return section, ("**Breaking:** " if match["breaking"] else "") + _format_entry(text)
     for section, pattern in _KEYWORDS:
         if re.search(pattern, subject, re.I):
-            return section, _entry(subject)
-    return "Changed", _entry(subject)
+            return section, _format_entry(subject)
+    return "Changed", _format_entry(subject)
 
 
-def _entry(text: str) -> str:
-    """A sentence of the change log; a name of code that it begins with keeps its spelling."""
+def _format_entry(text: str) -> str:
+    """A sentence of the change log with a capital letter, unless it begins with a name of code."""
     text = text.strip().rstrip(".")
     first = text.partition(" ")[0].rstrip(",;:")
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
 def is_mentioned(text: str, sha: str, entry: str) -> bool:
-    """Whether a change log already speaks of a commit: by its id (7 digits or more), by an entry that begins with
-    the same words, or, when these are at least four and so no coincidence, anywhere."""
+    """Whether a change log already mentions a commit: by its id (7 digits or more), by an entry that begins with the
+    same words, or, if these are at least four, by the same words anywhere."""
     if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
         return True
-    words = _words(entry)
-    if any(_words(line).startswith(words) for line in text.splitlines() if _BULLET.match(line)):
+    words = _normalise_words(entry)
+    if any(_normalise_words(line).startswith(words) for line in text.splitlines() if _BULLET.match(line)):
         return True
-    return len(words.split()) >= 4 and words in _words(text)
+    return len(words.split()) >= 4 and words in _normalise_words(text)
 
 
-def _words(text: str) -> str:
+def _normalise_words(text: str) -> str:
     return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
 
 
+@frozen
+class Heading:
+    """The heading of one version."""
+
+    index: int
+    """The index of its line."""
+    text: str
+    marks: str
+    """Its `#` marks; "" for an underlined heading."""
+
+
 def detect_style(lines: Sequence[str]) -> Style:
-    """The style of an existing file, from its newest version; what it does not show is Keep a Changelog's."""
-    heads = version_headings(lines)
+    """The style of an existing file, from its newest version; for the rest that of Keep a Changelog."""
+    headings = find_headings(lines)
     bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
-    below = lines[heads[0][0] :] if heads else lines[1:]  # the title of a file may be "Changes", too
+    below = lines[headings[0].index :] if headings else lines[1:]  # the title of a file may be "Changes", too
     group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, below) if m), None)
     names = _section_names(below)
-    if not heads:
+    if not headings:
         return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=names)
-    at, text, marks = heads[0]
-    released = [head[1] for head in heads if not _UNRELEASED.search(head[1])] or [text]
-    plain = group is None and any(map(_BULLET.match, lines[at:]))
+    newest = headings[0]
+    released = [heading.text for heading in headings if not _UNRELEASED.search(heading.text)] or [newest.text]
+    if group is None:
+        group = f"{newest.marks}# {{}}" if newest.marks else "**{}**"
+        if any(map(_BULLET.match, lines[newest.index :])):
+            group = ""
     return Style(
-        marks=marks,
-        rule="" if marks else lines[at + 1].strip()[:1],
+        marks=newest.marks,
+        rule="" if newest.marks else lines[newest.index + 1].strip()[:1],
         bracketed="[" in released[0],
-        group="" if plain else group or (f"{marks}# {{}}" if marks else "**{}**"),
+        group=group,
         bullet=bullet,
         names=names,
     )
 
 
 def _section_names(lines: Sequence[str]) -> dict[str, str]:
-    """What the file calls each section: the name that it uses most, else Keep a Changelog's."""
+    """The file's name for each section: the one that it uses most often, else that of Keep a Changelog."""
     used = Counter(match["name"] for match in map(_GROUP.match, lines) if match)
     own_names = {}
-    for section, names in NAMES.items():
+    for section, names in SECTION_NAMES.items():
         used_aliases = [name for name, _ in used.most_common() if name.lower() in {alias.lower() for alias in names}]
         own_names[section] = next(iter(used_aliases), section)
     return own_names
 
 
-def version_headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Where versions begin: line number from 0, text, and the `#` marks ("" for an underlined heading)."""
-    headings: list[tuple[int, str, str]] = []
+def find_headings(lines: Sequence[str]) -> list[Heading]:
+    """The headings of versions, outside of code blocks."""
+    headings: list[Heading] = []
     fenced = False
     for number, line in enumerate(lines):
         fenced ^= line.startswith("```")
         if fenced:
             continue
         if match := _ATX.match(line):
-            headings.append((number, match["text"], match["marks"]))
+            headings.append(Heading(number, match["text"], match["marks"]))
         elif (match := _PLAIN.match(line)) and number + 1 < len(lines) and _RULE.match(lines[number + 1]):
-            headings.append((number, match["text"], ""))
+            headings.append(Heading(number, match["text"], ""))
     return headings
 
 
 def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
-    """`text` with `entries` (by section) in its unreleased section, which is made when it is missing, above the newest
-    version. A section of a released version is never written into.
-
-    "" begins a new file. All that was there stays, byte for byte, but for the lines that are put in.
-    """
+    """`text` with `entries` (by section) in its unreleased section, which is added above the newest version if it is
+    missing. Sections of released versions, and all other lines, stay byte for byte. "" begins a new file."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
     style = detect_style(lines) if text else KEEP_A_CHANGELOG
-    heads = version_headings(lines)
-    unreleased = next((index for index, head in enumerate(heads) if _UNRELEASED.search(head[1])), None)
+    headings = find_headings(lines)
+    unreleased = next((number for number, head in enumerate(headings) if _UNRELEASED.search(head.text)), None)
     if unreleased is not None:
-        at, _, marks = heads[unreleased]
-        start = at + (1 if marks else 2)
-        end = heads[unreleased + 1][0] if unreleased + 1 < len(heads) else _end_of_text(lines, start)
+        heading = headings[unreleased]
+        start = heading.index + (1 if heading.marks else 2)
+        is_last = unreleased + 1 == len(headings)
+        end = _end_of_text(lines, start) if is_last else headings[unreleased + 1].index
         body = _merge_entries(lines[start:end], entries, style)
         gap = [""] if lines[end:] else []
         lines = [*lines[:start], "", *body, *gap, *lines[end:]]
     else:
-        at = heads[0][0] if heads else _end_of_text(lines, 0)
+        at = headings[0].index if headings else _end_of_text(lines, 0)
         above = [""] if at and lines[at - 1].strip() else []
         below = [""] if lines[at:] else []
         body = _merge_entries([], entries, style)
-        lines = [*lines[:at], *above, *style.heading(), "", *body, *below, *lines[at:]]
+        lines = [*lines[:at], *above, *style.heading_lines(), "", *body, *below, *lines[at:]]
     return newline.join(lines) + newline
 
 
 def _end_of_text(lines: Sequence[str], start: int) -> int:
-    """Where the link definitions at the end of a file begin, or its end."""
+    """The index of the link definitions at the end of a file, or of its end."""
     end = len(lines)
     while end > start and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
         end -= 1
@@ -196,7 +209,7 @@ def _end_of_text(lines: Sequence[str], start: int) -> int:
 
 
 def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:
-    """An unreleased body with the new entries, each at the end of its section; new sections after the old ones."""
+    """The unreleased section with new entries, each at the end of its section; new sections come last."""
     lines = list(body)
     while lines and not lines[0].strip():
         lines.pop(0)

@@ -1,4 +1,4 @@
-"""Writing into a project's documents: its change log, its `AGENTS.md`."""
+"""Flows that write into a project's documents: its change log, its `AGENTS.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.changelog_text import SECTIONS, add_entries, classify, is_mentioned
 from engine.execution.runners.flows.git_state import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
@@ -21,17 +21,18 @@ from engine.plain_files import read_plain
 
 # -- Draft the change log of the commits since a release ----------------------------------------------------------
 
-CHANGELOG_FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
-         "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
+CHANGELOG_FILES = (
+    "CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst", "HISTORY.rst",
+    "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md",
+)  # fmt: skip
 
 MAX_COMMITS = 500
 
 MAX_CHANGELOG_BYTES = 20_000_000
-"""Bytes of a change log."""
 
 
 def changelog_of(folder: Path) -> str:
-    """The file in which a project keeps its change log, "" when it keeps none."""
+    """The file of a project's change log, "" for none."""
     return next((name for name in CHANGELOG_FILES if os.path.lexists(folder / name)), "")
 
 
@@ -41,14 +42,18 @@ def _check_since(text: str) -> str:
 
 @frozen
 class _SortedCommits:
-    """Commits by what becomes of them; subjects are sanitised."""
+    """Commits for a change log; subjects are sanitised."""
 
     entries: dict[str, list[str]]
+    """New entries by section."""
     mentioned: list[str]
+    """Subjects that the change log has already."""
     unnoticed: list[str]
+    """Subjects that no user would notice."""
 
     @property
-    def number(self) -> int:
+    def entry_count(self) -> int:
+        """The number of new entries."""
         return sum(map(len, self.entries.values()))
 
 
@@ -68,22 +73,22 @@ class DraftChangelog(Flow):
         return f"Draft the change log of the commits since {since}"
 
     def run(self, job: Job) -> FlowResult:
-        commits = self._commits(job)
+        commits = self._read_commits(job)
         name = changelog_of(job.folder)
         if not name and not self.create:
             raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
         file = job.folder / name
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
-            raise FlowUnable(f"{name} is not a regular file of this repository", "replace it with a regular file")
+            raise FlowError(f"{name} is not a regular file of this repository", "replace it with a regular file")
         try:
             text = read_plain(file, MAX_CHANGELOG_BYTES).decode() if file.exists() else ""
         except UnicodeDecodeError as error:
-            raise FlowUnable(
+            raise FlowError(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
         except ValueError as error:
-            raise FlowUnable(f"{name} {error}", "make it smaller") from error
+            raise FlowError(f"{name} {error}", "make it smaller") from error
         sorting = _sort_commits(commits, text)
         facts: dict[str, object] = {
             "file": name,
@@ -99,12 +104,12 @@ class DraftChangelog(Flow):
         for words, subjects in (("left out", sorting.unnoticed), ("already there", sorting.mentioned)):
             if subjects:
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
-        if not sorting.number:
+        if not sorting.entry_count:
             return FlowResult(f"Nothing to add to {name}: {_nothing_to_add(sorting, commits)}", facts=facts)
         file.write_bytes(add_entries(text, sorting.entries).encode())
-        return FlowResult(f"{name}: {count(sorting.number, 'entry', 'entries')} under Unreleased", facts=facts)
+        return FlowResult(f"{name}: {count(sorting.entry_count, 'entry', 'entries')} under Unreleased", facts=facts)
 
-    def _commits(self, job: Job) -> list[tuple[str, str]]:
+    def _read_commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
         until = resolve_commit(job, "HEAD")
         since = resolve_commit(job, self.since) if self.since else self._tag_before(job, until)
@@ -116,7 +121,7 @@ class DraftChangelog(Flow):
         return [(sha, one_line(subject)) for sha, _, subject in pairs]
 
     def _tag_before(self, job: Job, until: str) -> str:
-        """The newest tag in the history of `until`; "" when there is none: from the beginning."""
+        """The newest tag in the history of `until`, "" for none."""
         done = job.git.run("describe", "--tags", "--abbrev=0", until, allowed=(0, 128))
         return done.stdout.decode(errors="surrogateescape").strip() if done.returncode == 0 else ""
 
@@ -134,7 +139,9 @@ def _sort_commits(commits: list[tuple[str, str]], text: str) -> _SortedCommits:
         else:
             entries.setdefault(classified[0], []).append(classified[1])
     return _SortedCommits(
-        {section: entries[section] for section in SECTIONS if section in entries}, mentioned, unnoticed
+        {section: entries[section] for section in SECTIONS if section in entries},
+        mentioned,
+        unnoticed,
     )
 
 
@@ -146,7 +153,7 @@ def _nothing_to_add(sorting: _SortedCommits, commits: list[tuple[str, str]]) -> 
     return "no commits that users would notice"
 
 
-# -- Write what was learnt in a project into one marked section of its `AGENTS.md` (SPEC 1.12) --------------------
+# -- Write a project's lessons into one marked section of its `AGENTS.md` (SPEC 1.12) -----------------------------
 
 FILE = "AGENTS.md"
 
@@ -176,7 +183,7 @@ Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check
 
 
 class WriteAgentsMd(Flow):
-    """Writes the section anew; every other byte of the file stays."""
+    """Replaces the section; every other byte of the file stays."""
 
     name = "write_agents_md"
     label = f"Write what was learned into {FILE}"
@@ -190,41 +197,39 @@ class WriteAgentsMd(Flow):
     def run(self, job: Job) -> FlowResult:
         file = job.folder / FILE
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, FILE):
-            raise FlowUnable(f"{FILE} is not a regular file of this repository", "replace it with a regular file")
+            raise FlowError(f"{FILE} is not a regular file of this repository", "replace it with a regular file")
         try:
             before = read_plain(file, MAX_AGENTS_MD_BYTES) if file.exists() else b""
         except ValueError as error:
-            raise FlowUnable(f"{FILE} {error}", "make it smaller") from error
+            raise FlowError(f"{FILE} {error}", "make it smaller") from error
         lessons = list(dict.fromkeys(self.lessons))
         present = lessons_in(before)
-        new, removed = (
-            [lesson for lesson in lessons if lesson not in present],
-            [lesson for lesson in present if lesson not in lessons],
-        )
+        new = [lesson for lesson in lessons if lesson not in present]
+        removed = [lesson for lesson in present if lesson not in lessons]
         facts: dict[str, object] = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
         for sign, changed in (("+", new), ("-", removed)):
             for lesson in changed:
                 job.say(f"{sign} {lesson}")
-        after = write_section(before, section(lessons), LEARNT)
+        after = write_section(before, format_section(lessons), LEARNT)
         if after == before:
             return FlowResult(f"{FILE} already contains all of it", facts=facts)
         file.write_bytes(after)
         return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
 
 
-def section(lessons: list[str]) -> str:
-    """The lessons as the section's Markdown: a list of which no item can be anything else. Pure."""
+def format_section(lessons: list[str]) -> str:
+    """The section's Markdown: a list in which a lesson can be nothing but an item. Pure."""
     return SECTION_HEAD + "\n".join(f"- {_to_markdown(lesson)}" for lesson in lessons)
 
 
 def lessons_in(data: bytes) -> list[str]:
-    """The lessons that a file's section has. Pure."""
+    """The lessons in a file's section. Pure."""
     lines = read_section(data, LEARNT).split("\n")
     return [_from_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
 
 
 def _to_markdown(text: str) -> str:
-    """One line of Markdown that shows `text`: no comment begins in it, and no sign at its beginning means anything."""
+    """One line of Markdown that shows `text`: it begins no comment, and its first character has no special meaning."""
     shown = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
     return f"\\{shown}" if _MARKDOWN_SIGN.match(shown) else shown
 

@@ -1,4 +1,4 @@
-"""Why a test failed, from what its runner printed, and when two failures are alike. Pure."""
+"""Finds the cause of a failed test in its output, and a signature that similar failures share. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final
 from engine.frozen import frozen
 
 MAX_SIGNATURES: Final = 50
-"""Maximum number of failing tests of a run whose signature is kept."""
+"""Maximum number of failing tests of a run that get a signature."""
 
 TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
-"""Files that only tests read."""
+"""Files of tests."""
 
 _RAISED: Final = (
     re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),
@@ -31,29 +31,31 @@ _FRAMES: Final = (
     (re.compile(r"^\s*at .*?\(?(?:file://)?(?P<file>[^\s()]+?):(?P<line>\d+):\d+\)?", re.M), 0),
     (re.compile(r"^\s*(?P<file>\S+\.\w+):(?P<line>\d+)\b", re.M), 0),
 )
-_FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
+_OTHERS_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
 
 @frozen
 class Cause:
-    """What went wrong and where: equal for failures that are one and the same. `message` is without what differs from
-    run to run, `printed` as it stood in the output. `where` is the innermost line of the project's own, "" when the
-    output names none."""
+    """The cause of a failure; equal for failures with the same cause."""
 
     kind: str
+    """The class of the error, "" for an assertion."""
     message: str
+    """The message, without numbers, addresses and paths that differ from run to run."""
     where: str
+    """The innermost line of the project's own code, "" when the output names none."""
     printed: str = field(default="", compare=False)
+    """The message as it was printed."""
 
     def __str__(self) -> str:
-        printed = self.printed or self.message
-        description = f"{self.kind}: {printed}" if self.kind and printed else self.kind or printed or "failed"
-        return f"{description[:120]}" + (f", at {self.where}" if self.where else "")
+        parts = [self.kind, self.printed or self.message]
+        description = ": ".join(filter(None, parts)) or "failed"
+        return f"{description[:120]}, at {self.where}" if self.where else description[:120]
 
-    def signature(self, test: str) -> str:
-        """What alike failures have in common: the error, its message without what differs from run to run, and the file
-        that raised it, without the line. An assertion of the test's own says something of that test alone, so the test
-        stands for the file then. "" when the output does not tell the error or the file."""
+    def signature_of(self, test: str) -> str:
+        """The text that similar failures share: the error, its message, and the file that raised it, without the line.
+        An assertion in a test file concerns that `test` alone, which then replaces the file. "" when the output does
+        not tell the error or the file."""
         file = self.where.rpartition(":")[0]
         if not (self.kind or self.message) or not file:
             return ""
@@ -61,7 +63,7 @@ class Cause:
 
 
 def cause_of(text: str, folder: str) -> Cause:
-    """The cause that a failure's output tells of. Numbers, addresses and paths in its message count as equal."""
+    """The cause of a failure by its output. Numbers, addresses and paths in its message count as equal."""
     text = text.replace(folder.rstrip("/") + "/", "")
     kind = message = ""
     for pattern in _RAISED:
@@ -72,33 +74,31 @@ def cause_of(text: str, folder: str) -> Cause:
         message = next((line.strip() for line in text.splitlines() if line.strip()), "")
     where = ""
     for pattern, which in _FRAMES:
-        own = [match for match in pattern.finditer(text) if not _is_foreign(match["file"])]
+        own = [match for match in pattern.finditer(text) if not _is_others_file(match["file"])]
         if own:
             where = f"{own[which]['file']}:{own[which]['line']}"
             break
     return Cause(kind, normalise_message(message), where, message.strip()[:200])
 
 
-def _is_foreign(file: str) -> bool:
-    return file.startswith("/") or _FOREIGN.search(file) is not None
+def _is_others_file(file: str) -> bool:
+    return file.startswith("/") or _OTHERS_FILE.search(file) is not None
 
 
 def normalise_message(message: str) -> str:
-    """A message without what differs from run to run."""
+    """A message without numbers, addresses and paths, which differ from run to run."""
     message = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b", "ADDRESS", message)
     message = re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*", "/…", message)
     return re.sub(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?", "N", message).strip()[:200]
 
 
-def signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> dict[str, str]:
-    """The signature of each failing test whose output tells one."""
-    by_test = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MAX_SIGNATURES]}
+def find_signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> dict[str, str]:
+    """The signature of each failing test that has one."""
+    by_test = {test: cause_of(texts.get(test, ""), str(folder)).signature_of(test) for test in failing[:MAX_SIGNATURES]}
     return {test: signature for test, signature in by_test.items() if signature}
 
 
-def messages_by_signature(
-    texts: Mapping[str, str], signatures_by_test: Mapping[str, str], folder: Path
-) -> dict[str, str]:
-    """For each signature, what its first test in `signatures_by_test` printed, to be shown in its place."""
-    firsts = {signature: test for test, signature in reversed(list(signatures_by_test.items()))}
+def messages_by_signature(texts: Mapping[str, str], by_test: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """For each signature, the cause of its first test in `by_test`, to be shown in its place."""
+    firsts = {signature: test for test, signature in reversed(list(by_test.items()))}
     return {signature: str(cause_of(texts[test], str(folder))) for signature, test in firsts.items()}

@@ -1,10 +1,10 @@
-"""Commits and trees as flows use them: names resolved, the worktree put at a commit, its files stored as a tree."""
+"""Commits and trees for flows: resolves names, puts the worktree at a commit, stores its files as a tree."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.execution.runners.flow import FlowUnable, Job
+from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows.wording import one_line
 from engine.frozen import frozen
 from engine.git import Git
@@ -14,7 +14,7 @@ from engine.model import sanitise
 
 @frozen
 class Commit:
-    """One commit in words; everything in it is sanitised."""
+    """One commit; its texts are sanitised."""
 
     sha: str
     author: str
@@ -33,7 +33,7 @@ def operator_git(job: Job) -> Git:
 def resolve_commit(job: Job, revision: str) -> str:
     """The full id of the commit that `revision` names in the operator's repository.
 
-    A branch wins over a tag of the same name. Raises `FlowUnable` when there is no such commit.
+    A branch wins over a tag of the same name. Raises `FlowError` when there is no such commit.
     """
     git = operator_git(job)
     for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
@@ -42,9 +42,7 @@ def resolve_commit(job: Job, revision: str) -> str:
         )
         if done.returncode == 0:
             return done.stdout.decode().strip()
-    raise FlowUnable(
-        f"`{sanitise(revision)}` names no commit in this repository", "git branch --all; git log --oneline"
-    )
+    raise FlowError(f"`{sanitise(revision)}` names no commit in this repository", "git branch --all; git log --oneline")
 
 
 def read_commit(git: Git, sha: str) -> Commit:
@@ -55,14 +53,14 @@ def read_commit(git: Git, sha: str) -> Commit:
 
 
 MAX_RECENT_COMMITS = 3
-"""Maximum number of commits that are named for a file in conflict."""
+"""Maximum number of commits that are shown for a file in conflict."""
 
 LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
-"""Environment for git: a path is a path, also one that begins with `:`."""
+"""Environment for git: every path is literal, also one that begins with `:`."""
 
 
 def recent_commits(git: Git, path: str, span: str) -> list[str]:
-    """The newest commits of `span` (as git takes it) that changed `path`, in words."""
+    """The newest commits of the range `span` that changed `path`, one line each."""
     out = git.text(
         "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
         environment=LITERAL_PATHS, allowed=(0, 128),
@@ -71,16 +69,14 @@ def recent_commits(git: Git, path: str, span: str) -> list[str]:
 
 
 def main_branch(job: Job) -> str | None:
-    """The branch that others are merged into: the remote's own main one, else main, master or trunk, else HEAD's.
-
-    None in a repository without any of these, for instance a detached checkout.
-    """
+    """The branch that others are merged into: the remote's main one, else main, master or trunk, else HEAD's; None in a
+    repository without any of these."""
     names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
     local = {name.removeprefix("refs/heads/") for name in names}
     remote = job.git.run("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1)).stdout.decode().strip()
     current = job.git.run("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).stdout.decode().strip()
-    wished = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
-    return next((name for name in wished if name in local), None)
+    candidates = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
+    return next((name for name in candidates if name in local), None)
 
 
 REHEARSAL_AUTHOR = {
@@ -88,10 +84,10 @@ REHEARSAL_AUTHOR = {
     for role in ("AUTHOR", "COMMITTER")
     for field, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
 }
-"""Environment of git for commits that nobody keeps."""
+"""Environment of git for temporary commits."""
 
 LINKED_FOLDERS = ("node_modules", "vendor", "deps")
-"""What `borrowed` may have linked into the worktree."""
+"""Folders that `linked_packages` may have linked into the worktree."""
 
 
 def reset_worktree(job: Job, revision: str) -> None:
@@ -100,14 +96,14 @@ def reset_worktree(job: Job, revision: str) -> None:
     Only for flows that work in a worktree; refuses to touch the operator's own tree.
     """
     if job.folder.resolve() == job.workspace.resolve():
-        raise FlowUnable("this flow may only run in its own worktree")
+        raise FlowError("this flow may only run in its own worktree")
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
     job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
 
 
 def stage_all_files(job: Job) -> dict[str, str]:
-    """An index of our own (as git's environment) that holds all present files, uncommitted and untracked ones too."""
+    """The environment of git for a separate index that has all present files, uncommitted and untracked ones too."""
     environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
     git = replace(job.git, environment={**job.git.environment, **environment})
     git.run("read-tree", "HEAD")  # so that tracked files stay which an ignore rule names
@@ -121,5 +117,5 @@ def store_tree(job: Job) -> str:
 
 
 def restore_tree(job: Job, tree: str) -> None:
-    """Make the worktree's files those of a `store_tree` tree again."""
+    """Make the worktree's files those of a tree from `store_tree`."""
     job.git.run("read-tree", "--reset", "-u", tree)

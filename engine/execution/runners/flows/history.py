@@ -1,4 +1,4 @@
-"""What was done, from git alone: days, releases, pull requests, files that change together."""
+"""Flows that read git's history: a day's work, a release, a pull request, files that change together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify
 from engine.execution.runners.flows.git_state import main_branch, operator_git, resolve_commit
 from engine.execution.runners.flows.parameter_types import Line, RepoPath, Revision
@@ -18,7 +18,7 @@ from engine.git.co_changes import is_group
 from engine.git.leftovers import scan_line
 from engine.model import sanitise
 
-# -- What was done since a moment, as a text to read --------------------------------------------------------------
+# -- Summarise the work since a time ------------------------------------------------------------------------------
 
 MAX_COMMITS = 500
 
@@ -28,9 +28,10 @@ DAY_STARTS_AT = timedelta(hours=5)
 
 @frozen
 class CommitSummary:
-    """One commit: its working day in the operator's time, its branch, what it touched."""
+    """One commit for a summary."""
 
     day: str
+    """Its working day in the operator's time zone."""
     branch: str
     author: str
     subject: str
@@ -40,7 +41,7 @@ class CommitSummary:
 
 
 class SummariseDay(Flow):
-    """Commits by day and branch, sessions and checks, and what is not committed yet."""
+    """Lists commits by day and branch, sessions and checks, and uncommitted files."""
 
     name = "summarise_day"
     label = "Summarise the day"
@@ -94,7 +95,7 @@ def format_day_summary(
 
 
 def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[CommitSummary]:
-    """The commits of all local branches, newest first; one that the main branch has too counts as the main branch's."""
+    """The commits of all local branches, newest first; one on the main branch, too, counts as the main branch's."""
     span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
     span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
     if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
@@ -127,26 +128,26 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
 
 
 def _uncommitted_files(job: Job) -> list[str]:
-    """Files that differ from HEAD and untracked ones, as `git status` names them."""
+    """Changed and untracked files, as `git status` names them."""
     out = job.git.text("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
     return [one_line(entry[3:]) for entry in out.split("\0") if len(entry) > 3]
 
 
-# -- When two files last changed together, and what the second looked like after it -------------------------------
+# -- Show when two files last changed together, and how the second changed ----------------------------------------
 
-SHOWN_COMMITS = 3
-"""The last so many commits in which both changed are told."""
+MAX_SHOWN_COMMITS = 3
+"""Maximum number of commits in the transcript in which both files changed."""
 
-SHOWN_LINES = 12
-"""Of the newest of them at most so many changed lines of the partner are shown."""
+MAX_SHOWN_LINES = 12
+"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
 
 MAX_SEARCHED_COMMITS = 2_000
-"""Maximum number of commits of the first file that are looked through."""
+"""Maximum number of commits of each file that are searched."""
 
 
 @frozen
 class JointChange:
-    """A commit in which both changed, and how many lines of the partner."""
+    """A commit in which both files changed, with the numbers of the partner's changed lines."""
 
     sha: str
     date: str
@@ -159,7 +160,7 @@ class JointChange:
 
 
 class LookTogether(Flow):
-    """The last commits in which both files changed. Nothing is run and nothing written."""
+    """Shows the last commits in which both files changed."""
 
     name = "look_together"
     label = "Look at what changed together"
@@ -175,8 +176,8 @@ class LookTogether(Flow):
         path, partner = self.path, self.partner
         commits = _joint_commits(git, path, partner)
         if not commits:
-            raise FlowUnable(f"no commit changed both {one_line(path)} and {one_line(partner)}")
-        shown = [_read_joint_change(git, sha, partner) for sha in commits[:SHOWN_COMMITS]]
+            raise FlowError(f"no commit changed both {one_line(path)} and {one_line(partner)}")
+        shown = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
         for change in shown:
             job.say(str(change))
         newest = shown[0]
@@ -198,10 +199,10 @@ class LookTogether(Flow):
 
 
 def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
-    """The commits in which both changed, newest first, without merges, of the last `MAX_SEARCHED_COMMITS` of each."""
+    """The commits in which both files changed, newest first, without merges."""
     first, second = (
         git.text(
-            "log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _pathspec(name)
+            "log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _make_pathspec(name)
         ).splitlines()
         for name in (path, partner)
     )
@@ -209,13 +210,13 @@ def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
     return [sha for sha in first if sha in of_partner]
 
 
-def _pathspec(path: str) -> str:
+def _make_pathspec(path: str) -> str:
     return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
 
 
 def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
     fields = git.text(
-        "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _pathspec(partner)
+        "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _make_pathspec(partner)
     ).split("\0")
     commit, date, subject = (one_line(field) for field in fields[:3])
     added, deleted = "".join(fields[3:]).split("\t")[:2]
@@ -223,33 +224,36 @@ def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
 
 
 def _line_count(lines: str) -> int:
-    """git counts the lines of a binary file as `-`."""
+    """A number of lines as git prints it; 0 for the `-` of a binary file."""
     return int(lines) if lines.isdigit() else 0
 
 
 def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
-    """What that commit did to the partner: its changed lines, without a patch's heads."""
-    patch = git.text("show", "--no-renames", "--unified=0", "--format=", sha, "--", _pathspec(partner)).splitlines()
+    """The lines of the partner that the commit changed, without the head of the patch."""
+    patch = git.text(
+        "show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner)
+    ).splitlines()
     start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
     lines = [_printable_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
-    rest = len(lines) - SHOWN_LINES
-    return [*lines[:SHOWN_LINES], *([f"and {count(rest, 'more line')}"] if rest > 0 else [])]
+    rest = len(lines) - MAX_SHOWN_LINES
+    return [*lines[:MAX_SHOWN_LINES], *([f"and {count(rest, 'more line')}"] if rest > 0 else [])]
 
 
 def _printable_line(line: str, partner: str) -> str:
-    """A line of a patch as it may be shown, its white space kept; one with a likely secret is not shown."""
+    """A line of a patch for the transcript, with its white space; a line with a likely secret is replaced."""
     if any(hit.secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
 
 
-# -- What is known here of a pull request that waits for the operator. Nothing is asked of the server -------------
+# -- Show a pull request that waits for the operator, without asking the server -----------------------------------
 
-SHOWN = 30
+MAX_SHOWN_ROWS = 30
+"""Maximum number of commits, and of files, of a pull request in the transcript."""
 
 
 class LookAtPullRequest(Flow):
-    """Says who waits for what, what its branch changes where it is here, and the commands that show the rest."""
+    """Says who waits for what, what its branch changes if it is here, and the commands that show the rest."""
 
     name = "look_at_pull_request"
     label = "Look at a pull request"
@@ -268,7 +272,7 @@ class LookAtPullRequest(Flow):
         for line in (f"#{self.number} {one_line(self.title)}", one_line(self.url), one_line(self.waits)):
             if line.strip():
                 job.say(line)
-        changed, ref = self._changes(job, self.branch)
+        changed, ref = self._describe_branch(job, self.branch)
         number = self.number
         job.say(f"Next: gh pr view {number} --comments")
         job.say(f"      gh pr diff {number}")
@@ -278,9 +282,8 @@ class LookAtPullRequest(Flow):
         words = one_line(self.waits).rstrip(".") or f"Pull request #{number}"
         return FlowResult(f"{words}{here}", facts={"number": number, "ref": ref})
 
-    def _changes(self, job: Job, branch: str) -> tuple[str, str]:
-        """What the branch changes against the main one, in words, and the ref it was read from; "" where it is not
-        here."""
+    def _describe_branch(self, job: Job, branch: str) -> tuple[str, str]:
+        """The changes of the branch since the main one, in words, and its ref; both "" where the branch is not here."""
         git, base = operator_git(job), main_branch(job)
         refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
         candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
@@ -292,26 +295,24 @@ class LookAtPullRequest(Flow):
         if not start:
             return "", ref
         commits = git.text(
-            "log", "--no-show-signature", "--format=%h %an: %s", f"-n{SHOWN}", f"{start}..{ref}"
+            "log", "--no-show-signature", "--format=%h %an: %s", f"-n{MAX_SHOWN_ROWS}", f"{start}..{ref}"
         ).splitlines()
         files = git.text("diff", "--stat", "--no-color", start, ref).splitlines()
-        for line in [*commits, *files[:SHOWN]]:
+        for line in [*commits, *files[:MAX_SHOWN_ROWS]]:
             job.say(one_line(line))
         number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
-        return (
-            f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed against {one_line(base)}",
-            ref,
-        )
+        changed = f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed"
+        return f"{changed} against {one_line(base)}", ref
 
 
-# -- What a release would hold: the commits since the last one, in the sections of a change log -------------------
+# -- List the contents of a release: the commits since the last one, in the sections of a change log --------------
 
-SHOWN_ENTRIES = 8
-"""Maximum number of entries of a section that are told."""
+MAX_SHOWN_ENTRIES = 8
+"""Maximum number of entries of a section in the transcript."""
 
 
 class LookAtRelease(Flow):
-    """What users of the project would notice since a tag. Nothing is run and nothing written."""
+    """Lists the changes since a tag that users of the project would notice."""
 
     name = "look_at_release"
     label = "Look at what a release would hold"
@@ -330,9 +331,9 @@ class LookAtRelease(Flow):
             entries[entry[0]].append(entry[1])
         for section, lines in entries.items():
             if lines:
-                rest = len(lines) - SHOWN_ENTRIES
+                rest = len(lines) - MAX_SHOWN_ENTRIES
                 more = [f"- and {rest} more"] if rest > 0 else []
-                job.say("\n".join([f"{section}:", *(f"- {line}" for line in lines[:SHOWN_ENTRIES]), *more]))
+                job.say("\n".join([f"{section}:", *(f"- {line}" for line in lines[:MAX_SHOWN_ENTRIES]), *more]))
         noticed = sum(map(len, entries.values()))
         sections = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
         summary = f"{count(len(subjects), 'commit')} since {since}, {noticed} that users notice"

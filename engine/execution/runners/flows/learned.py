@@ -1,8 +1,8 @@
-"""Flows that were learned: commands that agents ran over and over, one after the other, without a model (SPEC 5.4).
+"""Learned flows: commands that agents ran again and again, one after the other, without a model (SPEC 5.4).
 
-Each is like any other flow: the content filter looks at every command, the sandbox holds it, it works in a worktree of
-its own, and what it changed waits for review. `Registry` is what there is at this moment, the program's own flows and
-those in force; whoever names a flow asks it, so a flow that was rolled back cannot be named.
+Each is like any other flow: the content filter checks every command, the sandbox confines it, it works in a worktree of
+its own, and its changes wait for review. `FlowRegistry` has the program's own flows and the learned ones that are
+active now, so a flow that was rolled back cannot be started.
 """
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.wording import count, last_line
 from engine.execution.runners.parameters import named_flow
 from engine.model import FlowForm
 
 
 class LearnedFlow(Flow):
-    """Commands, each a program with its arguments, and no parameters. `workspace` is the only one it is for, "" for
-    all. Each that is in force is a class of its own, see `learned_flow`."""
+    """A flow of commands without parameters. Each active one is a class of its own, see `learned_flow`."""
 
     place = Place.CHANGE_SET
     commands: ClassVar[tuple[tuple[str, ...], ...]]
+    """Each a program with its arguments."""
     workspace: ClassVar[str]
+    """The only workspace that it is for, "" for all."""
 
     @classmethod
-    def words(cls) -> str:
-        """What it runs, as cards say it; who approves one agrees to just that."""
+    def describe_commands(cls) -> str:
+        """The commands as a card shows them for approval."""
         return ", then ".join(map(shlex.join, cls.commands))
 
     def describe(self) -> str:
-        """The commands: there is nothing to choose."""
-        return f"Run {self.words()}"
+        """The commands."""
+        return f"Run {self.describe_commands()}"
 
     def run(self, job: Job) -> FlowResult:
-        """Run every command; the first that fails ends it, since what comes after was never run without it."""
+        """Run every command; the first that fails ends the flow."""
         for number, argv in enumerate(self.commands, start=1):
             done = job.run(argv)
             if not done.ok:
-                raise FlowUnable(
+                raise FlowError(
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
                     f"{done.exit_code}: {last_line(done.output)}"
                 )
@@ -52,8 +53,8 @@ def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], works
     return type("LearnedFlow", (LearnedFlow,), {**attributes, "__module__": __name__})
 
 
-class Registry(Mapping[str, type[Flow]]):
-    """Every flow by its name, as of now. The program's own come first and cannot be replaced."""
+class FlowRegistry(Mapping[str, type[Flow]]):
+    """The present flows by name. The program's own come first and cannot be replaced."""
 
     def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
         self._own = own
@@ -70,19 +71,19 @@ class Registry(Mapping[str, type[Flow]]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def named(self, prompt: str) -> str:
+    def find_named(self, prompt: str) -> str:
         """The flow that `prompt` names, "" for prose."""
         named = named_flow(prompt, tuple(self))
         return named[0] if named else ""
 
     def forms(self) -> list[FlowForm]:
-        """How each is asked for, required parameters first. Blocking: the learned ones are in the database."""
-        return [FlowForm(flow.name, flow.label, _parameters(flow)) for flow in self.values()]
+        """The form of each flow, required parameters first. Blocking: the learned flows are in the database."""
+        return [FlowForm(flow.name, flow.label, _list_parameters(flow)) for flow in self.values()]
 
     def _learned_by_name(self) -> Mapping[str, type[Flow]]:
         return {flow.name: flow for flow in self._learned()}
 
 
-def _parameters(flow: type[Flow]) -> tuple[tuple[str, str, bool], ...]:
+def _list_parameters(flow: type[Flow]) -> tuple[tuple[str, str, bool], ...]:
     fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
     return tuple((name, field.description or "", field.is_required()) for name, field in fields)

@@ -1,4 +1,4 @@
-"""What your changes left behind: debugging, conflict markers, documentation of what is gone."""
+"""Flows on leftovers of your changes: debugging, conflict markers, documentation of names that are gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.execution.runners.flows.parameter_types import Line, RepoPath
 from engine.execution.runners.flows.test_runs import combine_checks, run_test_plan
 from engine.execution.runners.flows.wording import count, describe_check, join_names, one_line
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
-from engine.execution.runners.toolchains.projects import project_of, projects
+from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.git.leftovers import scan_line
 from engine.git.own_changes import (
     MARKER,
@@ -31,7 +31,7 @@ from engine.git.reader import GitReader
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
-# -- Debugging, conflict markers and fresh TODOs: shown, and taken out where that is safe --------------------------
+# -- Show debugging, conflict markers and new TODOs, and remove debugging where that is safe -----------------------
 
 CONTEXT_LINES = 2
 """Number of lines shown before and after."""
@@ -40,20 +40,20 @@ MAX_FILE_BYTES = 5_000_000
 
 
 def check_instant(text: str) -> str:
-    """A time as ISO 8601 writes it, with its zone. Raises `ValueError`."""
+    """`text`, if it is a time with its zone in ISO 8601. Raises `ValueError` when not."""
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("needs a time zone")
     return text
 
 
 def read_own_changes(job: Job, today: str = "") -> OwnChanges:
-    """The present state of the operator's own work."""
+    """The operator's own changes, with TODOs that were added since `today`."""
     since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
     return own_changes(operator_git(job), GitReader().read(job.workspace), since)
 
 
 class LookForLeftovers(Flow):
-    """Shows each with the lines around it; a line that may hold a secret is not shown."""
+    """Shows each leftover with the lines around it, but no line that may hold a secret."""
 
     name = "look_for_leftovers"
     label = "Look for leftovers"
@@ -88,7 +88,9 @@ class LookForLeftovers(Flow):
             ]
         }
         return FlowResult(
-            _summary(findings), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {})
+            _summarise_leftovers(findings),
+            sound=False,
+            facts=facts | ({"next": "remove_leftovers"} if removable else {}),
         )
 
 
@@ -103,14 +105,14 @@ def _surrounding_lines(path: str, text: str, line: int) -> list[str]:
     return shown
 
 
-def _summary(findings: tuple[LocatedLeftover, ...]) -> str:
+def _summarise_leftovers(findings: tuple[LocatedLeftover, ...]) -> str:
     kinds = Counter(finding.kind for finding in findings)
     words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
     return f"{count(len(findings), 'leftover')} ({words}): {join_names([finding.place for finding in findings], 3)}"
 
 
 class RemoveLeftovers(Flow):
-    """Takes out debugging that has a line for itself and that you added, and runs the tests of these files."""
+    """Removes debugging that you added on lines of its own, and runs the tests of these files."""
 
     name = "remove_leftovers"
     label = "Remove debugging"
@@ -125,7 +127,7 @@ class RemoveLeftovers(Flow):
         changed: dict[str, int] = {}
         remaining = [finding for finding in findings if finding.path in self.paths]
         for path in self.paths:
-            removed = self._file(job, path, [finding.line for finding in findings if finding.path == path])
+            removed = self._remove_from_file(job, path, [finding.line for finding in findings if finding.path == path])
             if removed:
                 changed[path] = len(removed)
                 remaining = [finding for finding in remaining if finding.path != path or finding.line not in removed]
@@ -135,12 +137,12 @@ class RemoveLeftovers(Flow):
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
         words = f"{count(sum(changed.values()), 'line')} removed from {join_names(changed, 3)}"
         words += f", {len(remaining)} left for you" if remaining else ""
-        check = self._tested(job, list(changed))
+        check = self._run_tests_of(job, list(changed))
         summary = f"{words}; {describe_check(check)}" if check else words
         return FlowResult(summary, check=check, facts={"changed": list(changed)})
 
-    def _file(self, job: Job, path: str, lines: list[int]) -> list[int]:
-        """The lines taken out of one file of the worktree."""
+    def _remove_from_file(self, job: Job, path: str, lines: list[int]) -> list[int]:
+        """Remove statements from one file of the worktree; the numbers of the removed lines."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
             removed = statement_lines(path, before, lines)
@@ -153,17 +155,18 @@ class RemoveLeftovers(Flow):
             job.say(f"{one_line(path)}: removed line {', '.join(map(str, removed))}")
         return removed
 
-    def _tested(self, job: Job, paths: list[str]) -> CheckResult | None:
-        """What the tests of the changed files say; None where nothing runs them."""
-        every = projects(job.folder, job.workspace, git=job.git)
+    def _run_tests_of(self, job: Job, paths: list[str]) -> CheckResult | None:
+        """The result of the tests of the changed files; None where no tool runs them."""
+        every = find_projects(job.folder, job.workspace, git=job.git)
         plan: list[tuple[Toolchain, list[str]]] = []
         for project in every:
             of_project = [path for path in paths if project_of(every, path) is project]
-            inside = [short for path in of_project if (short := project.within(path)) is not None]
+            inside = [short for path in of_project if (short := project.path_inside(path)) is not None]
             for tool in project.tools:
-                if concerned := [path for path in inside if tool.takes(path)]:
-                    named = tool.tests_for(concerned)  # none are known: the whole suite
-                    plan.append((tool, sorted({test for each in named.values() for test in each})))
+                covered = [path for path in inside if tool.covers(path)]
+                if covered:
+                    tests_by_path = tool.tests_for(covered)  # without any the whole suite is run
+                    plan.append((tool, sorted({test for tests in tests_by_path.values() for test in tests})))
         if not plan:
             return None
         try:
@@ -174,13 +177,13 @@ class RemoveLeftovers(Flow):
             return None
 
 
-# -- Documentation of what your changes renamed or removed: shown, and brought up to date where a rename is evident ---
+# -- Show documentation of names that your changes renamed or removed, and put the new names into it ------------------
 
 MAX_DOCUMENT_BYTES = 5_000_000
 
 
 class LookAtMentions(Flow):
-    """Lists each line of documentation that names what is gone, with the new name where there is one."""
+    """Lists each line of documentation with a name that is gone, and the new name where there is one."""
 
     name = "look_at_mentions"
     label = "Look at the documentation"
@@ -202,30 +205,27 @@ class LookAtMentions(Flow):
         if len(renamed) < len(mentions):
             job.say("Reword what is gone and has no new name.")
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
-        files, verb = (
-            count(len({finding.path for finding in mentions}), "file"),
-            "name" if len(mentions) > 1 else "names",
-        )
-        return FlowResult(
-            f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}",
-            sound=False,
-            facts={
-                "mentions": [
-                    {
-                        "path": one_line(finding.path),
-                        "line": finding.line,
-                        "old": one_line(finding.old),
-                        "new": one_line(finding.new),
-                    }
-                    for finding in mentions
-                ]
-            }
-            | ({"next": "update_docs"} if renamed else {}),
-        )
+        files = count(len({finding.path for finding in mentions}), "file")
+        verb = "name" if len(mentions) > 1 else "names"
+        facts: dict[str, object] = {
+            "mentions": [
+                {
+                    "path": one_line(finding.path),
+                    "line": finding.line,
+                    "old": one_line(finding.old),
+                    "new": one_line(finding.new),
+                }
+                for finding in mentions
+            ]
+        }
+        if renamed:
+            facts["next"] = "update_docs"
+        summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"
+        return FlowResult(summary, sound=False, facts=facts)
 
 
 class UpdateDocs(Flow):
-    """Puts the new name in place of the old one on the lines that the look found."""
+    """Replaces old names with new ones on the lines that `LookAtMentions` lists."""
 
     name = "update_docs"
     label = "Update the documentation"
@@ -257,11 +257,9 @@ class UpdateDocs(Flow):
             changed[path] = len(renamed)
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
+        summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
         gone = sum(not finding.new for finding in mentions)
-        rest = (
-            f"; {count(gone, 'line')} {'names' if gone == 1 else 'name'} something that is gone and must be reworded"
-            if gone
-            else ""
-        )
-        words = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}{rest}"
-        return FlowResult(words, facts={"changed": list(changed)})
+        if gone:
+            verb = "names" if gone == 1 else "name"
+            summary += f"; {count(gone, 'line')} {verb} something that is gone and must be reworded"
+        return FlowResult(summary, facts={"changed": list(changed)})

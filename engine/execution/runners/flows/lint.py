@@ -1,4 +1,4 @@
-"""Lint changed files with the project's own linters and type checkers; mend what is safe to mend."""
+"""Flows that lint files with the project's own linters and type checkers, and that apply their safe fixes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engine.execution.runners.flows.test_runs import find_project, run_command
 from engine.execution.runners.flows.wording import count, in_project, join_names, last_line, one_line
 from engine.execution.runners.toolchains.missing_tools import first_missing
 from engine.execution.runners.toolchains.project_tools import Linter, linked_packages
-from engine.execution.runners.toolchains.python import add_package_command, is_python_project
+from engine.execution.runners.toolchains.python_environments import add_package_command, is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, Finding, read_text
 from engine.frozen import frozen
 
-SHOWN_FINDINGS = 100
+MAX_SHOWN_FINDINGS = 100
 
 _PLACE_IN_MESSAGE = re.compile(r"\bline \d+")
 
@@ -34,9 +34,10 @@ def is_own_file(folder: Path, path: str) -> bool:
 
 
 def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
-    """Why a linter could not do its work, and what mends that where it is known."""
-    if (missing := first_missing(result.output, linter.is_missing)) is not None:
-        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix(missing))
+    """The error of a linter that could not do its work, with a fix where one is known."""
+    missing = first_missing(result.output, linter.is_missing)
+    if missing is not None:
+        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix_for(missing))
     return CannotRun(
         f"{linter.name} ended with exit code {result.exit_code} without naming a line: {last_line(result.output)}",
         "run it in a terminal to see why",
@@ -44,18 +45,18 @@ def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
 
 
 def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
-    """What a linter says of `targets`, by paths relative to its folder. Raises `CannotRun`."""
-    command = linter.lint(targets, job.scratch)
+    """The findings of a linter in `targets`, with paths relative to its folder. Raises `CannotRun`."""
+    command = linter.lint_command(targets, job.scratch)
     result = run_command(job, command, linter.folder)
     findings = linter.parse(result.output, result.exit_code)
-    if result.exit_code not in command.codes or (result.exit_code != 0 and not findings):
+    if result.exit_code not in command.exit_codes or (result.exit_code != 0 and not findings):
         raise _linter_failure(linter, result)
     return findings
 
 
 def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
-    """What makes each finding the same one in two states of the files: not its line's number, but what stands there.
-    `names` gives the present name of a file that was renamed since."""
+    """The identity of each finding across two states of the files: not the number of its line, but the line's text.
+    `names` has the present name of a file that was renamed since."""
     texts: dict[str, list[str]] = {}
     keys: list[tuple[str, ...]] = []
     for finding in findings:
@@ -68,23 +69,25 @@ def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) 
 
 @frozen
 class _LintRun:
-    """What one linter said, with what it had said at the base already. `compared` is False when the base could not be
-    looked at."""
+    """The result of one linter."""
 
     linter: Linter
     targets: list[str]
     findings: list[Finding]
     keys: list[tuple[str, ...]]
+    """The identity of each finding, see `_finding_keys`."""
     known_count: int = 0
+    """The number of findings that the base has as well, which are left out."""
     compared: bool = True
+    """False when the base could not be linted."""
 
 
-class _Linting(ProjectFlow):
-    """What both flows do: find the linters, and the files that each reads."""
+class _LintFlow(ProjectFlow):
+    """The base class of both flows: finds the linters, and the files that each reads."""
 
     paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
 
-    def _linters(self, job: Job) -> list[Linter]:
+    def _find_linters(self, job: Job) -> list[Linter]:
         """The linters of the project. Raises `CannotRun` when it has none."""
         linters = list(find_project(job, self.project).linters)
         if linters:
@@ -98,31 +101,31 @@ class _Linting(ProjectFlow):
             add_package_command(job.workspace / self.project, "ruff") if python else fix,
         )
 
-    def _targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
-        """Each linter with the given files that are still there and that it reads, relative to its folder; without
-        those that read none of them."""
-        inside = [path.removeprefix(self._top) for path in self.paths if path.startswith(self._top)]
+    def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
+        """Each linter with the existing files of `paths` that it reads, relative to its folder; without linters that
+        read none of them."""
+        inside = [path.removeprefix(self._path_prefix) for path in self.paths if path.startswith(self._path_prefix)]
         every = [
-            (linter, [path for path in inside if linter.takes(path) and is_own_file(linter.folder, path)])
+            (linter, [path for path in inside if linter.covers(path) and is_own_file(linter.folder, path)])
             for linter in linters
         ]
         return [pair for pair in every if pair[1] or not self.paths]
 
     @property
-    def _top(self) -> str:
-        """What paths of the project begin with."""
+    def _path_prefix(self) -> str:
+        """The beginning of every path in the project."""
         return f"{self.project}/" if self.project else ""
 
-    def _scope(self, everything: str, files: str) -> str:
-        """What is looked at, in words."""
+    def _describe_scope(self, everything: str, files: str) -> str:
+        """The files to lint, in words."""
         where = in_project(self.project)
         if not self.paths:
             return everything.format(where=where)
         return f"{files} {count(len(self.paths), 'changed file')}{where}: {join_names(self.paths, 3)}"
 
 
-class Lint(_Linting):
-    """Runs the linters and type checkers; of changed files it tells what is new against a commit."""
+class Lint(_LintFlow):
+    """Runs the linters and type checkers; for changed files it reports the findings that are new since a commit."""
 
     name = "lint"
     label = "Lint"
@@ -132,62 +135,63 @@ class Lint(_Linting):
     )
 
     def describe(self) -> str:
-        return self._scope("Lint the whole project{where}", "Lint")
+        return self._describe_scope("Lint the whole project{where}", "Lint")
 
     def run(self, job: Job) -> FlowResult:
-        every = self._linters(job)
+        every = self._find_linters(job)
         runs: list[_LintRun] = []
-        trouble: list[CannotRun] = []
+        errors: list[CannotRun] = []
         with linked_packages(every, job.folder, job.workspace):
-            for linter, targets in self._targets(every):
+            for linter, targets in self._select_targets(every):
                 try:
                     findings = _run_linter(job, linter, targets)
+                    runs.append(_LintRun(linter, targets, findings, _finding_keys(linter.folder, findings, {})))
                 except CannotRun as error:
-                    trouble.append(error)
-                    continue
-                runs.append(_LintRun(linter, targets, findings, _finding_keys(linter.folder, findings, {})))
-            if trouble and not runs:
-                raise trouble[0]
-            for lacking in trouble:
-                job.say(str(lacking))
+                    errors.append(error)
+            if errors and not runs:
+                raise errors[0]
+            for unable in errors:
+                job.say(str(unable))
             if not runs:
                 return FlowResult("Nothing to lint: the project's linters read none of these files")
             if self.paths and any(result.findings for result in runs):
-                runs = self._against_base(job, runs)
-        return self._report(job, runs, [lacking.message for lacking in trouble])
+                runs = self._compare_with_base(job, runs)
+        return self._make_result(job, runs, [unable.message for unable in errors])
 
-    def _against_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
-        """`runs` without the findings that the files of the base have as well."""
+    def _compare_with_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
+        """`runs` without the findings that the base has as well."""
         base = resolve_commit(job, self.base)
         now = store_tree(job)
         renamed = _renamed_files(job, base, now)
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             restore_tree(job, base)
-            return [self._new(job, result, renamed) if result.findings else result for result in runs]
+            return [
+                self._without_known_findings(job, result, renamed) if result.findings else result for result in runs
+            ]
         finally:
             restore_tree(job, now)
 
-    def _new(self, job: Job, run: _LintRun, renamed: dict[str, str]) -> _LintRun:
-        top = self._top
-        names = {  # of files in this project: as they were called, as they are called
+    def _without_known_findings(self, job: Job, run: _LintRun, renamed: dict[str, str]) -> _LintRun:
+        top = self._path_prefix
+        new_names = {
             before.removeprefix(top): after.removeprefix(top)
-            for after, before in renamed.items() if before.startswith(top) and after.startswith(top)
-        }  # fmt: skip
-        old_names = {after: before for before, after in names.items()}
-        before = [
-            path for path in (old_names.get(path, path) for path in run.targets) if is_own_file(run.linter.folder, path)
-        ]
-        if not before:
+            for after, before in renamed.items()
+            if before.startswith(top) and after.startswith(top)
+        }
+        old_names = {after: before for before, after in new_names.items()}
+        old_paths = [old_names.get(path, path) for path in run.targets]
+        old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
+        if not old_paths:
             return run
         try:
-            findings = _run_linter(job, run.linter, before)
+            findings = _run_linter(job, run.linter, old_paths)
         except CannotRun as error:
             job.say(f"{error.message}: old findings cannot be told apart from new ones")
             indexes = [index for index, finding in enumerate(run.findings) if finding.path in run.targets]
             remaining = [run.findings[index] for index in indexes]
             return replace(run, findings=remaining, keys=[run.keys[index] for index in indexes], compared=False)
-        known_keys = Counter(_finding_keys(run.linter.folder, findings, names))
+        known_keys = Counter(_finding_keys(run.linter.folder, findings, new_names))
         new: list[Finding] = []
         for finding, key in zip(run.findings, run.keys, strict=True):
             if known_keys[key]:
@@ -196,29 +200,30 @@ class Lint(_Linting):
                 new.append(finding)
         return replace(run, findings=new, known_count=len(run.findings) - len(new))
 
-    def _report(self, job: Job, runs: list[_LintRun], trouble: list[str]) -> FlowResult:
-        top = self._top
+    def _make_result(self, job: Job, runs: list[_LintRun], errors: list[str]) -> FlowResult:
+        top = self._path_prefix
         findings = [replace(finding, path=f"{top}{finding.path}") for result in runs for finding in result.findings]
         rules = Counter(finding.rule for finding in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
         for rule, number in ordered:
             job.say(f"{number:>5}  {one_line(rule)}")
         tools = join_names(result.linter.name for result in runs)
-        looked_at = len({path for result in runs for path in result.targets})
-        scope = count(looked_at, "file") if looked_at else "the project"
+        linted = len({path for result in runs for path in result.targets})
+        scope = count(linted, "file") if linted else "the project"
         compared = bool(self.paths) and all(result.compared for result in runs)
         files = len({finding.path for finding in findings})
         known_count = sum(result.known_count for result in runs)
         if findings:
             top_rules = ", ".join(f"{one_line(rule)} {number}" for rule, number in ordered[:3])
-            new = "" if not compared else " is new" if len(findings) == 1 else " are new"
+            verb = "is" if len(findings) == 1 else "are"
+            new = f" {verb} new" if compared else ""
             summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
         else:
             summary = f"{tools} found nothing{' new' if known_count else ''} in {scope}"
-        if trouble:
-            summary += f"; {trouble[0]}"
-        mends = any(result.linter.fixes((), job.scratch) and result.findings for result in runs)
-        facts = {
+        if errors:
+            summary += f"; {errors[0]}"
+        can_fix = any(result.linter.fix_commands_for((), job.scratch) and result.findings for result in runs)
+        facts: dict[str, object] = {
             "rules": dict(ordered),
             "findings": [
                 {
@@ -227,39 +232,40 @@ class Lint(_Linting):
                     "rule": one_line(finding.rule),
                     "message": one_line(finding.message),
                 }
-                for finding in findings[:SHOWN_FINDINGS]
+                for finding in findings[:MAX_SHOWN_FINDINGS]
             ],
             "known": known_count,
-            **({"next": "fix_lint" if mends else "let_agent_fix"} if findings else {}),
         }
+        if findings:
+            facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
         return FlowResult(summary, sound=not findings, facts=facts)
 
 
 def _renamed_files(job: Job, base: str, tree: str) -> dict[str, str]:
-    """Files that the base has under another name: the present one, and that of then."""
+    """Files that the base has under another name: present name to old name."""
     output = job.git.text("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, tree).split("\0")
     return {after: before for _, before, after in zip(output[::3], output[1::3], output[2::3], strict=False)}
 
 
-class FixLint(_Linting):
-    """Formatter and safe fixes, as a change set to look at."""
+class FixLint(_LintFlow):
+    """Applies the formatter and safe fixes; the result is a change set."""
 
     name = "fix_lint"
     label = "Fix lint"
     place = Place.CHANGE_SET
 
     def describe(self) -> str:
-        return self._scope("Format the project{where} and apply its linter's safe fixes", "Format and fix")
+        return self._describe_scope("Format the project{where} and apply its linter's safe fixes", "Format and fix")
 
     def run(self, job: Job) -> FlowResult:
         before = _file_states(job)
         used: list[str] = []
-        every = self._linters(job)
+        every = self._find_linters(job)
         with linked_packages(every, job.folder, job.workspace):
-            for linter, targets in self._targets(every):
-                for command in linter.fixes(targets, job.scratch):
+            for linter, targets in self._select_targets(every):
+                for command in linter.fix_commands_for(targets, job.scratch):
                     done = run_command(job, command, linter.folder)
-                    if done.exit_code not in command.codes:
+                    if done.exit_code not in command.exit_codes:
                         raise _linter_failure(linter, done)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = sorted(path for path, state in _file_states(job).items() if before.get(path) != state)

@@ -1,4 +1,4 @@
-"""Packages and lock files brought up to date, disk space, a landing undone."""
+"""Flows that install packages, update lock files, reclaim disk space, and undo a landing."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision
 from engine.execution.runners.flows.wording import capitalised, count, in_project, join_names, one_line
 from engine.execution.runners.toolchains.installing import (
     Installation,
     choose_installation,
+    find_installations,
+    find_lock_updates,
     installation_failure,
-    installations,
-    lock_updates,
 )
-from engine.execution.runners.toolchains.projects import all_packages
+from engine.execution.runners.toolchains.projects import find_packages
 from engine.git.lock_files import find_mismatches
 from engine.model import Refusal
 
 # -- Install a project's packages, so that its tests can run ------------------------------------------------------
 
 
-class Installing(ProjectFlow):
-    """A flow that needs the network of the registries: `command` is exactly what the operator approved."""
+class InstallFlow(ProjectFlow):
+    """A flow that needs the network of the registries. It runs exactly the `command` that the operator approved."""
 
     command: list[Line] = Field(
         min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
     )
 
     def installation(self, workspace: Path) -> Installation:
-        """What would be done. Raises `FlowUnable` when the command is not the project's own."""
+        """The installation of `command`. Raises `FlowError` when the command is not the project's own."""
         raise NotImplementedError
 
     def _run_all(self, job: Job, installation: Installation) -> float:
-        """Run the commands one after the other; returns the seconds they took together. Raises `CannotRun` when a host
-        was not reached, `FlowUnable` when a command failed."""
+        """Run the commands one after the other; the seconds that they took. Raises `CannotRun` when a host was not
+        reached, `FlowError` when a command failed."""
         seconds = 0.0
         for command in installation.commands:
             done = job.run(command, cwd=job.folder / installation.folder, env=installation.environment)
@@ -46,10 +46,10 @@ class Installing(ProjectFlow):
         return seconds
 
 
-class PrepareEnvironment(Installing):
-    """Runs the project's own install command with its registries' network alone.
+class PrepareEnvironment(InstallFlow):
+    """Runs the project's own install command with the network of its registries alone.
 
-    Packages that belong into the tree are put there when all went well; see `Installation`.
+    After a success, packages that belong into the tree are put there; see `Installation`.
     """
 
     name = "prepare_environment"
@@ -60,7 +60,7 @@ class PrepareEnvironment(Installing):
         return f"Install the packages{in_project(self.project)}: {' && '.join(self.command)}"
 
     def installation(self, workspace: Path) -> Installation:
-        available = installations(workspace, all_packages(workspace), self.project)
+        available = find_installations(workspace, find_packages(workspace), self.project)
         return choose_installation(
             available, self.command, f"installs the packages of {self.project or 'this project'}"
         )
@@ -70,7 +70,7 @@ class PrepareEnvironment(Installing):
         seconds = self._run_all(job, installation)
         done = f"Installed the packages{in_project(self.project)} with `{one_line(installation.command)}`"
         return FlowResult(
-            capitalised(f"{done} in {seconds:.0f} s; {installation.done}"),
+            capitalised(f"{done} in {seconds:.0f} s; {installation.outcome}"),
             facts={
                 "next": "run_tests",
                 "project": self.project,
@@ -81,11 +81,11 @@ class PrepareEnvironment(Installing):
         )
 
 
-# -- Bring a lock file in step with its manifest; the diff waits to be landed -------------------------------------
+# -- Update a lock file to its manifest; the diff waits to be landed ----------------------------------------------
 
 
-class UpdateLock(Installing):
-    """Runs the lock command of the project's own tool in a worktree, with its registries' network alone."""
+class UpdateLock(InstallFlow):
+    """Runs the lock command of the project's own tool in a worktree, with the network of its registries alone."""
 
     name = "update_lock"
     label = "Update the lock file"
@@ -95,7 +95,7 @@ class UpdateLock(Installing):
         return f"Update the lock file{in_project(self.project)}: {' && '.join(self.command)}"
 
     def installation(self, workspace: Path) -> Installation:
-        available = lock_updates(workspace, all_packages(workspace), self.project)
+        available = find_lock_updates(workspace, find_packages(workspace), self.project)
         return choose_installation(available, self.command, f"updates a lock file of {self.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:
@@ -121,11 +121,11 @@ class UpdateLock(Installing):
         return FlowResult(f"{command} updated {name}", facts={**facts, "next": "prepare_environment"})
 
 
-# -- Give back the disk space that clawpy itself holds and does not need ------------------------------------------
+# -- Free disk space that clawpy itself does not need -------------------------------------------------------------
 
 
 class ReclaimSpace(Flow):
-    """Worktrees of sessions that are over and decided, caches that no session uses. What waits to be landed stays."""
+    """Removes worktrees of decided sessions and caches that no session uses. Changes that wait to be landed stay."""
 
     name = "reclaim_space"
     label = "Reclaim disk space"
@@ -135,11 +135,11 @@ class ReclaimSpace(Flow):
         return "Remove worktrees and caches of clawpy that are no longer needed"
 
     def run(self, job: Job) -> FlowResult:
-        upkeep = job.its_upkeep()
+        upkeep = job.require_upkeep()
         try:
             reclaimed = upkeep.reclaim()
         except OSError as error:
-            raise FlowUnable(f"not everything could be removed: {error}", "check the folder") from error
+            raise FlowError(f"not everything could be removed: {error}", "check the folder") from error
         for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
         waiting = upkeep.waiting()
@@ -160,11 +160,11 @@ def format_size(size: int) -> str:
     return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-# -- Take a landing back, as `clawpy undo` does -------------------------------------------------------------------
+# -- Undo a landing, as `clawpy undo` does ------------------------------------------------------------------------
 
 
 class UndoLanding(Flow):
-    """All of its files, or none: it refuses where one of them was edited since."""
+    """Restores all files of a landing, or none if one of them was edited since."""
 
     name = "undo_landing"
     label = "Undo a landing"
@@ -175,11 +175,11 @@ class UndoLanding(Flow):
         return f"Undo the landing of {one_line(self.change_set)}"
 
     def run(self, job: Job) -> FlowResult:
-        upkeep = job.its_upkeep()
+        upkeep = job.require_upkeep()
         try:
             change = upkeep.undo(self.change_set, str(job.workspace))
         except Refusal as refusal:
-            raise FlowUnable(refusal.message, refusal.fix or "") from refusal
+            raise FlowError(refusal.message, refusal.fix or "") from refusal
         for file in change.files:
             job.say(f"restored: {one_line(file.path)}")
         job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")

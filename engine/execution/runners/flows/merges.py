@@ -1,4 +1,4 @@
-"""Merges that nobody sees: one with its tests, and the order of several with the least conflict."""
+"""Flows that try merges in a worktree: one merge with its tests, and several in the order with the fewest conflicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import (
     REHEARSAL_AUTHOR,
     read_commit,
@@ -42,20 +42,20 @@ from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
-# -- Merge one branch into another where nobody sees it, and run the tests on what comes out ----------------------
+# -- Merge one branch into another in a worktree, and run the tests on the result ---------------------------------
 
 MAX_CONFLICT_FILE_BYTES = 50_000_000
-"""Bytes of a file in conflict; nobody counts the places in a larger one."""
+"""Maximum size of a file in conflict whose places are counted."""
 
 MAX_REBASED_COMMITS = 200
 """A rebase of more commits than this is not tried."""
 
 MAX_BLAMED_TESTS = 50
-"""With more failing tests than this nobody asks each side on its own."""
+"""With more failing tests than this they are not run on each side alone."""
 
 
 class RehearseMerge(ProjectFlow):
-    """The merge happens in a throw-away worktree; no branch moves."""
+    """Merges in a throw-away worktree; no branch moves."""
 
     name = "rehearse_merge"
     label = "Rehearse a merge"
@@ -78,30 +78,23 @@ class RehearseMerge(ProjectFlow):
         reset_worktree(job, target)
         job.say(f"{names[1]} is at {read_commit(job.git, target)}")
         job.say(f"{names[0]} is at {read_commit(job.git, source)}")
-        done = job.git.run(
-            "merge",
-            "--no-commit",
-            "--no-ff",
-            "--no-verify",
-            source,
-            environment=REHEARSAL_AUTHOR,
-            allowed=(0, 1, 2, 128),
-        )
+        arguments = ("merge", "--no-commit", "--no-ff", "--no-verify", source)
+        done = job.git.run(*arguments, environment=REHEARSAL_AUTHOR, allowed=(0, 1, 2, 128))
         conflicts = unmerged_files(job.git)
         if conflicts:
-            result = self._conflicted(job, names, conflicts, facts)
-            return self._with_rebase(job, names, source, target, result)
+            result = self._report_conflicts(job, names, conflicts, facts)
+            return self._add_rebase(job, names, source, target, result)
         if done.returncode:
-            raise FlowUnable(f"git cannot merge them: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
+            raise FlowError(f"git cannot merge them: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
         changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
         job.say(f"The merge is clean: {count(changed, 'file')} changed")
         merged = job.git.text("write-tree")
-        result = self._with_rebase(job, names, source, target, self._tested(job, names, source, target, facts))
+        result = self._add_rebase(job, names, source, target, self._test_merge(job, names, source, target, facts))
         reset_worktree(job, target)
-        restore_tree(job, merged)  # the result is the merged tree's: that is the state it is recorded with
+        restore_tree(job, merged)  # the result is recorded for the state of the worktree
         return result
 
-    def _conflicted(
+    def _report_conflicts(
         self, job: Job, names: tuple[str, str], conflicts: list[tuple[str, int]], facts: dict[str, object]
     ) -> FlowResult:
         tips = str(facts["source"]), str(facts["target"])
@@ -111,20 +104,19 @@ class RehearseMerge(ProjectFlow):
             for name, tip in zip(names, tips, strict=True):
                 for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
                     job.say(f"          {name}: {line}")
-        summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + join_names(
-            [path for path, _ in conflicts], 4
-        )
+        files = f"{count(len(conflicts), 'file')}: {join_names([path for path, _ in conflicts], 4)}"
         facts = facts | {"conflicts": [one_line(path) for path, _ in conflicts]}
+        summary = f"Merging {names[0]} into {names[1]} conflicts in {files}"
         return FlowResult(summary, sound=False, facts=facts)
 
-    def _tested(
+    def _test_merge(
         self, job: Job, names: tuple[str, str], source: str, target: str, facts: dict[str, object]
     ) -> FlowResult:
         try:
             tools = find_toolchains(job, self.project)
             with linked_packages(tools, job.folder, job.workspace):
                 done = run_whole_suite(job, tools)
-        except CannotRun as error:  # a merge that is clean is worth knowing even where nothing can be tested
+        except CannotRun as error:  # that the merge is clean is worth reporting without tests, too
             job.say(str(error))
             summary = f"{names[0]} merges cleanly into {names[1]}; its tests could not be run: {error.message}"
             return FlowResult(summary, facts=facts)
@@ -133,29 +125,27 @@ class RehearseMerge(ProjectFlow):
             if check.green:
                 summary = f"{names[0]} merges cleanly into {names[1]}, {describe_check(check)}"
                 return FlowResult(summary, check=check, facts=facts, full=True)
-            blame = self._blame(job, *first_failing(done), {names[0]: source, names[1]: target})
+            blame = self._find_failing_sides(job, *first_failing(done), {names[0]: source, names[1]: target})
         summary = f"{names[0]} merges cleanly into {names[1]}, but {describe_check(check)}"
         only = [test for test, sides in blame.items() if not sides]
         if only:
             summary += f"; {len(only)} of them fail only when merged"
         return FlowResult(summary, check=check, facts=facts | {"red_before": blame}, full=True)
 
-    def _with_rebase(
-        self, job: Job, names: tuple[str, str], source: str, target: str, merged: FlowResult
-    ) -> FlowResult:
-        """The result of the merge, and, where it was asked for, whether a rebase of the target onto the source would be
-        clean, and the commands of both."""
+    def _add_rebase(self, job: Job, names: tuple[str, str], source: str, target: str, merged: FlowResult) -> FlowResult:
+        """The result of the merge. With `rebase` also whether a rebase of the target onto the source would be clean,
+        and the commands of both."""
         if not self.rebase:
             return merged
-        rebase, is_clean = self._rebased(job, source, target)
+        rebase, is_clean = self._try_rebase(job, source, target)
         job.say(capitalised(rebase))
         commands = [f"git {verb} {shlex.quote(names[0])}" for verb in ("merge", "rebase")]
         job.say(f"On {names[1]}: `{commands[0]}`, or `{commands[1]}`")
         summary = merged.summary if is_clean is None else f"{merged.summary}; {rebase}"
         return replace(merged, summary=summary, facts={**merged.facts, "rebase": rebase, "commands": commands})
 
-    def _rebased(self, job: Job, source: str, target: str) -> tuple[str, bool | None]:
-        """What a rebase would say, and whether it is clean; None when it was not tried."""
+    def _try_rebase(self, job: Job, source: str, target: str) -> tuple[str, bool | None]:
+        """The outcome of a rebase in words, and whether it is clean; None when it was not tried."""
         own = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
         if own > MAX_REBASED_COMMITS:
             return f"a rebase of {own} commits was not tried", None
@@ -168,19 +158,20 @@ class RehearseMerge(ProjectFlow):
         conflicts = [path for path, _ in unmerged_files(job.git)]
         stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
-        return f"a rebase stops at {one_line(stopped)}" + (
-            f" in {join_names(conflicts, 3)}" if conflicts else ""
-        ), False
+        where = f" in {join_names(conflicts, 3)}" if conflicts else ""
+        return f"a rebase stops at {one_line(stopped)}{where}", False
 
-    def _blame(self, job: Job, tool: Toolchain, check: CheckResult, sides: dict[str, str]) -> dict[str, list[str]]:
-        """For each failing test the sides on which it fails without the merge; {} when that cannot be asked."""
+    def _find_failing_sides(
+        self, job: Job, tool: Toolchain, check: CheckResult, sides: dict[str, str]
+    ) -> dict[str, list[str]]:
+        """The sides on which each failing test fails without the merge; {} when the tests cannot run there."""
         failing = [test for test in check.failing if not test.startswith("-")]
-        if not tool.exact or check.errors or not failing or len(failing) > MAX_BLAMED_TESTS:
+        if not tool.runs_single_tests or check.errors or not failing or len(failing) > MAX_BLAMED_TESTS:
             return {}
         red: dict[str, list[str]] = {test: [] for test in failing}
         for name, sha in sides.items():
             reset_worktree(job, sha)
-            present = tool.present(failing)
+            present = tool.existing_tests(failing)
             if not present:
                 continue
             job.say(f"Running the same {count(len(failing), 'test')} on {name} alone")
@@ -216,27 +207,27 @@ def _count_conflict_markers(git: Git, path: str) -> int:
     return sum(line.startswith(b"<<<<<<< ") for line in lines)
 
 
-# -- Which branches will conflict, asked of git's own merge without touching a file -------------------------------
+# -- Find the branches that will conflict, by git's own merge without touching a file -----------------------------
 
 MAX_PAIRED_BRANCHES = 5
-"""The newest so many branches are also tried with each other: at most ten pairs."""
+"""Number of newest branches that are also tried with each other: ten pairs."""
 
 
 @frozen
-class TriedMerge:
-    """One merge that was tried; no files means that it is clean."""
+class MergeTrial:
+    """One merge that was tried."""
 
     source: str
     target: str
     files: tuple[str, ...]
+    """The files in conflict."""
 
     def __str__(self) -> str:
         return f"{self.source} → {self.target}"
 
 
 class ForecastConflicts(Flow):
-    """`git merge-tree` of each branch into the base, of the newest with each other, and of those that collide in every
-    order."""
+    """Tries each branch with the base, the newest with each other, and branches that conflict in every order."""
 
     name = "forecast_conflicts"
     label = "Forecast conflicts"
@@ -252,11 +243,11 @@ class ForecastConflicts(Flow):
         base = one_line(self.base)
         tips = {one_line(name): resolve_commit(job, name) for name in dict.fromkeys([*self.branches])}
         target = resolve_commit(job, self.base)
-        tried = [TriedMerge(name, base, _conflicting_files(job, target, sha)) for name, sha in tips.items()]
+        tried = [MergeTrial(name, base, _conflicting_files(job, target, sha)) for name, sha in tips.items()]
         ages = {name: int(job.git.text("show", "--no-patch", "--format=%ct", sha)) for name, sha in tips.items()}
         newest = sorted(ages, key=lambda name: -ages[name])[:MAX_PAIRED_BRANCHES]
         for branch, other in combinations(newest, 2):
-            tried.append(TriedMerge(branch, other, _conflicting_files(job, tips[other], tips[branch])))
+            tried.append(MergeTrial(branch, other, _conflicting_files(job, tips[other], tips[branch])))
         width = max(len(str(merge)) for merge in tried)
         for merge in tried:
             outcome = f"✗ {join_names(merge.files, 4)}" if merge.files else "✓ clean"
@@ -267,9 +258,8 @@ class ForecastConflicts(Flow):
         }
         if not conflicting:
             return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
-        colliding = [name for name in newest if any(name in (merge.source, merge.target) for merge in conflicting)][
-            :MAX_COLLIDING
-        ]
+        in_conflict = {name for merge in conflicting for name in (merge.source, merge.target)}
+        colliding = [name for name in newest if name in in_conflict][:MAX_COLLIDING]
         if len(colliding) < 2:
             words = join_names(
                 [f"{merge.source} with {merge.target} ({count(len(merge.files), 'file')})" for merge in conflicting], 3
@@ -283,22 +273,24 @@ class ForecastConflicts(Flow):
 
 @frozen
 class MergeOrder:
-    """One order of merging: for each branch the files in conflict when its turn comes."""
+    """One order of merging branches."""
 
     names: tuple[str, ...]
     conflicts: tuple[tuple[str, ...], ...]
-    others: int = 0
-    """In how many files the worst other order conflicts."""
+    """The files in conflict for each branch, when its turn comes."""
+    worst_cost: int = 0
+    """The cost of the worst order."""
 
     @property
     def cost(self) -> int:
+        """The number of files in conflict."""
         return sum(map(len, self.conflicts))
 
 
 def _best_order(job: Job, target: str, tips: dict[str, str], ages: dict[str, int]) -> MergeOrder:
-    """Of all orders the one with the fewest files in conflict; of equal ones that which merges the oldest first.
+    """The order with the fewest files in conflict; among equals the one that merges the oldest branch first.
 
-    A file in conflict is merged on with git's marks in it: who changes the same lines later conflicts again.
+    A file in conflict stays in the merged tree with its marks, so a later change to these lines conflicts again.
     """
     aside = separate_objects(job.git, job.scratch) | REHEARSAL_AUTHOR
     merged: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {(): (target, ())}
@@ -313,8 +305,8 @@ def _best_order(job: Job, target: str, tips: dict[str, str], ages: dict[str, int
             parents = ("-p", onto, "-p", theirs)
             merged[done] = job.git.text("commit-tree", tree, *parents, "-m", "tried", environment=aside), files
         orders.append(MergeOrder(names, tuple(merged[names[:end]][1] for end in range(1, len(names) + 1))))
-    best = min(orders, key=lambda order: order.cost)  # the first of equal ones
-    return replace(best, others=max(order.cost for order in orders))
+    best = min(orders, key=lambda order: order.cost)  # the first among equals
+    return replace(best, worst_cost=max(order.cost for order in orders))
 
 
 def _describe_order(job: Job, base: str, order: MergeOrder) -> str:
@@ -324,9 +316,9 @@ def _describe_order(job: Job, base: str, order: MergeOrder) -> str:
     advice = f"Merge {', then '.join(order.names)}"
     conflicts = f"{count(order.cost, 'file')} in conflict"
     if not order.cost:
-        return f"{advice}: no conflicts in this order, but in another {count(order.others, 'file')}"
-    if order.cost < order.others:
-        return f"{advice}: {conflicts}; the worst order has {order.others}"
+        return f"{advice}: no conflicts in this order, but in another {count(order.worst_cost, 'file')}"
+    if order.cost < order.worst_cost:
+        return f"{advice}: {conflicts}; the worst order has {order.worst_cost}"
     return f"{advice}: {conflicts} in any order, so the oldest goes first"
 
 
@@ -334,7 +326,7 @@ def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
     try:
         names = merge_trees(job.git, target, source, separate_objects(job.git, job.scratch))[1]
     except GitError as error:
-        raise FlowUnable(
+        raise FlowError(
             f"git cannot merge {source[:10]} into {target[:10]}: {one_line(error.stderr)[-300:]}"
         ) from error
     return tuple(dict.fromkeys(map(one_line, names)))

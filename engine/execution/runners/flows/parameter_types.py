@@ -1,5 +1,4 @@
-"""Types of the parameters that flows share: each is checked so that no value can become an option or leave the
-repository."""
+"""Types of parameters that flows share. No value can become an option of a command or leave the repository."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from engine.execution.runners.toolchains.tool_table import is_inside
 
 
 def check_argument(text: str) -> str:
-    """A word that can stand on a command line: no option, no control characters. Raises `ValueError` with what is
-    wrong."""
+    """`text`, if it is safe on a command line: no option, no control characters. Raises `ValueError` when not."""
     if not text.strip() or text != text.strip():
         raise ValueError("must not be empty or begin or end with white space")
     if text.startswith("-"):
@@ -25,7 +23,7 @@ def check_argument(text: str) -> str:
     return text
 
 
-def _repo_path(text: str) -> str:
+def _check_repo_path(text: str) -> str:
     if not is_inside(text):
         raise ValueError("must be a path inside the repository, relative to its top folder")
     if any(unicodedata.category(character) == "Cc" for character in text):
@@ -33,17 +31,17 @@ def _repo_path(text: str) -> str:
     return text.removeprefix("./")
 
 
-RepoPath = Annotated[str, AfterValidator(_repo_path)]
+RepoPath = Annotated[str, AfterValidator(_check_repo_path)]
 """A file of the repository, relative to its top folder, `/` between folders."""
 
-ProjectPath = Annotated[str, AfterValidator(lambda text: _repo_path(text).rstrip("/") if text else "")]
+ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else "")]
 """The folder of a project, relative to the top of the repository; "" is the top."""
 
 Revision = Annotated[str, AfterValidator(check_argument)]
 """A commit, tag or branch as git writes it; it cannot be an option."""
 
 Line = Annotated[str, AfterValidator(lambda text: one_line(text))]
-"""One line of words that the engine knows."""
+"""One line of text."""
 
 TestId = Annotated[str, AfterValidator(check_argument)]
 """A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""

@@ -1,16 +1,15 @@
-"""Skip unreliable tests until a day, so that they cannot be forgotten."""
+"""The flow that skips unreliable tests until a day, so that they are not forgotten."""
 
 from __future__ import annotations
 
 import ast
 import sys
 from datetime import date
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, TestId
 from engine.execution.runners.flows.test_runs import find_toolchain, run_tests
 from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
@@ -26,7 +25,7 @@ def _check_day(text: str) -> str:
 
 
 class Quarantine(ProjectFlow):
-    """Puts `pytest.mark.skipif` with an end above each test, and runs the file."""
+    """Puts `pytest.mark.skipif` with a date above each test, and runs the file."""
 
     name = "quarantine"
     label = "Quarantine unreliable tests"
@@ -46,7 +45,7 @@ class Quarantine(ProjectFlow):
         if tool.name != "pytest" or any(
             ".py::" not in test or not is_inside(test.partition("::")[0]) for test in tests
         ):
-            raise FlowUnable("only pytest tests can be skipped until a date")
+            raise FlowError("only pytest tests can be skipped until a date")
         until, marked = date.fromisoformat(self.until), []
         for test in tests:
             path, _, rest = test.partition("::")
@@ -55,11 +54,11 @@ class Quarantine(ProjectFlow):
                 text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
                 after = add_skip_mark(text, rest.partition("[")[0].split("::"), until, self.why)
             except (OSError, ValueError, SyntaxError) as error:
-                raise FlowUnable(f"{one_line(path)} cannot be changed: {one_line(str(error))}") from error
+                raise FlowError(f"{one_line(path)} cannot be changed: {one_line(str(error))}") from error
             if after is None:
                 job.say(f"{one_line(test)}: already has its own skip mark")
                 continue
-            _write(file, after)
+            file.write_bytes(after.encode())
             marked.append(test)
             job.say(f"{one_line(test)} is skipped until {until.isoformat()}")
         if not marked:
@@ -75,13 +74,9 @@ class Quarantine(ProjectFlow):
         return FlowResult(summary, check=check, facts={"tests": marked, "until": until.isoformat()})
 
 
-def _write(file: Path, text: str) -> None:
-    file.write_bytes(text.encode())
-
-
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
-    """A file of tests with a skip above the test that `names` leads to (classes, then the function), and the imports
-    that it needs; None when that test has such a skip already. An old one whose day is over is replaced.
+    """The text of a test file with a skip mark above one test, and the imports that the mark needs; None when the test
+    has the mark already. `names` are the test's classes and its function. A mark whose day is over is replaced.
 
     Raises `ValueError` when there is no such test, `SyntaxError` when the file does not parse.
     """
@@ -123,7 +118,7 @@ def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.Asyn
 
 
 def _missing_imports(tree: ast.Module) -> tuple[list[str], str]:
-    """The lines to add, and how the file may name the class `date`."""
+    """The lines to add, and the name of the class `date` in the file."""
     has_pytest, day, is_taken = False, "", False
     for statement in tree.body:
         if isinstance(statement, ast.Import):
@@ -142,7 +137,7 @@ def _missing_imports(tree: ast.Module) -> tuple[list[str], str]:
 
 
 def _add_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: str) -> list[str]:
-    """The imports where the file has its own: the standard library's before others, pytest's after it."""
+    """`rows` with import `lines` among the file's own: the standard library's first, pytest's after them."""
     present = [statement for statement in tree.body if isinstance(statement, (ast.Import, ast.ImportFrom))]
     future = [
         statement for statement in present if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
@@ -155,8 +150,8 @@ def _add_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: s
         if line == "import pytest":
             at = (standard[-1].end_lineno or 0) if standard else begins
             blank = at < len(rows) and not rows[at].strip()
-            room = [] if others else [newline] if blank else [newline, newline]
-            rows[at:at] = [*([newline] if standard else []), f"{line}{newline}", *room]
+            space = [newline] if blank else [newline, newline]
+            rows[at:at] = [*([newline] if standard else []), f"{line}{newline}", *([] if others else space)]
         else:
             before = [
                 statement

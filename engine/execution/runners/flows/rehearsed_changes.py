@@ -1,4 +1,4 @@
-"""What git would do, done where nobody sees it: reverts, folded commits, fixes, stashes; commits kept."""
+"""Flows that try a change of git in a worktree: a revert, an autosquash, a fix, stashes; and one that keeps commits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from engine.execution.branching import create_branch
-from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import (
     REHEARSAL_AUTHOR,
     operator_git,
@@ -45,14 +45,14 @@ from engine.git.reflog import Stash, read_stashes
 from engine.model import CheckResult, sanitise
 from engine.model.adaptation import MAX_PATCH
 
-# -- Take one commit back where nobody sees it, and run the tests on what comes out -------------------------------
+# -- Revert one commit in a worktree, and run the tests on the result ---------------------------------------------
 
 MAX_DIFF_LINES = 200
-"""Lines of the commit's diff in the transcript."""
+"""Maximum number of lines of the commit's diff in the transcript."""
 
 
 class RehearseRevert(ProjectFlow):
-    """What comes out is a change set: the operator lands it, or throws it away. No commit is made, no branch moves."""
+    """Reverts a commit. The result is a change set; no commit is made, no branch moves."""
 
     name = "rehearse_revert"
     label = "Rehearse a revert"
@@ -71,14 +71,15 @@ class RehearseRevert(ProjectFlow):
         culprit_commit = read_commit(job.git, culprit)
         facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
-            raise FlowUnable(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
+            raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         job.say(f"{culprit_commit.sha}\n{culprit_commit.author}, {culprit_commit.date}\n{culprit_commit.subject}")
         _show_diff(job, culprit)
         start = job.git.text("rev-parse", "HEAD")
         parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
         mainline = ("--mainline", "1") if len(parents) > 1 else ()
         done = job.git.run("revert", "--no-commit", *mainline, culprit, allowed=(0, 1, 128))
-        if conflicts := unmerged_files(job.git):
+        conflicts = unmerged_files(job.git)
+        if conflicts:
             for path, markers in conflicts:
                 job.say(conflict_line(path, markers))
             reset_worktree(job, start)  # files with markers in them are nothing to land
@@ -87,18 +88,18 @@ class RehearseRevert(ProjectFlow):
             summary = f"Reverting {culprit_commit} conflicts in {count(len(names), 'file')}: {join_names(names, 4)}"
             return FlowResult(summary, sound=False, facts=facts | {"conflicts": [one_line(path) for path in names]})
         if done.returncode:
-            raise FlowUnable(f"git cannot revert it: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
+            raise FlowError(f"git cannot revert it: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
         reverted = job.git.text("write-tree")
         if reverted == job.git.text("rev-parse", f"{start}^{{tree}}"):
             return FlowResult(f"Nothing to revert: no changes of {culprit_commit} are left", facts=facts)
         job.say("The revert is clean")
-        result = self._tested(job, str(culprit_commit), facts)
+        result = self._run_tests_of_revert(job, str(culprit_commit), facts)
         reset_worktree(job, start)
-        restore_tree(job, reverted)  # what tests left behind is no part of the revert
+        restore_tree(job, reverted)  # without the files that the tests wrote
         return result
 
-    def _tested(self, job: Job, name: str, facts: dict[str, object]) -> FlowResult:
-        """The test that broke, then everything."""
+    def _run_tests_of_revert(self, job: Job, name: str, facts: dict[str, object]) -> FlowResult:
+        """Run the test that broke, then the whole suite."""
         test = self.test
         try:
             tools = find_toolchains(job, self.project)
@@ -119,8 +120,8 @@ class RehearseRevert(ProjectFlow):
 
 
 def _run_single_test(job: Job, tool: Toolchain, test: str) -> CheckResult | None:
-    """The one test, where its tool can run it and the revert leaves it there."""
-    if not tool.exact or not tool.present([test]):
+    """Run one test; None where its tool cannot run it alone, or the revert removed it."""
+    if not tool.runs_single_tests or not tool.existing_tests([test]):
         return None
     check = run_tests(job, tool, [test])
     job.say(f"{one_line(test)}: {describe_check(check)}")
@@ -128,7 +129,7 @@ def _run_single_test(job: Job, tool: Toolchain, test: str) -> CheckResult | None
 
 
 def _show_diff(job: Job, culprit: str) -> None:
-    """The diff of the commit, without values that look secret."""
+    """Show the diff of the commit, without lines that look secret."""
     text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", culprit)
     lines = text.splitlines()
     for line in lines[:MAX_DIFF_LINES]:
@@ -137,17 +138,17 @@ def _show_diff(job: Job, culprit: str) -> None:
         job.say(f"and {len(lines) - MAX_DIFF_LINES} more lines: git show {culprit[:10]}")
 
 
-# -- The `fixup!` commits folded into what they mend, where nobody sees it ----------------------------------------
+# -- Squash the `fixup!` commits in a worktree --------------------------------------------------------------------
 
 MAX_LISTED_COMMITS = 50
-"""Maximum number of resulting commits that are named."""
+"""Maximum number of resulting commits in the transcript."""
 
 _NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
 """git starts no program for an editor of this name."""
 
 
 class RehearseAutosquash(ProjectFlow):
-    """`git rebase --autosquash` in a throw-away worktree; no branch moves."""
+    """Runs `git rebase --autosquash` in a throw-away worktree; no branch moves."""
 
     name = "rehearse_autosquash"
     label = "Rehearse an autosquash"
@@ -173,7 +174,7 @@ class RehearseAutosquash(ProjectFlow):
         )  # fmt: skip
         facts: dict[str, object] = {"head": head, "onto": onto, "before": len(before)}
         if done.returncode:
-            return self._stopped(job, done.stderr.decode(errors="replace"), facts)
+            return self._report_stop(job, done.stderr.decode(errors="replace"), facts)
         after = _commits_since(job, onto)
         job.say(f"{count(len(before), 'commit')} would become {len(after)}:")
         _list_commits(job, job.git, after, MAX_LISTED_COMMITS)
@@ -191,7 +192,7 @@ class RehearseAutosquash(ProjectFlow):
         summary = f"The autosquash is clean: {became}, with the same files at the end{tested}; to do it: `{command}`"
         return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
 
-    def _stopped(self, job: Job, stderr: str, facts: dict[str, object]) -> FlowResult:
+    def _report_stop(self, job: Job, stderr: str, facts: dict[str, object]) -> FlowResult:
         files = list(conflicted(job.git))
         stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
@@ -216,12 +217,12 @@ def _commits_since(job: Job, onto: str) -> list[str]:
 # -- Apply a fix that worked before in a worktree, and run the tests that show it ---------------------------------
 
 NEXT_AFTER_FAILED_FIX = "still_red"
-"""What follows a fix that does not help: a closer look at what is red."""
+"""The flow that follows a fix that did not help."""
 
 
 class ApplyFix(ProjectFlow):
-    """Three-way, so that code which moved meanwhile is no hindrance. What comes out is a change set: you land it, or
-    throw it away. A fix that conflicts, or with which the tests stay red, leaves nothing and is a failure."""
+    """Applies a fix as a three-way merge, so that it also fits code that moved. The result is a change set. A fix that
+    conflicts, or with which the tests still fail, leaves nothing and is a failure."""
 
     name = "apply_fix"
     label = "Apply a fix that worked before"
@@ -248,11 +249,9 @@ class ApplyFix(ProjectFlow):
         if done.returncode:
             conflicts = [path for path, _ in unmerged_files(job.git)]
             reset_worktree(job, start)  # files with markers in them are nothing to land
-            why = (
-                f"it conflicts in {join_names(conflicts, 4)}"
-                if conflicts
-                else one_line(last_line(done.stderr.decode(errors="replace")))
-            )
+            why = one_line(last_line(done.stderr.decode(errors="replace")))
+            if conflicts:
+                why = f"it conflicts in {join_names(conflicts, 4)}"
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         fixed = job.git.text("write-tree")
         if fixed == job.git.text("rev-parse", f"{start}^{{tree}}"):
@@ -260,25 +259,25 @@ class ApplyFix(ProjectFlow):
             return FlowResult(summary, sound=False, facts=failed)
         job.say("The fix applies")
         tool = find_toolchain(job, self.project, tests)
-        check = run_tests(job, tool, tests if tool.exact else ())
+        check = run_tests(job, tool, tests if tool.runs_single_tests else ())
         reset_worktree(job, start)
         if set(tests) & set(check.failing) or not check.passed:
             outcome = f"The fix applies, but {join_names(tests, 2)} still fails, so the fix is discarded"
             return FlowResult(f"{outcome}: {describe_check(check)}", sound=False, facts=failed)
-        restore_tree(job, fixed)  # what tests left behind is no part of the fix
+        restore_tree(job, fixed)  # without the files that the tests wrote
         return FlowResult(
             f"The fix applies and {join_names(tests, 2)} passes: {describe_check(check)}", check=check, facts=facts
         )
 
 
-# -- What is in a stash, and whether it still applies -------------------------------------------------------------
+# -- Show the contents of stashes, and whether they still apply ---------------------------------------------------
 
 MAX_STASH_FILES = 20
-"""Maximum number of files of a stash that are named."""
+"""Maximum number of files of a stash in the transcript."""
 
 
 class LookAtStash(Flow):
-    """Each stash is applied to HEAD in a throw-away worktree; the stashes stay as they are."""
+    """Applies each stash to HEAD in a throw-away worktree; the stashes stay as they are."""
 
     name = "look_at_stash"
     label = "Look at stashes"
@@ -295,7 +294,7 @@ class LookAtStash(Flow):
         head = git.text("rev-parse", "HEAD")
         if not stashes:
             return FlowResult("None of these stashes exists any more")
-        states = {stash.name: self._look(job, stash, head) for stash in stashes}
+        states = {stash.name: self._try_stash(job, stash, head) for stash in stashes}
         reset_worktree(job, head)
         gone = [stash for stash in stashes if states[stash.name] == "already in HEAD"]
         if gone:
@@ -305,7 +304,7 @@ class LookAtStash(Flow):
         summary = "; ".join(f"{stash.name} ({one_line(stash.words)[:40]}): {states[stash.name]}" for stash in stashes)
         return FlowResult(summary, facts={"stashes": states})
 
-    def _look(self, job: Job, stash: Stash, head: str) -> str:
+    def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
         where = f"on {one_line(stash.branch)}" if stash.branch else "on a detached HEAD"
         job.say(f"{stash.name} of {stash.at:%F}, {where}: {one_line(stash.words)}")
         job.say_list([one_line(path) for path in stash.files], MAX_STASH_FILES, indent="  ")
@@ -315,7 +314,7 @@ class LookAtStash(Flow):
             "cherry-pick", "--no-commit", "--mainline", "1", stash.commit,
             environment=REHEARSAL_AUTHOR, allowed=(0, 1),
         )  # fmt: skip
-        conflicts, (existing, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
+        conflicts, (existing, added) = list(conflicted(job.git)), self._compare_untracked(job, stash, head)
         if conflicts:
             state = f"conflicts in {join_names(conflicts, 3)}"
         elif existing:
@@ -328,8 +327,8 @@ class LookAtStash(Flow):
         job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
         return state
 
-    def _untracked(self, job: Job, stash: Stash, head: str) -> tuple[list[str], list[str]]:
-        """Of the untracked files in a stash: those that HEAD has with other contents, and those that it lacks."""
+    def _compare_untracked(self, job: Job, stash: Stash, head: str) -> tuple[list[str], list[str]]:
+        """The untracked files in a stash that HEAD has with other contents, and those that it does not have."""
         if job.git.run("rev-parse", "--verify", "--quiet", f"{stash.commit}^3", allowed=(0, 1)).returncode:
             return [], []
         existing, added = [], []
@@ -343,14 +342,14 @@ class LookAtStash(Flow):
         return existing, added
 
 
-# -- A branch for commits that no branch holds, so that git does not clear them away. Nothing is checked out ------
+# -- Make branches for commits that are on no branch, before git deletes them -------------------------------------
 
 MAX_KEPT_COMMITS = 20
-"""Maximum number of commits of a branch that are named."""
+"""Maximum number of commits of a branch in the transcript."""
 
 
 class KeepCommits(Flow):
-    """Makes `rescued-…` branches and touches nothing else."""
+    """Makes `rescued-…` branches and changes nothing else."""
 
     name = "keep_commits"
     label = "Keep commits"

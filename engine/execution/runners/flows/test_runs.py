@@ -1,4 +1,4 @@
-"""Running a project's tests: its tools found, their commands run, what came out read, what was missing named."""
+"""Runs a project's tests: finds its tools, runs their commands, reads the results, names missing items."""
 
 from __future__ import annotations
 
@@ -7,53 +7,54 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
+from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
 from engine.execution.runners.flows.wording import count, describe_check, join_names, last_line, one_line
 from engine.execution.runners.toolchains.missing_tools import (
     EXECUTION_KINDS,
     MISSING_KINDS,
     PROGRAM_FIXES,
-    Missing,
+    MissingItem,
     first_missing,
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
-from engine.execution.runners.toolchains.projects import Project, projects
-from engine.execution.runners.toolchains.python import environment_command, is_python_project
+from engine.execution.runners.toolchains.projects import Project, find_projects
+from engine.execution.runners.toolchains.python_environments import environment_command, is_python_project
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.model import CheckResult
 
 
 def find_project(job: Job, path: str) -> Project:
-    """The project at `path` of the repository, "" being its top. Raises `FlowUnable`."""
-    every = projects(job.folder, job.workspace, git=job.git)
+    """The project at `path` of the repository, "" being its top. Raises `FlowError`."""
+    every = find_projects(job.folder, job.workspace, git=job.git)
     chosen = next((project for project in every if project.path == path), None)
     if chosen is None:
         names = join_names([project.path or "the top folder" for project in every])
-        raise FlowUnable(
+        raise FlowError(
             f"{one_line(path)} is not a project of this repository: it has no manifest", f"projects: {names}"
         )
-    if not chosen.tools and not path and (below := [project.path for project in every if project.tools]):
+    below = [project.path for project in every if project.tools]
+    if not chosen.tools and not path and below:
         hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
-        return replace(chosen, looked=(*chosen.looked, hint))
+        return replace(chosen, searched=(*chosen.searched, hint))
     return chosen
 
 
 def find_toolchains(job: Job, path: str) -> list[Toolchain]:
-    """Every tool that can test the project at `path`. Raises `CannotRun` saying what was looked for."""
+    """Every tool that can test the project at `path`. Raises `CannotRun` with the places that were searched."""
     project = find_project(job, path)
     if project.tools:
         return list(project.tools)
     name = one_line(project.path) or "this project"
-    why = f"looked for {', '.join(project.looked)}" if project.looked else project.untested
+    why = f"looked for {', '.join(project.searched)}" if project.searched else project.untested_reason
     raise CannotRun(
         f"no way to run the tests of {name}: {why}", how_to_run_tests(project, job.workspace / project.path)
     )
 
 
 def how_to_run_tests(project: Project, folder: Path) -> str:
-    """What gives a project, which lies in `folder` of the operator's tree, a tool that runs its tests."""
-    if project.lacks in PROGRAM_FIXES:
-        return PROGRAM_FIXES[project.lacks]
+    """How to get a tool that runs the tests of a project, which lies in `folder` of the operator's tree."""
+    if project.missing_tool in PROGRAM_FIXES:
+        return PROGRAM_FIXES[project.missing_tool]
     if project.tested_by is not None:
         return f"run the tests of {one_line(project.tested_by) or 'the top folder of the repository'}"
     if (folder / "package.json").is_file():
@@ -64,13 +65,13 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
 
 
 def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
-    """The tool that such test ids belong to: pytest's name a `.py` file."""
+    """The tool that test ids belong to: those of pytest name a `.py` file."""
     python = any(".py" in test for test in tests)
     return next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
 
 
 def find_toolchain(job: Job, path: str, tests: Sequence[str], *, single: bool = False) -> Toolchain:
-    """The tool of a project that `tests` belong to. Raises `CannotRun` where there is none, `FlowUnable` where
+    """The tool of a project that `tests` belong to. Raises `CannotRun` where there is none, `FlowError` where
     it must run `single` tests and cannot."""
     tool = toolchain_for(find_toolchains(job, path), tests)
     if single:
@@ -79,9 +80,9 @@ def find_toolchain(job: Job, path: str, tests: Sequence[str], *, single: bool = 
 
 
 def require_single_tests(tool: Toolchain) -> None:
-    """Raises `FlowUnable` when the tool cannot run single tests."""
-    if not tool.exact:
-        raise FlowUnable(
+    """Raises `FlowError` when the tool cannot run single tests."""
+    if not tool.runs_single_tests:
+        raise FlowError(
             f"`{tool.title}` cannot run one test alone",
             "use a script that runs only jest, vitest, mocha or node --test",
         )
@@ -96,44 +97,46 @@ def run_tests(
     texts: dict[str, str] | None = None,
     wrap: Callable[[Command], Command] = lambda command: command,
 ) -> CheckResult:
-    """Run `tests` (all of them when there are none) and say what came out. `texts` gets what was said of each failing
-    test; `through` may put another program around the tool's command.
+    """Run `tests` (none = the whole suite) and return the result. `texts` receives the output about each failing test;
+    `wrap` may change the tool's command.
 
-    Raises `CannotRun` when that says nothing about the project: the tool broke, collected nothing, or all that failed
-    did so for want of something that is not there (SPEC 2.12).
+    Raises `CannotRun` when the run says nothing about the project: the tool broke, collected nothing, or every failure
+    has a missing item as its cause (SPEC 2.12).
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
     command = wrap(tool.test_command(tests, report))
     result = run_command(job, command, tool.folder, quiet=quiet)
     lacks_report = command.report is not None and result.exit_code in (0, 1) and not report.exists()
-    if result.exit_code not in command.codes or lacks_report:
-        # Who runs tests reports on them: otherwise this is the exit code of something else.
+    if result.exit_code not in command.exit_codes or lacks_report:
+        # A tool that ran tests wrote its report: without one this is the exit code of another program.
         raise _not_started(job, tool, result)
     check = tool.parse(report, result.output, result.exit_code)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
-    if (cannot_run := _missing_for_tests(job, tool, check, report, result)) is not None:
-        raise cannot_run
+    error = _missing_for_tests(job, tool, check, report, result)
+    if error is not None:
+        raise error
     if texts is not None:
         texts.update(tool.failure_texts(report, result.output, check.failing))
     return check if check.seconds else replace(check, seconds=round(result.seconds, 3))
 
 
 def _not_started(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
-    """Why a tool did not come to run any test."""
-    if (missing := first_missing(result.output, lambda missing: _is_missing(job, tool, missing))) is not None:
+    """The error of a tool that ran no test."""
+    missing = first_missing(result.output, lambda missing: _is_missing(job, tool, missing))
+    if missing is not None:
         return _cannot_run(tool, missing)
-    ending = (
-        "was killed" if result.exit_code < 0 else f"ended with exit code {result.exit_code}" if result.exit_code else ""
-    )
-    return CannotRun(f"{tool.title} {ending or 'did not run'}: {last_line(result.output)}")
+    ending = f"ended with exit code {result.exit_code}" if result.exit_code else "did not run"
+    if result.exit_code < 0:
+        ending = "was killed"
+    return CannotRun(f"{tool.title} {ending}: {last_line(result.output)}")
 
 
 def _missing_for_tests(
     job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
 ) -> CannotRun | None:
-    """What the environment lacked, when that alone is why `check` is red, or why nothing was tested; else None."""
+    """The error of a run that failed, or tested nothing, only because of missing items; None for any other."""
     if not check.counted:
         kinds = EXECUTION_KINDS if result.exit_code == 0 else frozenset(MISSING_KINDS)
         missing = first_missing(
@@ -152,23 +155,22 @@ def _missing_for_tests(
     if len(named) < len(causes):
         if named:
             job.say(f"{count(len(named), 'test')} of {len(causes)} could not run: {named[0].sentence}")
-        return None  # something is red that has all it needs
+        return None  # a test failed for another reason
     ran = check.passed + check.failed + check.errors
     return _cannot_run(tool, named[0], f"{len(named)} of {count(ran, 'test')} could not run" if check.passed else "")
 
 
-def _is_missing(job: Job, tool: Toolchain, missing: Missing) -> bool:
+def _is_missing(job: Job, tool: Toolchain, missing: MissingItem) -> bool:
     return tool.is_missing(missing) and not (job.suspect_imports and missing.kind == "package")
 
 
-def _cannot_run(tool: Toolchain, missing: Missing, scope: str = "") -> CannotRun:
-    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {missing.sentence}", tool.fix(missing))
+def _cannot_run(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
+    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {missing.sentence}", tool.fix_for(missing))
 
 
 def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:
-    """Run a tool's command in a project's `folder`, and take away the files that it made though the project has
-    none."""
-    created = [folder / name for name in command.makes if not os.path.lexists(folder / name)]
+    """Run a tool's command in a project's `folder`, and remove the files that it put into the project."""
+    created = [folder / name for name in command.created_files if not os.path.lexists(folder / name)]
     try:
         return job.run(command.argv, cwd=folder, env=command.environment, quiet=quiet)
     finally:
@@ -179,11 +181,8 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
 def run_test_plan(
     job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]], texts: dict[str, str] | None = None
 ) -> list[tuple[Toolchain, CheckResult]]:
-    """Run each tool's tests (none = all of them) and report the results. A tool that cannot run is named and left out.
-    `texts` as in `run_tests`.
-
-    Raises `CannotRun` when none could run.
-    """
+    """Run each tool's tests (none = the whole suite) and report the results. A tool that cannot run is reported and
+    left out. `texts` as in `run_tests`. Raises `CannotRun` when none could run."""
     results: list[tuple[Toolchain, CheckResult]] = []
     failures: list[CannotRun] = []
     for tool, tests in plan:
@@ -207,7 +206,7 @@ def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> list[tuple[Toolchai
 
 
 def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
-    """The whole suite on the present files of the worktree; None and why, where it cannot be run."""
+    """Run the whole suite on the present files of the worktree: the result and "", or None and why it cannot run."""
     try:
         tools = find_toolchains(job, path)
         with linked_packages(tools, job.folder, job.workspace):
@@ -217,12 +216,12 @@ def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
 
 
 def first_failing(results: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
-    """Of several tools' results the first that is red, else the first."""
+    """The first result with a failure, else the first."""
     return next((pair for pair in results if not pair[1].green), results[0])
 
 
 def combine_checks(checks: Sequence[CheckResult]) -> CheckResult:
-    """Several tools' results as one."""
+    """The results of several tools as one."""
     if len(checks) == 1:
         return checks[0]
     durations = sorted((pair for check in checks for pair in check.durations), key=lambda pair: -pair[1])

@@ -1,4 +1,4 @@
-"""Running tests: those of a change, failing ones by cause, again and again, at HEAD alone."""
+"""Flows that run tests: those of a change, failing ones by cause, the same many times, those of HEAD alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.failure_causes import Cause, cause_of, messages_by_signature, signatures
+from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
+from engine.execution.runners.flows.failure_causes import Cause, cause_of, find_signatures, messages_by_signature
 from engine.execution.runners.flows.git_state import (
     read_commit,
     reset_worktree,
@@ -36,7 +36,15 @@ from engine.model import CheckResult
 # -- Run the tests that belong to changed files -------------------------------------------------------------------
 
 MAX_TARGETS = 400
-"""With more targets than this the whole suite is run; a command line has its limits."""
+"""Maximum number of tests in a command; with more the whole suite is run."""
+
+
+@frozen
+class _TestPlan:
+    """The tests that each tool runs ([] = the whole suite), and the tests of each changed path."""
+
+    runs: list[tuple[Toolchain, list[str]]]
+    tests_by_path: dict[str, list[str]]
 
 
 class RunTests(ProjectFlow):
@@ -49,12 +57,13 @@ class RunTests(ProjectFlow):
     tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
-        return f"{self._subject()}{in_project(self.project)}"
+        return f"{self._describe_subject()}{in_project(self.project)}"
 
-    def _subject(self) -> str:
+    def _describe_subject(self) -> str:
         paths, tests = self.paths, self.tests
         if tests:
-            return f"Run {join_names(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
+            names = join_names(tests, 2) if len(tests) < 3 else count(len(tests), "test")
+            return f"Run {names} again"
         if not paths:
             return "Run the whole test suite"
         if len(paths) == 1:
@@ -64,75 +73,71 @@ class RunTests(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
         paths: list[str] = self.paths
-        plan, mapped = self._named(tools, self.tests) or self._plan(job, tools, paths)
+        plan = self._plan_named_tests(tools) if self.tests else self._plan_changed_paths(job, tools, paths)
         texts: dict[str, str] = {}
-        done = run_test_plan(job, plan, texts)
-        signed: dict[str, str] = {}
+        done = run_test_plan(job, plan.runs, texts)
+        signatures: dict[str, str] = {}
         messages: dict[str, str] = {}
         for tool, tool_check in done:
-            of_tool = signatures(texts, tool_check.failing, tool.folder)
-            signed |= of_tool
+            of_tool = find_signatures(texts, tool_check.failing, tool.folder)
+            signatures |= of_tool
             messages |= messages_by_signature(texts, of_tool, tool.folder)
         check = combine_checks([check for _, check in done])
-        full = all(not tests for _, tests in plan)
-        scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
+        full = all(not tests for _, tests in plan.runs)
+        scope = ""
+        if paths:
+            scope = " (the whole suite)" if full else " (only the tests of this change)"
         return FlowResult(
             summary=capitalised(f"{describe_check(check)}{in_project(self.project)}{scope}"),
             check=check,
             facts={
-                "tests_by_path": mapped,
-                "without_tests": [path for path in paths if not mapped.get(path)],
-                "signatures": signed,
+                "tests_by_path": plan.tests_by_path,
+                "without_tests": [path for path in paths if not plan.tests_by_path.get(path)],
+                "signatures": signatures,
                 "messages": messages,
             },
             full=full and len(done) == len(tools),
         )
 
-    def _named(
-        self, tools: list[Toolchain], tests: list[str]
-    ) -> tuple[list[tuple[Toolchain, list[str]]], dict[str, list[str]]] | None:
-        """The plan for tests that were named; the whole suite with a tool that cannot run them alone."""
-        if not tests:
-            return None
+    def _plan_named_tests(self, tools: list[Toolchain]) -> _TestPlan:
+        """The plan for tests by id; the whole suite with a tool that cannot run them alone."""
+        tests: list[str] = self.tests
         tool = toolchain_for(tools, tests)
-        return [(tool, tests if tool.exact else [])], {}
+        return _TestPlan([(tool, tests if tool.runs_single_tests else [])], {})
 
-    def _plan(
-        self, job: Job, tools: list[Toolchain], paths: list[str]
-    ) -> tuple[list[tuple[Toolchain, list[str]]], dict[str, list[str]]]:
-        """What each tool is to run, [] meaning everything, and which tests belong to which path."""
-        plan: list[tuple[Toolchain, list[str]]] = []
-        mapped: dict[str, list[str]] = {}
+    def _plan_changed_paths(self, job: Job, tools: list[Toolchain], paths: list[str]) -> _TestPlan:
+        """The plan for changed files; the whole suite where they have no tests of their own."""
+        plan = _TestPlan([], {})
         top = f"{self.project}/" if self.project else ""
         inside = [path.removeprefix(top) for path in paths if path.startswith(top)]
         for tool in tools:
-            concerned = [path for path in inside if tool.takes(path)]
-            if not concerned:
+            covered = [path for path in inside if tool.covers(path)]
+            if not covered:
                 continue
-            tests_by_path = tool.tests_for(concerned)
-            mapped |= {f"{top}{path}": names for path, names in tests_by_path.items()}
+            tests_by_path = tool.tests_for(covered)
+            plan.tests_by_path.update({f"{top}{path}": names for path, names in tests_by_path.items()})
             tests = sorted({test for names in tests_by_path.values() for test in names})
             for path, names in tests_by_path.items():
                 job.say(f"{one_line(path)} → {join_names(names, 4) if names else 'no tests of its own'}")
             if not tests or len(tests) > MAX_TARGETS:
                 job.say(f"Running the whole suite with {tool.title}")
                 tests = []
-            plan.append((tool, tests))
-        if not plan:
+            plan.runs.append((tool, tests))
+        if not plan.runs:
             if paths:
                 job.say(f"No tests found for {join_names(paths, 4)}: running the whole suite")
-            plan = [(tool, []) for tool in tools]
-        return plan, mapped
+            plan.runs.extend((tool, []) for tool in tools)
+        return plan
 
 
 # -- Group failing tests by their cause, and see which of them fail alone -----------------------------------------
 
 MAX_ALONE = 20
-"""Maximum number of tests that are run alone, the first of each cause before others."""
+"""Maximum number of tests that are run alone; the first of each cause comes before others."""
 
 
 class NarrowFailures(ProjectFlow):
-    """Runs the failing tests again, groups what they say, and runs the first of each group alone."""
+    """Runs the failing tests again, groups them by cause, and runs the first of each group alone."""
 
     name = "narrow_failures"
     label = "Narrow down failures"
@@ -152,13 +157,13 @@ class NarrowFailures(ProjectFlow):
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
-            why = "the earlier failures depend on what runs before these tests, are unreliable, or are fixed"
+            why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
             return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
         causes: dict[Cause, list[str]] = {}
         for test in check.failing:
             causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
-        alone = self._alone(job, tool, groups, len(tests))
+        alone = self._run_alone(job, tool, groups, len(tests))
         for cause, failing in groups:
             job.say(f"{count(len(failing), 'test')}: {one_line(str(cause))}")
             job.say_list([f"{one_line(test)}{_describe_alone(alone.get(test))}" for test in failing], 5, indent="    ")
@@ -170,30 +175,23 @@ class NarrowFailures(ProjectFlow):
         command = _shell_command(job, tool, [failing[0] for _, failing in groups])
         job.say(f"The smallest selection that shows every cause: {command}")
         dependent = [test for test, fails in alone.items() if not fails]
-        words = f"{count(len(check.failing), 'failure')}, {count(len(groups), 'cause')}: " + "; ".join(
-            f"{one_line(str(cause))} ({len(failing)})" if len(groups) > 1 else one_line(str(cause))
-            for cause, failing in groups[:3]
-        )
-        words += (
-            f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone" if dependent else ""
-        )
-        alike = signatures(texts, check.failing, tool.folder)
+        signatures = find_signatures(texts, check.failing, tool.folder)
         return FlowResult(
-            words,
+            _summarise_causes(groups, dependent),
             check=check,
             facts={
                 "causes": [{"cause": one_line(str(cause)), "tests": failing} for cause, failing in groups],
                 "alone": alone,
-                "signatures": alike,
-                "messages": messages_by_signature(texts, alike, tool.folder),
+                "signatures": signatures,
+                "messages": messages_by_signature(texts, signatures, tool.folder),
                 "command": command,
             },
         )
 
-    def _alone(
+    def _run_alone(
         self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], requested: int
     ) -> dict[str, bool]:
-        """Whether each test fails when nothing runs beside it, the first of each cause first."""
+        """Whether each test fails when it runs alone, the first of each cause first."""
         firsts = [failing[0] for _, failing in groups]
         order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
         if requested == 1:
@@ -208,23 +206,37 @@ class NarrowFailures(ProjectFlow):
 
 
 def _describe_alone(fails: bool | None) -> str:
-    return "" if fails is None else "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
+    if fails is None:
+        return ""
+    return "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
+
+
+def _summarise_causes(groups: Sequence[tuple[Cause, list[str]]], dependent: Sequence[str]) -> str:
+    """The failures and their causes; `dependent` are tests that pass alone."""
+    failures = sum(len(failing) for _, failing in groups)
+    causes = [f"{one_line(str(cause))} ({len(failing)})" for cause, failing in groups[:3]]
+    if len(groups) == 1:
+        causes = [one_line(str(groups[0][0]))]
+    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
+    if dependent:
+        summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
+    return summary
 
 
 def _shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
-    """What the operator can copy to run these tests."""
+    """The command with which the operator can run these tests."""
     if tool.name == "pytest":
         return f"pytest {shlex.join(tests)}"
     argv = tool.test_command(tests, job.scratch / "report.xml").argv
     return shlex.join(part for part in argv if str(job.scratch) not in part)
 
 
-# -- Run the same tests many times and say which of them cannot make up their mind --------------------------------
+# -- Run the same tests many times and find those that sometimes fail ---------------------------------------------
 
 
 @frozen
 class TestTally:
-    """How one test did over all runs."""
+    """The results of one test over all runs."""
 
     test: str
     runs: int
@@ -233,14 +245,14 @@ class TestTally:
 
     @property
     def verdict(self) -> str:
-        """`steady` never failed, `broken` always, `flaky` is between."""
+        """`steady` for a test that never failed, `broken` for one that always did, else `flaky`."""
         if self.failed == 0:
             return "steady"
         return "broken" if self.failed == self.runs else "flaky"
 
 
 def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
-    """Each test of a series of runs, the most often failed first, then the slowest."""
+    """The tally of each test in a series of runs: the highest share of failures first, then the slowest."""
     times: dict[str, list[float]] = {}
     failed: dict[str, int] = {}
     for check in checks:
@@ -282,7 +294,7 @@ class HuntFlakes(ProjectFlow):
             job.say(f"{result.verdict:>7}  {ran}  {result.test}")
         flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
         return FlowResult(
-            summary=_summary(tallies, self.times),
+            summary=_summarise_tallies(tallies, self.times),
             check=combine_checks([checks[-1]]),
             sound=not any(result.failed for result in tallies),
             facts={
@@ -294,14 +306,14 @@ class HuntFlakes(ProjectFlow):
 
 
 def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
-    """Tools that name only failures (cargo) and had none: one line for all that was asked for."""
+    """One tally for all tests, for a tool that names only failures (cargo) and had none."""
     if not any(check.passed for check in checks):
-        raise FlowUnable(f"{tool} ran none of these tests", "take the ids from the output of a run")
+        raise FlowError(f"{tool} ran none of these tests", "take the ids from the output of a run")
     mean = sum(check.seconds for check in checks) / len(checks)
     return [TestTally(join_names(tests, 3), len(checks), 0, round(mean, 4))]
 
 
-def _summary(tallies: Sequence[TestTally], times: int) -> str:
+def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
     parts = []
     for verdict in ("flaky", "broken"):
         names = [f"{result.test} ({result.failed} of {result.runs})" for result in tallies if result.verdict == verdict]
@@ -316,11 +328,11 @@ def _summary(tallies: Sequence[TestTally], times: int) -> str:
 # -- Does HEAD pass without the uncommitted files? -----------------------------------------------------------------
 
 MAX_COMPARED_TESTS = 50
-"""With more failing tests than this the files as they were are not tried again."""
+"""With more failing tests than this they are not run again with the uncommitted files."""
 
 
 class CheckCleanHead(ProjectFlow):
-    """Runs the whole suite on HEAD alone; what is red there is tried again with the uncommitted files."""
+    """Runs the whole suite on HEAD alone, and the tests that fail there again with the uncommitted files."""
 
     name = "check_clean_head"
     label = "Check a clean HEAD"
@@ -350,31 +362,28 @@ class CheckCleanHead(ProjectFlow):
             check = combine_checks([check for _, check in done])
             if check.green:
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
-            needed = self._with_files(job, *first_failing(done), snapshot) if left_out else None
+            needed = self._rerun_with_files(job, *first_failing(done), snapshot) if left_out else None
             reset_worktree(job, head)  # the result is HEAD's: that is the state it is recorded with
         if needed is None:
             return FlowResult(
                 capitalised(f"on HEAD alone {describe_check(check)}"), check=check, facts=facts, full=True
             )
         facts["passes_with_files"] = needed
-        words = (
-            f"; {len(needed)} of them pass with the uncommitted files"
-            if needed
-            else "; they also fail with the uncommitted files"
-        )
-        return FlowResult(f"On HEAD alone {describe_check(check)}{words}", check=check, facts=facts, full=True)
+        outcome = f"{len(needed)} of them pass" if needed else "they also fail"
+        summary = f"On HEAD alone {describe_check(check)}; {outcome} with the uncommitted files"
+        return FlowResult(summary, check=check, facts=facts, full=True)
 
-    def _with_files(self, job: Job, tool: Toolchain, check: CheckResult, snapshot: str) -> list[str] | None:
-        """Which of the failing tests pass once the uncommitted files are there; None when that cannot be asked."""
+    def _rerun_with_files(self, job: Job, tool: Toolchain, check: CheckResult, snapshot: str) -> list[str] | None:
+        """The failing tests that pass with the uncommitted files; None when they cannot be run again."""
         failing = list(check.failing)
-        if not tool.exact or not failing or len(failing) > MAX_COMPARED_TESTS:
+        if not tool.runs_single_tests or not failing or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
         restore_tree(job, snapshot)
-        if not tool.present(failing):
+        if not tool.existing_tests(failing):
             return None
         try:
-            rerun = run_tests(job, tool, tool.present(failing))
+            rerun = run_tests(job, tool, tool.existing_tests(failing))
         except CannotRun as error:
             job.say(error.message)
             return None

@@ -1,4 +1,4 @@
-"""Which of the lines that you changed no test runs, measured with the project's own coverage."""
+"""The flow that finds changed lines that no test runs, measured with the project's own coverage."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath
 from engine.execution.runners.flows.test_runs import find_toolchains, run_tests
 from engine.execution.runners.flows.wording import count, describe_check, last_line, one_line
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.python import add_package_command
+from engine.execution.runners.toolchains.python_environments import add_package_command
 from engine.execution.runners.toolchains.tool_table import Command, read_text
 from engine.model import CheckResult
 from engine.plain_files import read_plain
@@ -35,19 +35,17 @@ _SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxf
 
 
 def measures_coverage(folder: Path, interpreter: str) -> bool:
-    """Whether a project configured coverage and its environment has it. Only looks: starts nothing."""
+    """Whether a project configured coverage and its environment has it. Reads files, starts nothing."""
     home = Path(interpreter).parent.parent
-    installed = any(
-        next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")
-    )
-    return installed and (
-        (folder / ".coveragerc").is_file()
-        or any(_COVERAGE_SETTING.search(read_text(folder / x)) for x in _SETTINGS_FILES)
-    )
+    if not any(next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")):
+        return False
+    if (folder / ".coveragerc").is_file():
+        return True
+    return any(_COVERAGE_SETTING.search(read_text(folder / name)) for name in _SETTINGS_FILES)
 
 
 class UncoveredLines(ProjectFlow):
-    """Runs the tests with coverage, whose data goes to the scratch folder, and looks only at the lines that changed."""
+    """Runs the tests with coverage, whose data goes to the scratch folder, and reports only lines that changed."""
 
     name = "uncovered_lines"
     label = "Find changed lines that no test runs"
@@ -63,7 +61,7 @@ class UncoveredLines(ProjectFlow):
         paths: list[str] = self.paths
         tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)
         if tool is None:
-            raise FlowUnable("only pytest can be measured, and this project's tests run with another tool")
+            raise FlowError("only pytest can be measured, and this project's tests run with another tool")
         begin = f"{self.project}/" if self.project else ""
         changed = {
             path.removeprefix(begin): lines
@@ -88,29 +86,29 @@ class UncoveredLines(ProjectFlow):
         for path in unmeasured:
             job.say(f"{one_line(path)}: not measured, coverage is configured to leave it out")
         scope = "no test runs" if not tests else "none of their tests runs"
-        facts = {"uncovered": uncovered, "whole": not tests} | (
-            {"next": "let_agent_fix"} if uncovered and check.green else {}
-        )
+        facts: dict[str, object] = {"uncovered": uncovered, "whole": not tests}
         if not uncovered:
-            return FlowResult(
-                f"The tests run every measured changed line; {describe_check(check)}", check=check, facts=facts
-            )
-        words = "; ".join(
-            f"{one_line(path)} {format_line_ranges(lines)}"
-            for path, lines in list(uncovered.items())[:MAX_LISTED_FILES]
-        )
-        more = f" and {len(uncovered) - MAX_LISTED_FILES} more files" if len(uncovered) > MAX_LISTED_FILES else ""
-        number = sum(map(len, uncovered.values()))
-        summary = (
-            f"{words}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
-        )
+            summary = f"The tests run every measured changed line; {describe_check(check)}"
+            return FlowResult(summary, check=check, facts=facts)
+        if check.green:
+            facts["next"] = "let_agent_fix"
+        summary = f"{_summarise_lines(uncovered, scope)}; {describe_check(check)}"
         return FlowResult(summary, check=check, sound=False, facts=facts, full=not tests)
+
+
+def _summarise_lines(uncovered: dict[str, list[int]], scope: str) -> str:
+    """The uncovered lines; `scope` says which tests do not run them."""
+    shown = list(uncovered.items())[:MAX_LISTED_FILES]
+    files = "; ".join(f"{one_line(path)} {format_line_ranges(lines)}" for path, lines in shown)
+    more = f" and {len(uncovered) - MAX_LISTED_FILES} more files" if len(uncovered) > MAX_LISTED_FILES else ""
+    number = sum(map(len, uncovered.values()))
+    return f"{files}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}"
 
 
 def _measure(
     job: Job, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
 ) -> tuple[CheckResult, dict[str, set[int]]]:
-    """What the tests said, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
+    """The result of the tests, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
     interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
     listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
     installed = listing.output.split()
@@ -121,14 +119,13 @@ def _measure(
     data = job.scratch / "coverage.data"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
     options = [f"--data-file={data}", f"--source={','.join(folders)}"]
-    # Its own measuring would push ours aside, and processes of its own would not be measured.
-    without = " ".join(
-        [*(["--no-cov"] if "pytest_cov" in installed else []), *(["-n0"] if "xdist" in installed else [])]
-    )
+    # pytest-cov would replace our measurement, and workers of xdist would not be measured.
+    disabled = {"pytest_cov": "--no-cov", "xdist": "-n0"}
+    addopts = " ".join(option for plugin, option in disabled.items() if plugin in installed)
 
     def wrap(command: Command) -> Command:
         argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
-        return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": without})
+        return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": addopts})
 
     check = run_tests(job, tool, tests, wrap=wrap)
     return check, _uncovered_by_file(job, tool, interpreter, data)
@@ -151,7 +148,7 @@ def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) 
 
 
 def format_line_ranges(lines: Sequence[int]) -> str:
-    """`3, 5-7` for 3, 5, 6, 7; the numbers rise."""
+    """`3, 5-7` for 3, 5, 6, 7, which are in order."""
     ranges: list[list[int]] = []
     for line in lines:
         if ranges and line == ranges[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""A merge, rebase, cherry-pick or revert that is not finished, rehearsed with each side; what is left of a bisect."""
+"""The flow that finishes an unfinished merge, rebase, cherry-pick or revert with each side, or reports on a bisect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from engine.model import CheckResult
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))
 
 MAX_LISTED_FILES = 50
-"""Maximum number of files in conflict that are told one by one."""
+"""Maximum number of files in conflict in the transcript."""
 
 _SUBMODULE = "160000"
 
@@ -94,7 +94,7 @@ class UnfinishedOperation(ProjectFlow):
 
 
 def operation_name(operation: str) -> str:
-    """What the operation is called in a sentence."""
+    """The name of the operation in a sentence."""
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
 
 
@@ -118,7 +118,7 @@ def _report_files(job: Job, git: Git, operation: Operation, conflicts: dict[str,
 
 
 def _commit_ranges(operation: Operation) -> list[tuple[str, str]]:
-    """The commits of each side since they parted, as git takes them."""
+    """The commits of each side since they parted: name and range for git."""
     theirs = operation.theirs
     if theirs is None or not operation.base:
         return []
@@ -127,7 +127,7 @@ def _commit_ranges(operation: Operation) -> list[tuple[str, str]]:
         return [ours, (f"undone by the revert of {theirs.name}", f"{theirs.commit}^!")]
     if operation.name == "merge":
         return [ours, (one_line(theirs.name), f"{operation.base}..{theirs.commit}")]
-    return [ours, ((operation.rebased and one_line(operation.rebased)) or theirs.name, f"{theirs.commit}^!")]
+    return [ours, (one_line(operation.rebased or theirs.name), f"{theirs.commit}^!")]
 
 
 def _next_commands(operation: Operation) -> tuple[str, str]:
@@ -138,7 +138,7 @@ def _next_commands(operation: Operation) -> tuple[str, str]:
 
 
 def _side_name(operation: Operation, side: str) -> str:
-    """How a sentence calls what was kept: by its branch where it has one."""
+    """The name of a side in a sentence, with its branch where it has one."""
     if side == "ours":
         return f"ours ({one_line(operation.ours.name)})"
     theirs = operation.theirs
@@ -178,7 +178,7 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
 def _test_each_side(
     job: Job, project: str, operation: Operation, stages: dict[str, dict[int, Stage]]
 ) -> dict[str, CheckResult | None]:
-    """The tests with each side, or, where nothing is in conflict any more, of the files as they are."""
+    """The result of the tests with each side, or with the present files where there is no conflict any more."""
     start = job.git.text("rev-parse", "HEAD")
     if not operation.unmerged:
         check, why = try_whole_suite(job, project)
@@ -195,13 +195,13 @@ def _test_each_side(
         checks[side], why = try_whole_suite(job, project)
         if why:
             job.say(why)
-            return dict.fromkeys(("ours", "theirs"))  # what this side lacks the other lacks as well
+            return dict.fromkeys(("ours", "theirs"))  # the tests of the other side cannot run either
     reset_worktree(job, start)
     return checks
 
 
 def _apply_remaining_commits(job: Job, operation: Operation, side: str, stage: int) -> None:
-    """The commits that a rebase, or a cherry-pick of several, would apply next."""
+    """Apply the commits that a rebase, or a cherry-pick of several, would apply next."""
     if not operation.remaining or operation.name == "am":
         return
     if not operation.simple:
@@ -221,8 +221,8 @@ def _apply_remaining_commits(job: Job, operation: Operation, side: str, stage: i
 
 
 def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:
-    """Put a file in conflict into the worktree as one side would have it: its lines where both changed the same, all of
-    it where lines cannot be compared, and not at all where that side removed it."""
+    """Put one side's version of a file in conflict into the worktree: its lines where both sides changed the same, the
+    whole file where lines cannot be compared; remove the file where that side removed it."""
     if any(mode == _SUBMODULE for mode, _ in versions.values()):
         job.say(f"{one_line(path)} is a submodule and stays as it is")
         return
@@ -232,14 +232,8 @@ def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, st
         return
     mode, oid = version
     if {2, 3} <= versions.keys() and all(kind != _LINK for kind, _ in versions.values()):
-        merged = job.git.run(
-            "merge-file",
-            "-p",
-            "--quiet",
-            f"--{side}",
-            *_write_versions(job, job.git, versions),
-            allowed=(*range(128), 255),
-        )
+        files = _write_versions(job, job.git, versions)
+        merged = job.git.run("merge-file", "-p", "--quiet", f"--{side}", *files, allowed=(*range(128), 255))
         if merged.returncode == 0:
             oid = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged.stdout)
     job.git.run(
@@ -249,7 +243,7 @@ def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, st
 
 
 def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
-    """In how many places both sides changed the same lines; 0 when the whole file is in dispute."""
+    """The number of places in which both sides changed the same lines; 0 when the whole file is in conflict."""
     if not {2, 3} <= versions.keys() or any(mode in (_SUBMODULE, _LINK) for mode, _ in versions.values()):
         return 0
     done = git.run("merge-file", "-p", "--quiet", *_write_versions(job, git, versions), allowed=(*range(128), 255))
@@ -257,7 +251,7 @@ def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
 
 
 def _write_versions(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:
-    """Our version, the common one (empty where there is none) and theirs as files, in the order of `git merge-file`."""
+    """Write our version, the common one (empty if there is none) and theirs to files, in `git merge-file`'s order."""
     files: list[Path] = []
     for stage in (2, 1, 3):
         file = job.scratch / f"version-{stage}"

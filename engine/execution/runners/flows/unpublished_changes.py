@@ -1,4 +1,4 @@
-"""What is not committed or not pushed: what to commit, and what should go nowhere."""
+"""Flows on changes that are not committed or not pushed: how to commit them, and what must not be pushed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.git.status import is_byproduct, read_status, split_nul
 from engine.git.unpushed import MAX_COMMITS, Span, Unpushed, UnpushedProblem, read_commits, read_uncommitted
 from engine.plain_files import read_plain
 
-# -- Look through what is about to be pushed for what should not be -----------------------------------------------
+# -- Review unpushed commits for secrets, leftovers and large files -----------------------------------------------
 
 MAX_FINDINGS = 200
 
@@ -57,17 +57,17 @@ class ReviewUnpushed(Flow):
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         problems = [*unpushed.found, *uncommitted]
-        job.say_list([finding_in_words(problem) for problem in problems], MAX_FINDINGS)
+        job.say_list([describe_finding(problem) for problem in problems], MAX_FINDINGS)
         for line in [
             *self.broken,
             *cleanup_steps(problems, span.head, _rebase_start(job, span, problems, self.upstream)),
         ]:
             job.say(line)
-        return _result(unpushed, problems, self.broken)
+        return _make_result(unpushed, problems, self.broken)
 
 
-def finding_in_words(finding: UnpushedProblem) -> str:
-    """One line on what was found, and where."""
+def describe_finding(finding: UnpushedProblem) -> str:
+    """A finding in one line, with its place."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
     gone = "  (removed again by a later commit, but still in the history)" if finding.gone else ""
     return f"{finding_place(finding)}  {finding.kind}{format_size(finding)}  {where}{gone}"
@@ -80,12 +80,15 @@ def finding_place(finding: UnpushedProblem) -> str:
 
 def format_size(finding: UnpushedProblem) -> str:
     """`, 60 MB`, "" where the size does not matter."""
-    return f", {finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB" if finding.size else ""
+    if not finding.size:
+        return ""
+    digits = 0 if finding.size >= 10_000_000 else 1
+    return f", {finding.size / 1_000_000:.{digits}f} MB"
 
 
 def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
-    """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
-    `git rebase -i` starts from."""
+    """The next steps against problems: a later commit removes nothing from the history, and somebody may have copied a
+    secret. `begin` is the start of `git rebase -i`."""
     serious = [finding for finding in problems if finding.secret or not finding.line]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(one_line(path))}"
@@ -105,7 +108,7 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
 
 
 def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstream: str | None) -> str:
-    """What a rebase that mends all of them starts from, as git takes it."""
+    """The start of a rebase that contains all problems, as an argument for git."""
     if upstream:
         return shlex.quote(one_line(upstream))
     affected = {finding.sha for finding in problems}
@@ -114,7 +117,7 @@ def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstrea
     return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
 
 
-def _result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
+def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
     facts = {
         "commits": unpushed.commits,
         "findings": [
@@ -141,13 +144,11 @@ def _result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems
     if secrets:
         sentences.append(f"do not push: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
     if files:
+        first = files[0]
+        verb = "is a" if first.size else "holds"
         begin = "" if secrets else "do not push: "
-        sentences.append(
-            f"{begin}{finding_place(files[0])} is a {files[0].kind}{format_size(files[0])}"
-            if files[0].size
-            else f"{begin}{finding_place(files[0])} holds {files[0].kind}"
-        )
-        sentences[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+        others = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+        sentences.append(f"{begin}{finding_place(first)} {verb} {first.kind}{format_size(first)}{others}")
     sentences += branch_problems
     kinds = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
     if kinds:
@@ -160,7 +161,7 @@ def _result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems
     )
 
 
-# -- What is in the changes that no commit has, and how they could be committed -----------------------------------
+# -- Show uncommitted changes, and suggest commits ----------------------------------------------------------------
 
 MAX_COUNTED_BYTES = 1_000_000
 
@@ -184,8 +185,8 @@ _SOURCE = re.compile(
 
 
 @frozen
-class Change:
-    """One file. `added` and `removed` count lines, both 0 for what is not text."""
+class UncommittedFile:
+    """One uncommitted file with its numbers of lines, 0 for a file that is not text."""
 
     file: FileState
     added: int
@@ -193,7 +194,7 @@ class Change:
 
 
 class LookAtChanges(Flow):
-    """Reads the differences to HEAD; nothing is run, staged or written."""
+    """Reads the differences from HEAD; nothing is run, staged or written."""
 
     name = "look_at_changes"
     label = "Look at uncommitted changes"
@@ -220,12 +221,12 @@ class LookAtChanges(Flow):
             job.say(f"   git add -- {names} && git commit")
         if len(groups) > MAX_GROUPS:
             job.say(f"and {len(groups) - MAX_GROUPS} more")
-        untested = self._untested(job, changes)
+        untested = self._find_untested(job, changes)
         if untested:
             job.say(f"No test file found for: {join_names(untested)}")
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
-            job.say(f"Do not commit: {finding_in_words(risk)}")
+            job.say(f"Do not commit: {describe_finding(risk)}")
         sentences = [f"{count(len(changes), 'file')} not committed"]
         sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
         if untested:
@@ -241,8 +242,8 @@ class LookAtChanges(Flow):
         }
         return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
 
-    def _untested(self, job: Job, changes: Iterable[Change]) -> list[str]:
-        """Changed source files after which no test file is named."""
+    def _find_untested(self, job: Job, changes: Iterable[UncommittedFile]) -> list[str]:
+        """Changed source files without a test file of their name."""
         sources = [change.file.path for change in changes if _is_source(change.file.path) and not change.file.deleted]
         if not sources:
             return []
@@ -252,7 +253,7 @@ class LookAtChanges(Flow):
         return [path for path in sources if topic_of_file(path) not in tested]
 
 
-def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[Change]:
+def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
     out = job.git.output("diff-index", "--numstat", "-z", "--no-renames", head)
     numbers = {}
     for field in split_nul(out):
@@ -260,11 +261,10 @@ def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[Chang
         numbers[path] = (int(added), int(removed)) if added != "-" else (0, 0)
     changes = []
     for file in files:
-        if file.untracked and is_byproduct(file.path):
-            continue
-        changes.append(
-            Change(file, *(numbers.get(file.path, (0, 0)) if not file.untracked else (_count_lines(job, file), 0)))
-        )
+        if not file.untracked:
+            changes.append(UncommittedFile(file, *numbers.get(file.path, (0, 0))))
+        elif not is_byproduct(file.path):
+            changes.append(UncommittedFile(file, _count_lines(job, file), 0))
     return changes
 
 
@@ -276,23 +276,25 @@ def _count_lines(job: Job, file: FileState) -> int:
     return 0 if b"\0" in data else len(data.splitlines())
 
 
-def group_by_topic(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
-    """Topics, the largest first: what a folder holds, with the tests of its files; manuals and settings apart."""
+def group_by_topic(changes: Iterable[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
+    """The changes by topic, the largest first: a folder with the tests of its files, documentation, settings."""
     every = list(changes)
     home = {
-        topic_of_file(change.file.path): _folder(change.file.path) for change in every if _is_source(change.file.path)
+        topic_of_file(change.file.path): _topic_folder(change.file.path)
+        for change in every
+        if _is_source(change.file.path)
     }
-    groups: dict[str, list[Change]] = defaultdict(list)
+    groups: dict[str, list[UncommittedFile]] = defaultdict(list)
     for change in every:
         path = change.file.path
         if is_test(path):
             topic = home.get(topic_of_file(path)) or "tests"
         elif _is_source(path):
-            topic = _folder(path)
+            topic = _topic_folder(path)
         elif _PROSE.search(path):
             topic = "documentation"
         else:
-            topic = "settings" if _SETTINGS.search(path) else _folder(path)
+            topic = "settings" if _SETTINGS.search(path) else _topic_folder(path)
         groups[topic].append(change)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
@@ -303,7 +305,7 @@ def is_test(path: str) -> bool:
 
 
 def topic_of_file(path: str) -> str:
-    """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
+    """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
     match = _TEST.match(name)
     return (match[1] if match else name).removesuffix("test")
@@ -313,10 +315,12 @@ def _is_source(path: str) -> bool:
     return bool(_SOURCE.search(path)) and not is_test(path)
 
 
-def _folder(path: str) -> str:
+def _topic_folder(path: str) -> str:
     folders = PurePosixPath(path).parts[:-1]
     return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
 
 
 def _status_letter(file: FileState) -> str:
-    return "?" if file.untracked else "D" if file.deleted else "M"
+    if file.untracked:
+        return "?"
+    return "D" if file.deleted else "M"

@@ -1,4 +1,4 @@
-"""Words of results and transcripts: counts, lists of names, text from git on one line, a test result in a sentence."""
+"""Text for results and transcripts: counts, lists of names, git's text on one line, a test result in a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from engine.model import CheckResult, sanitise
 
 MAX_NAMES = 8
-"""Maximum number of names that are told in words; "and 3 more" stands for the rest."""
+"""Maximum number of names in a list; "and 3 more" stands for the rest."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -19,7 +19,7 @@ def one_line(text: str) -> str:
 
 
 def last_line(output: str) -> str:
-    """The last line that says something, an error's before others, at most 300 characters."""
+    """The last line that is not empty, preferably of an error, at most 300 characters."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     lines = [line for line in lines if line.lower().startswith("error")] or lines
     return lines[-1][:300] if lines else "it printed nothing"
@@ -53,11 +53,15 @@ def describe_check(check: CheckResult) -> str:
         name = check.failing[0] if check.failing else check.tool
         return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
     if check.failed or check.errors:
-        # An error is no test that failed: a file that cannot be imported holds tests that nobody saw run.
-        errors = count(check.errors, "error") if check.errors else ""
-        failed = f"{check.failed} of {count(check.passed + check.failed, 'test')} failed" if check.failed else ""
-        rest = "" if failed else f", {count(check.passed, 'test')} passed" if check.passed else ", no tests ran"
-        return f"{' and '.join(filter(None, [failed, errors]))}{rest}{took}{skipped}: {join_names(check.failing, 2)}"
+        parts = []
+        if check.failed:
+            parts.append(f"{check.failed} of {count(check.passed + check.failed, 'test')} failed")
+        if check.errors:  # an error is no failed test: the tests of a file that cannot be imported did not run
+            parts.append(count(check.errors, "error"))
+        rest = ""
+        if not check.failed:
+            rest = f", {count(check.passed, 'test')} passed" if check.passed else ", no tests ran"
+        return f"{' and '.join(parts)}{rest}{took}{skipped}: {join_names(check.failing, 2)}"
     if not check.passed:
         return f"no tests ran{skipped}"
     passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"
@@ -65,7 +69,7 @@ def describe_check(check: CheckResult) -> str:
 
 
 def conflict_line(path: str, places: int) -> str:
-    """A file in conflict for the transcript; without `places` the whole file is in dispute."""
+    """A file in conflict, for the transcript; `places` 0: the whole file."""
     return f"conflict  {one_line(path)}  ({count(places, 'place') if places else 'whole file'})"
 
 

@@ -17,7 +17,7 @@ from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.agent_runner import AgentServices
-from engine.execution.runners.flow import FlowUnable, NotBegun, Stopped
+from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
 from engine.execution.runners.model import budget, failures, host_protocol
 from engine.execution.runners.model.budget import Price, PromptSize, Usage
 from engine.execution.runners.model.conversation_store import ConversationStore
@@ -138,7 +138,7 @@ class AgentLoop:
         """Send a message and let the model work until it makes no more tool calls; returns its last answer.
 
         `prompt` is what `text` comes from, when it was assembled. Replies of the operator go with its next
-        request. Raises `FlowUnable`, `NotBegun` when nothing was done and later it may succeed, `Stopped`.
+        request. Raises `FlowError`, `RetryLater` when nothing was done and later it may succeed, `SessionStopped`.
         """
         request = _Request(run_kind, [text], prompt=prompt)
         if prompt is None:
@@ -151,7 +151,7 @@ class AgentLoop:
             request = _Request(run_kind, [])
             self._last = assistant_part(reply, calls, self._follows)
             if answer["finish"] == "content_filter":
-                raise self._given_up(FlowUnable(f"the content filter of {self._model.provider} ended the answer"))
+                raise self._given_up(FlowError(f"the content filter of {self._model.provider} ended the answer"))
             if calls:
                 self._carry_out(calls, request)
                 nudges = 0
@@ -161,9 +161,9 @@ class AgentLoop:
             elif reply or self._answers > 1 + _MAX_NUDGES:
                 return reply or "it ended without an answer"
             else:
-                raise self._given_up(FlowUnable(f"{self._model.name} answered nothing", "choose another model"))
+                raise self._given_up(FlowError(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
-                raise self._given_up(FlowUnable(f"it did not finish within {MAX_REQUESTS} requests"))
+                raise self._given_up(FlowError(f"it did not finish within {MAX_REQUESTS} requests"))
 
     def replies(self) -> str:
         """What the operator said and the model does not know yet, "" for nothing."""
@@ -188,7 +188,7 @@ class AgentLoop:
             request.parts.append(result_part(call["name"], text, self._follows))
 
     def _call(self, call: Message) -> ToolResult:
-        """Run one tool call in this thread. A mistake of the model becomes the result; `Stopped` propagates."""
+        """Run one tool call in this thread. A mistake of the model becomes the result; `SessionStopped` propagates."""
         self._live.check_running()
         name, tool_names = call["name"], [str(tool["name"]) for tool in self._tools]
         if name not in tool_names:
@@ -230,8 +230,8 @@ class AgentLoop:
             pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
                 if not self._answers and failures.is_provider_fault(failure):
-                    raise self._given_up(NotBegun(problem, fix))
-                raise self._given_up(FlowUnable(problem, fix))
+                    raise self._given_up(RetryLater(problem, fix))
+                raise self._given_up(FlowError(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
             self._wait(pause)
 
@@ -253,7 +253,7 @@ class AgentLoop:
         try:
             conversation.ask(say=request.say, results=request.results, max_tokens=most)
             answer, received = self._listen(conversation)
-        except Stopped as stopped:
+        except SessionStopped as stopped:
             self._end_call(call_id, "cancelled", self._broken_off(size, most, received), error=str(stopped))
             raise
         except HostGone as gone:
@@ -294,12 +294,12 @@ class AgentLoop:
         if most >= budget.MIN_OUTPUT_TOKENS:
             return most
         if allowance.tokens is not None and allowance.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
-            raise FlowUnable(
+            raise FlowError(
                 f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                 f"the next request may need {size.expected:,} and an answer"
             )
         if self._window is not None and self._window - size.expected < budget.MIN_OUTPUT_TOKENS:
-            raise FlowUnable(
+            raise FlowError(
                 *failures.describe_failure(
                     Failure(Kind.CONTEXT), provider=self._model.provider, model=self._model.name, address=""
                 )
@@ -357,7 +357,7 @@ class AgentLoop:
         return budget.count_cancelled(prompt=size, limit=most, received=received, price=self._price)
 
     def _end_call(self, call_id: str, state: str, usage: Usage, *, error: str = "", reply: str = "") -> None:
-        """Store how a call ended, and count what it cost. Raises `Stopped` when the session is ending."""
+        """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""
         cost = usage.cost
         if usage.input_tokens and not self._price.known:
             cost = max(cost, self._price.least - self._live.cost)
@@ -383,7 +383,7 @@ class AgentLoop:
                 f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
             )
 
-    def _given_up(self, fault: FlowUnable) -> FlowUnable:
+    def _given_up(self, fault: FlowError) -> FlowError:
         """The model failed, and no further try will do; kept for adaptation."""
         self._live.journal.erred("model", fault.message)
         return fault

@@ -220,7 +220,7 @@ class _Process:
             self._conversations.pop(name, None)
 
     def write(self, message: Message, *, within: float | None = None) -> None:
-        """Tell the host something. A host that does not take it `within` seconds, or `WRITE_SECONDS`, is killed.
+        """Tell the host something. A host that does not take it `path_inside` seconds, or `WRITE_SECONDS`, is killed.
 
         Raises `HostGone`."""
         within = WRITE_SECONDS if within is None else within

@@ -58,7 +58,7 @@ class ModelRunner(AgentRunner):
         )
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Have the model do it. Raises as `Runner.run`; `NotBegun` when no model answered at all."""
+        """Have the model do it. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
         previous = continued(live.assignment)
         kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)

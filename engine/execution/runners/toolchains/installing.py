@@ -1,5 +1,5 @@
-"""How a project's packages are installed and its lock file brought in step: the exact commands, the network they need,
-and where the packages go. Values and looks at the disk; nothing is started.
+"""Finds the commands that install a project's packages or update its lock file, with the network that they need and the
+folders that they change. Reads the disk; starts nothing.
 
 Packages that lie in the tree (`.venv`, `node_modules`, `vendor`) go there. What tools keep outside of a project (Go
 modules, crates, Maven's repository) goes into the cache that checks of the same line of commits share.
@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
-from engine.execution.runners.toolchains.detection import Packages
+from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, RetryLater
+from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, language_of
 from engine.execution.sandbox import CACHED_PACKAGES
 from engine.frozen import frozen
@@ -24,27 +24,35 @@ _PER_PACKAGE_FOLDERS = frozenset({"pnpm"})
 """Tools that give each package of a workspace a folder of its own."""
 
 _YARN_2_LOCK = "yarn install --mode=update-lockfile --no-immutable"
+"""The command that updates a lock file of yarn 2 and later."""
 
-_NETWORK = re.compile(
+_NETWORK_REPORT = re.compile(
     r"^network: (\S+?)(?::443)? (is not one of the allowed hosts|resolves to|cannot be reached)([^\n]*)", re.MULTILINE
 )
 
 
 @frozen
 class Installation:
-    """How the packages of one project are installed. All paths are relative to the top of the repository; `folder` is
-    where `commands` run, `made` folders of the tree that are not there yet, `updated` those that are. `cache` names the
-    cache that the packages go to instead, "" when they go into the tree; `lock` is the lock file."""
+    """The commands that install the packages of one project, or update its lock file. All paths are relative to the top
+    of the repository."""
 
     folder: str
+    """Where the commands run."""
     commands: tuple[tuple[str, ...], ...]
     hosts: tuple[str, ...]
+    """The hosts that they need."""
     made: tuple[str, ...] = ()
+    """Folders of packages that the tree does not have yet."""
     updated: tuple[str, ...] = ()
+    """Folders of packages that the tree has."""
     cache: str = ""
+    """The name of the cache that the packages go to; "" when they go into the tree."""
     kind: str = ""
+    """The language."""
     lock: str = ""
+    """The lock file."""
     updates_lock: bool = False
+    """The commands update the lock file and install nothing."""
 
     @property
     def lines(self) -> list[str]:
@@ -58,28 +66,28 @@ class Installation:
 
     @property
     def effects(self) -> str:
-        """What becomes of the operator's tree, in words."""
+        """The change to the operator's tree, in words."""
         words = [f"creates {_join_names(self.made)} in your tree"] if self.made else []
         words += [f"updates your {_join_names(self.updated)}"] if self.updated else []
         return ", ".join(words) or "stores the packages in Clawpy's cache; your tree is not touched"
 
     @property
-    def words(self) -> str:
-        """What a card says: the command, the network that it needs, and what becomes of the operator's tree."""
+    def summary(self) -> str:
+        """The text of a card: the command, the network that it needs, and the change to the operator's tree."""
         where = f" in {self.folder}" if self.folder else ""
         after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.effects
         return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)}; {after}")
 
     @property
-    def done(self) -> str:
-        """What became of the operator's tree, in words, when all went well."""
+    def outcome(self) -> str:
+        """The change to the operator's tree after a success, in words."""
         words = [f"made {_join_names(self.made)}"] if self.made else []
         words += [f"updated {_join_names(self.updated)}"] if self.updated else []
         return " and ".join(words) or "stored them in Clawpy's cache"
 
     @property
-    def undo(self) -> str:
-        """How it is taken back, in words."""
+    def undo_note(self) -> str:
+        """How to undo it, in words."""
         if self.updated:
             folders = " ".join(shlex.quote(folder) for folder in (*self.made, *self.updated))
             return f"{self.effects}; the previous contents are lost. To start over: rm -r {folders}, then install again"
@@ -97,26 +105,27 @@ def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def installations(
-    top: Path, packages_by_path: Mapping[str, Sequence[Packages]], path: str = ""
+def find_installations(
+    top: Path, packages_by_path: Mapping[str, Sequence[PackageSetup]], path: str = ""
 ) -> tuple[Installation, ...]:
-    """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
-    nothing is known that does. `found` are those of all its projects, by path, as `all_packages` has them. Looks at the
-    disk, starts nothing."""
+    """The installations of the project at `path` of the repository `top`, one for each language; () when no command is
+    known. `packages_by_path` is from `find_packages`."""
     return tuple(
-        _installation(packages, packages_by_path, top)
+        _make_installation(packages, packages_by_path, top)
         for packages in packages_by_path.get(path, ())
         if packages.commands
     )
 
 
-def _installation(packages: Packages, packages_by_path: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
+def _make_installation(
+    packages: PackageSetup, packages_by_path: Mapping[str, Sequence[PackageSetup]], top: Path
+) -> Installation:
     names = language_of(packages.kind).package_folders
     if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
         names = (own[1],) if own else names
     folders = [packages.folder]
-    if packages.kind == "node":  # what a package of a workspace has for itself alone
+    if packages.kind == "node":  # a package of a workspace may have some packages for itself alone
         members = [
             path
             for path, members_packages in packages_by_path.items()
@@ -125,10 +134,8 @@ def _installation(packages: Packages, packages_by_path: Mapping[str, Sequence[Pa
         folders += [path for path in members if (top / path / "package.json").is_file()]
     folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
     missing = [place for place in folders_of_packages if not os.path.lexists(top / place)]
-    if packages.manager not in _PER_PACKAGE_FOLDERS:
-        missing = [
-            place for place in missing if place == folders_of_packages[0]
-        ]  # the tool keeps all packages at the top
+    if packages.manager not in _PER_PACKAGE_FOLDERS:  # the tool keeps all packages at the top
+        missing = [place for place in missing if place == folders_of_packages[0]]
     return Installation(
         packages.folder,
         packages.commands,
@@ -141,14 +148,14 @@ def _installation(packages: Packages, packages_by_path: Mapping[str, Sequence[Pa
     )
 
 
-def _cache_folder(packages: Packages) -> str:
+def _cache_folder(packages: PackageSetup) -> str:
     return CACHED_PACKAGES[packages.manager][0] if packages.manager in CACHED_PACKAGES else ""
 
 
-def lock_updates(
-    top: Path, packages_by_path: Mapping[str, Sequence[Packages]], path: str = ""
+def find_lock_updates(
+    top: Path, packages_by_path: Mapping[str, Sequence[PackageSetup]], path: str = ""
 ) -> tuple[Installation, ...]:
-    """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
+    """The updates of the lock files of the project at `path`, one for each language; as `find_installations`."""
     updates = []
     for packages in packages_by_path.get(path, ()):
         update = PACKAGE_MANAGERS[packages.manager].update_lock_command
@@ -170,27 +177,26 @@ def lock_updates(
 
 
 def choose_installation(installations: Sequence[Installation], command: Sequence[str], purpose: str) -> Installation:
-    """The one of `found` whose commands are exactly `command`, as lines. Raises `FlowUnable` naming what it would have
-    to be, and `CannotRun` when there is none at all."""
+    """The one of `installations` whose commands are exactly the lines of `command`. Raises `FlowError` that names the
+    accepted commands, and `CannotRun` when there is no installation at all."""
     for installation in installations:
-        if installation.lines == list(command) or installation.command == " ".join(
-            command
-        ):  # typed by hand it comes word by word
+        # A command that the operator typed comes word by word.
+        if installation.lines == list(command) or installation.command == " ".join(command):
             return installation
     if not installations:
         raise CannotRun(f"no known command {purpose}", "install what the project needs in a terminal")
     requested = sanitise(" && ".join(command))
     known_commands = " or ".join(f"`{sanitise(installation.command)}`" for installation in installations)
-    raise FlowUnable(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
+    raise FlowError(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
 
 
-def installation_failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowUnable:
-    """Why an installation did not come to its end: a host that was not reached, or what the tool said last."""
+def installation_failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowError:
+    """The error of an installation that failed: an unreachable host, or the last error that the tool printed."""
     line = shlex.join(command)
-    lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK.match(text)]
-    for host, ending, why in _NETWORK.findall(done.output):
+    lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK_REPORT.match(text)]
+    for host, ending, why in _NETWORK_REPORT.findall(done.output):
         if ending == "cannot be reached":
-            return NotBegun(f"{host} {ending}{why}", "check your network, then try again")
+            return RetryLater(f"{host} {ending}{why}", "check your network, then try again")
         if any(host in text for text in lines):
             return CannotRun(
                 f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
@@ -198,4 +204,4 @@ def installation_failure(command: Sequence[str], done: CommandResult, hosts: Seq
             )
     wrong = [text for text in lines if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
     last = (wrong or lines or ["it printed nothing"])[-1]
-    return FlowUnable(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")
+    return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")

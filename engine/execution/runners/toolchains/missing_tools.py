@@ -1,7 +1,7 @@
-"""What a run lacked, read from what it printed: a program, a package, a library, the network, a service (SPEC 2.12).
+"""Reads from a run's output what was missing: a program, a package, a library, the network, a service (SPEC 2.12).
 
-One row of `tools.toml` a sentence that some tool prints. A tool that could not work says nothing about the project:
-what is found here is never a finding or a failed test.
+Each sentence that some tool prints is a row of `tools.toml`. A tool that could not work says nothing about the project,
+so a missing item is never a finding or a failed test.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from engine.frozen import frozen
 MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
 
 PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
-"""What brings a program that no project keeps with its packages."""
+"""The commands that install programs which no project keeps with its packages, by program."""
 
 EXECUTION_KINDS = frozenset({"program", "permission"})
-"""What a shell says when it could not start a program: believed also where the exit code is 0."""
+"""Kinds that a shell reports when it could not start a program; they count even where the exit code is 0."""
 
 _NAME_PATTERNS = {
     "<NAME>": r"(?P<what>[\w@./][\w@./+-]*)",
@@ -29,22 +29,23 @@ _NAME_PATTERNS = {
 
 
 @frozen
-class Missing:
-    """Something that a run needed and did not find. `what` is its name as the tool said it, "" where none was said;
-    `kind` is a key of `MISSING_KINDS`."""
+class MissingItem:
+    """Something that a run needed and did not find."""
 
     kind: str
+    """A key of `MISSING_KINDS`."""
     name: str
+    """Its name as the tool printed it, "" where it printed none."""
 
     @property
     def sentence(self) -> str:
-        """What is missing, without a full stop."""
+        """A sentence on what is missing, without a full stop."""
         return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.name or "it")
 
 
 @cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    """Kind, expression, and the name under which the missing thing is known, in the order in which they are tried."""
+def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """Kind, expression and alias of each sign, in the order in which they are tried."""
     patterns = []
     for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
@@ -55,27 +56,27 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     return tuple(patterns)
 
 
-def find_missing(text: str) -> Iterator[Missing]:
-    """Everything that `text`, the output of a run or of one failed test, names as missing; rows in their order."""
+def find_missing(text: str) -> Iterator[MissingItem]:
+    """The missing items that `text`, the output of a run or of one failed test, names; in the order of the rows."""
     plugins: Mapping[str, str] = TABLES["plugins"]
-    for kind, pattern, alias in _patterns():
+    for kind, pattern, alias in _compile_patterns():
         for match in pattern.finditer(text):
             name = (match.groupdict().get("what") or "").strip()
             if alias:
-                yield Missing(kind, alias.format(what=name))
+                yield MissingItem(kind, alias.format(what=name))
             elif kind not in ("fixture", "option"):
-                yield Missing(kind, name)
+                yield MissingItem(kind, name)
             elif name in plugins:  # any other name may be a mistake in the project itself
-                yield Missing(kind, plugins[name])
+                yield MissingItem(kind, plugins[name])
 
 
-def first_missing(text: str, believed: Callable[[Missing], bool] = lambda missing: True) -> Missing | None:
-    """The first that is `believed`, or None."""
-    return next(filter(believed, find_missing(text)), None)
+def first_missing(text: str, is_valid: Callable[[MissingItem], bool] = lambda missing: True) -> MissingItem | None:
+    """The first missing item for which `is_valid` is true, or None."""
+    return next(filter(is_valid, find_missing(text)), None)
 
 
-def missing_fix(missing: Missing, install: str) -> str:
-    """What brings it. `install` is the command that installs the project's own packages."""
+def missing_fix(missing: MissingItem, install: str) -> str:
+    """The command or advice that brings a missing item. `install` is the command for the project's own packages."""
     if missing.kind == "program" and missing.name in PROGRAM_FIXES:
         return PROGRAM_FIXES[missing.name]
     row = MISSING_KINDS[missing.kind]

@@ -1,7 +1,7 @@
-"""Reading what tools left: reports for machines first, else what was printed for people.
+"""Reads the results of tools: from their reports for machines where there are any, else from their printed output.
 
-Pure functions over an `Ended`. What is printed is read by the formats of `tools.toml`; a reader that does not recognise
-what it sees gives None; then only the exit code is known. `words` tries every format.
+Pure functions over a `FinishedRun`. Printed output is read by the formats of `tools.toml`; the format `words` tries all
+of them. A reader that does not recognise the output returns None; then only the exit code is known.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not 
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _OUTCOME_WORDS = {
-    "passed": "passed pass passing ok SUCCESS Passed ✔",
-    "failed": "failed fail failing cancelled FAILED FAIL FAILURE Failed ✖",
-    "skipped": "skipped skip pending todo ignored SKIPPED SKIP Skipped",
-    "errors": "error errors",
+    "passed": ("passed", "pass", "passing", "ok", "SUCCESS", "Passed", "✔"),
+    "failed": ("failed", "fail", "failing", "cancelled", "FAILED", "FAIL", "FAILURE", "Failed", "✖"),
+    "skipped": ("skipped", "skip", "pending", "todo", "ignored", "SKIPPED", "SKIP", "Skipped"),
+    "errors": ("error", "errors"),
 }
-_OUTCOMES = {word: outcome for outcome, words in _OUTCOME_WORDS.items() for word in words.split()}
-"""What became of tests, by the words that runners have for it."""
+_OUTCOMES = {word: outcome for outcome, words in _OUTCOME_WORDS.items() for word in words}
+"""The outcome of a test by the word that a runner prints for it."""
 
 
 def read_result(name: str, run: FinishedRun) -> CheckResult | None:
-    """What a run said, by the reader of that name; None when all that is known is that it ended well."""
+    """The result of a run, by the reader of that name; None when all that is known is that it succeeded."""
     if name in _REPORTS:
         return _REPORTS[name](run)
     if name == "words":
-        every = (check for format in _VISIBLE_FORMATS if (check := _read_printed(format, run)) is not None)
-        check = next(every, None)
+        checks = (_read_printed(format, run) for format in _VISIBLE_FORMATS)
+        check = next((check for check in checks if check is not None), None)
         return None if check is None else _with_exit_code(run, check)
     check = _read_printed(name, run)
     return _broken_run(run) if check is None else _with_exit_code(run, check)
@@ -50,7 +50,7 @@ def read_result(name: str, run: FinishedRun) -> CheckResult | None:
 def make_result(
     tool: str, counts: Mapping[str, int], *, seconds: float, failing: Iterable[str], durations: Mapping[str, float]
 ) -> CheckResult:
-    """A `CheckResult` with its lists in order: failing as met, without repeats; durations slowest first."""
+    """A `CheckResult` with its lists in order: failing tests without repeats, durations with the slowest first."""
     slowest = sorted(durations.items(), key=lambda pair: (-pair[1], pair[0]))
     return CheckResult(
         tool=tool,
@@ -72,14 +72,14 @@ def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
 
 
 def _broken_run(run: FinishedRun) -> CheckResult | None:
-    """One error when a run broke before any test, None when all that is known is that it ended well."""
+    """One error when a run broke before any test, None when all that is known is that it succeeded."""
     nothing = make_result(run.tool, {}, seconds=0, failing=(), durations={})
     return _with_exit_code(run, nothing) if run.exit_code else None
 
 
 def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
-    """A run whose tests are well but whose command is not has one error: it did not compile, or a linter before it or
-    a coverage limit after it said no."""
+    """`check`, with one error when no test failed but the command did: it did not compile, or a linter before the tests
+    or a coverage limit after them failed."""
     if run.exit_code == 0 or check.failed or check.errors:
         return check
     lines = [line.strip() for line in run.output.splitlines() if line.strip()]
@@ -90,9 +90,9 @@ def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
 # -- reports --------------------------------------------------------------------------------------------------------
 
 
-def _junit(run: FinishedRun) -> CheckResult:
-    """pytest's JUnit report; ids are its own node ids. Without a readable report the run broke: one error, and the exit
-    code's meaning as the failing "id"."""
+def _read_junit(run: FinishedRun) -> CheckResult:
+    """Read pytest's JUnit report; ids are its own node ids. Without a readable report the run broke: it has one error,
+    and the meaning of the exit code as the failing "id"."""
     root = _parse_xml(run.report)
     if root is None:
         reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
@@ -101,14 +101,14 @@ def _junit(run: FinishedRun) -> CheckResult:
     return _read_junit_cases(run.tool, root, lambda case: _pytest_id(case, run.folder))
 
 
-def _phpunit(run: FinishedRun) -> CheckResult | None:
-    """phpunit's JUnit report; ids are `Class::method`, with the name of the data set where there is one."""
+def _read_phpunit(run: FinishedRun) -> CheckResult | None:
+    """Read phpunit's JUnit report; ids are `Class::method`, with the name of the data set where there is one."""
     root = _parse_xml(run.report)
     return _read_junit_cases(run.tool, root, _method_id) if root is not None else _broken_run(run)
 
 
-def _rspec(run: FinishedRun) -> CheckResult | None:
-    """RSpec's JSON report; ids are its own (`./spec/cart_spec.rb[1:2]`)."""
+def _read_rspec(run: FinishedRun) -> CheckResult | None:
+    """Read RSpec's JSON report; ids are its own (`./spec/cart_spec.rb[1:2]`)."""
     report = _parse_rspec(run.report)
     if report is None:
         return _broken_run(run)
@@ -128,7 +128,7 @@ def _rspec(run: FinishedRun) -> CheckResult | None:
 
 
 _REPORTS: Mapping[str, Callable[[FinishedRun], CheckResult | None]] = {
-    "junit": _junit, "phpunit": _phpunit, "rspec": _rspec,
+    "junit": _read_junit, "phpunit": _read_phpunit, "rspec": _read_rspec,
 }  # fmt: skip
 
 
@@ -144,20 +144,17 @@ def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | Non
 _HEADING = re.compile(
     r"^\s*(?:not ok \d+ - |ok \d+ - |# |[●✖✗✕×✔✓] |--- (?:FAIL|PASS|SKIP): |=== RUN\s+|---- |FAIL\s+|\d+\) )"
 )
-"""How runners begin what they say about one test."""
+"""The beginnings of a runner's text about one test."""
 
 
 def failure_texts(run: FinishedRun, failing: tuple[str, ...]) -> Mapping[str, str]:
-    """What a finished run said about each of `failing`, "" where nothing is known: from its report, or, for runners
-    that report in words, from each heading that names it to the next heading."""
-    if (root := _parse_xml(run.report)) is not None:
-        texts_by_id: dict[str, str] = {}
-        for case in root.iter("testcase"):
-            for bad in (*case.findall("failure"), *case.findall("error")):
-                node = _method_id(case) if case.get("class") else _pytest_id(case, run.folder)
-                texts_by_id[node] = f"{texts_by_id.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
-        return texts_by_id
-    if (report := _parse_rspec(run.report)) is not None:
+    """The output about each of `failing`, "" where there is none: from the report, or, for runners that only print,
+    from each heading that names the test to the next heading."""
+    root = _parse_xml(run.report)
+    if root is not None:
+        return _read_junit_failures(root, run.folder)
+    report = _parse_rspec(run.report)
+    if report is not None:
         return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
     named = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
     texts = dict.fromkeys(failing, "")
@@ -170,6 +167,15 @@ def failure_texts(run: FinishedRun, failing: tuple[str, ...]) -> Mapping[str, st
     return texts
 
 
+def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for case in root.iter("testcase"):
+        for failure in (*case.findall("failure"), *case.findall("error")):
+            node = _method_id(case) if case.get("class") else _pytest_id(case, folder)
+            texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
+    return texts
+
+
 def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
     durations: dict[str, float] = {}
     outcomes: dict[str, str] = {}
@@ -177,7 +183,7 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
         node = name(case)
         durations[node] = durations.get(node, 0.0) + _seconds_attribute(case.get("time"))
         tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
-        # A test may stand here twice, for its body and its teardown: what is worst counts.
+        # A test may have two entries, for its body and its teardown: the worst outcome counts.
         if tags and (tags[0] == "failure" or outcomes.get(node, "skipped") == "skipped"):
             outcomes[node] = tags[0]
     counts = Counter({"failure": "failed", "error": "errors"}.get(outcome, outcome) for outcome in outcomes.values())
@@ -204,7 +210,7 @@ def _method_id(case: ElementTree.Element) -> str:
 
 
 def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
-    """`classname` is the dotted file and classes, which only the files themselves can tell apart."""
+    """pytest's node id of a case. Its `classname` is the dotted file and classes, which only the files tell apart."""
     name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
     if not parts:  # a file that could not be collected: its name is the dotted module
         dotted = name.replace(".", "/") + ".py"
@@ -227,13 +233,13 @@ def _seconds_attribute(text: str | None) -> float:
 
 
 def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
-    """What one runner printed, by its format; None without any sign of it."""
+    """The result in a runner's printed output, by its format; None when the output is not of that format."""
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     if name == "go":
         return _read_go(run.tool, text)
     form = TABLES["formats"][name]
-    totals = _matches(form, "total", text)
-    if not totals or ("sign" in form and not _matches(form, "sign", text)):
+    totals = _find_matches(form, "total", text)
+    if not totals or ("sign" in form and not _find_matches(form, "sign", text)):
         return None
     counts: Counter[str] = Counter()
     for group, value in ((group, value) for total in totals for group, value in total.groupdict("0").items()):
@@ -241,11 +247,13 @@ def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
             counts.update({_OUTCOMES.get(word, ""): int(number) for number, word in _COUNT.findall(value)})
         elif group not in _TIME_GROUPS:
             counts[group.rstrip("2")] += int(value)
-    tests = [(_test_id(match, form), match) for match in _matches(form, "test", text.split(form.get("until", "\0"))[0])]
+    tests = [
+        (_test_id(match, form), match) for match in _find_matches(form, "test", text.split(form.get("until", "\0"))[0])
+    ]
     outcomes = [(test, _OUTCOMES.get(match.groupdict().get("what", ""), "")) for test, match in tests]
-    durations = {test: _seconds(match) for test, match in tests if not _TIME_GROUPS.isdisjoint(match.groupdict())}
+    durations = {test: _read_seconds(match) for test, match in tests if not _TIME_GROUPS.isdisjoint(match.groupdict())}
     failing = [test for test, outcome in outcomes if outcome == "failed"]
-    listed = [_test_id(match, form) for match in _matches(form, "failing", text)]
+    listed = [_test_id(match, form) for match in _find_matches(form, "failing", text)]
     failing += [test for test in listed if "only_ran" not in form or test in dict(tests)]
     if name == "node" and re.search(r"^TAP version", text, re.M):
         failing, durations = _read_tap(text)
@@ -253,7 +261,7 @@ def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
         counts.update(dict(outcomes).values())
     elif "tests" in counts:
         counts["passed"] = max(0, counts["tests"] - counts["failed"] - counts["errors"] - counts["skipped"])
-    seconds = sum(map(_seconds, [*totals, *_matches(form, "time", text)]))
+    seconds = sum(map(_read_seconds, [*totals, *_find_matches(form, "time", text)]))
     return make_result(
         run.tool, counts, seconds=seconds or sum(durations.values()), failing=failing, durations=durations
     )
@@ -264,19 +272,19 @@ _TIME_GROUPS = frozenset({"ms", "seconds"})
 _VISIBLE_FORMATS = [*(name for name, form in TABLES["formats"].items() if "hidden" not in form), "go"]
 
 
-def _matches(form: Mapping[str, Any], key: str, text: str) -> list[re.Match[str]]:
-    """Where a text shows what an expression of a format stands for; none for a format without it."""
+def _find_matches(form: Mapping[str, Any], key: str, text: str) -> list[re.Match[str]]:
+    """The matches of the expression `key` of a format; none for a format without it."""
     return list(re.finditer("".join(form[key]), text, re.M)) if key in form else []
 
 
 def _test_id(match: re.Match[str], form: Mapping[str, Any]) -> str:
-    """The id of a test: its name in one line, after its place."""
+    """The id of a test: its place, if any, and its name in one line."""
     parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
     name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(form.get("between", "\n"), " ")
     return f"{parts['place']}{form['joint']}{name}" if "place" in parts else name
 
 
-def _seconds(match: re.Match[str]) -> float:
+def _read_seconds(match: re.Match[str]) -> float:
     took = match.groupdict()
     return float(took.get("ms") or 0) / 1000 + float(took.get("seconds") or 0)
 
@@ -286,7 +294,8 @@ _TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
 
 
 def _read_tap(text: str) -> tuple[list[str], dict[str, float]]:
-    """What failed and how long each took. Leaves only: a suite's own line comes after its tests' deeper lines."""
+    """The failing tests, and the seconds of each test. A suite's own line comes after its tests' deeper lines and is
+    left out."""
     failing: list[str] = []
     durations: dict[str, float] = {}
     depth, leaf = 0, ""
@@ -298,7 +307,7 @@ def _read_tap(text: str) -> tuple[list[str], dict[str, float]]:
                 failing.append(leaf)
             depth = indent
         elif (time := _TAP_TIME.match(line)) and leaf:
-            durations[leaf] = _seconds(time)
+            durations[leaf] = _read_seconds(time)
     return failing, durations
 
 
@@ -307,7 +316,8 @@ _GO_PACKAGE = re.compile(r"^(?P<what>ok|FAIL)\s+(?P<package>\S+)(?:\s+(?P<second
 
 
 def _read_go(tool: str, text: str) -> CheckResult | None:
-    """A package's tests are the lines before its own `ok` or `FAIL` line; ids are `package::TestName`."""
+    """Read the output of `go test -v`: a package's tests come before its own `ok` or `FAIL` line; ids are
+    `package::TestName`."""
     tests: dict[str, re.Match[str]] = {}
     packages: list[re.Match[str]] = []
     broken_packages: list[str] = []
@@ -326,15 +336,15 @@ def _read_go(tool: str, text: str) -> CheckResult | None:
     parents = {name.rpartition("/")[0] for name in tests if "/" in name.partition("::")[2]}
     leaves = {name: test for name, test in tests.items() if name not in parents}
     red = [name for name, test in tests.items() if test["what"] == "FAIL"]
-    # Of a test with subtests these alone failed, unless none of them did.
+    # A test with subtests counts as failed only where none of its subtests failed.
     failing = [name for name in red if name in leaves or not any(other.startswith(f"{name}/") for other in red)]
     counts = Counter(_OUTCOMES["pass" if test["what"] == "PASS" else test["what"]] for test in leaves.values())
     return make_result(
         tool,
         {**counts, "failed": len(failing), "errors": len(broken_packages)},
-        seconds=sum(map(_seconds, packages)),
+        seconds=sum(map(_read_seconds, packages)),
         failing=[*failing, *broken_packages],
-        durations={name: _seconds(test) for name, test in leaves.items()},
+        durations={name: _read_seconds(test) for name, test in leaves.items()},
     )
 
 
@@ -347,8 +357,8 @@ _CLIPPY_RULE = re.compile(
 )
 
 
-def findings(name: str, output: str) -> list[Finding]:
-    """What a linter or type checker printed, by its format; a tool that printed no position gives no findings."""
+def read_findings(name: str, output: str) -> list[Finding]:
+    """The findings in the output of a linter or type checker, by its format; [] when it printed no position."""
     return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
 
 
@@ -366,7 +376,7 @@ def _read_lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
 
 
 def _read_clippy(output: str) -> Iterator[Finding]:
-    """Each `warning:` or `error:` block with a place as one finding; the rule from its link or its note."""
+    """Read each `warning:` or `error:` block with a place as one finding, with the rule from its link or its note."""
     findings: dict[Finding, None] = {}  # --all-targets shows a library's findings once more for its tests
     for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
         lines = block.splitlines()

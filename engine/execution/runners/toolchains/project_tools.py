@@ -1,4 +1,4 @@
-"""Rows of the table bound to one project: command lines to run, and what came of them read."""
+"""Rows of the table bound to one project: they make its command lines and read the results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from engine.execution.runners.toolchains import output_readers, python
-from engine.execution.runners.toolchains.missing_tools import PROGRAM_FIXES, Missing, missing_fix
+from engine.execution.runners.toolchains import output_readers, python_tests
+from engine.execution.runners.toolchains.missing_tools import PROGRAM_FIXES, MissingItem, missing_fix
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     Command,
@@ -21,28 +21,30 @@ from engine.execution.runners.toolchains.tool_table import (
     TestRunnerRow,
     ToolRow,
     as_operand,
+    folders_up_to,
     language_of,
     read_text,
 )
 from engine.model import CheckResult
 
 MAX_REPORT_CHARACTERS = 50_000_000
-"""Characters of a report that are read."""
+"""Maximum number of characters of a report that are read."""
 
 Placeholders = dict[str, tuple[str, ...]]
-"""What stands for each word in braces of a command."""
+"""The words that replace each name in braces of a command."""
 
 _BRACES = re.compile(r"\{(-*\w*)\}")
 
 
 def fill_command(template: str, words: Placeholders) -> tuple[str, ...] | None:
-    """A command of the table with its words filled in; None when one of them is not there."""
+    """A command of the table with its placeholders replaced; None when one of them is unknown."""
     argv: list[str] = []
     for word in shlex.split(template):
         if any(name not in words for name in _BRACES.findall(word)):
             return None
-        if (whole := _BRACES.fullmatch(word)) is not None:
-            argv += words[whole[1]]
+        placeholder = _BRACES.fullmatch(word)
+        if placeholder is not None:
+            argv += words[placeholder[1]]
         else:
             argv.append(_fill_text(word, words))
     return tuple(argv)
@@ -54,18 +56,17 @@ def _fill_text(text: str, words: Placeholders) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectTool:
-    """A row of the table bound to one project.
-
-    `folder` holds the project's files, `workspace` is the same folder in the operator's tree, in which the tools are
-    installed; they differ in a worktree. `words` stand for the words in braces, `install` is the command that installs
-    the project's packages.
-    """
+    """A row of the table bound to one project."""
 
     row: ToolRow
     folder: Path
+    """The project's files."""
     workspace: Path
+    """The same folder in the operator's tree, where the tools are installed; they differ in a worktree."""
     words: Placeholders = field(default_factory=dict, hash=False)
+    """The placeholders of its commands."""
     install: str = ""
+    """The command that installs the project's packages."""
 
     @property
     def name(self) -> str:
@@ -76,62 +77,69 @@ class ProjectTool:
         """Endings of files whose change matters to it; () when any may."""
         return self.row.suffixes
 
-    def is_missing(self, missing: Missing) -> bool:
-        """Whether what the output calls missing is not there, and no mistake in the project itself."""
+    def is_missing(self, missing: MissingItem) -> bool:
+        """Whether an item that the output calls missing really is, and is no mistake in the project itself."""
         if missing.kind != "package":
             return True
         if self.row.kind == "python":
-            return python.is_external_module(missing.name, self.folder, self.workspace)
+            return python_tests.is_external_module(missing.name, self.folder, self.workspace)
         if self.row.kind == "node" and (self.workspace / "node_modules").exists():
             # A package that package.json does not name, where the others are installed, is a mistake in the project.
             return f'"{missing.name}"' in read_text(self.workspace / "package.json")
         return True
 
-    def fix(self, missing: Missing) -> str:
-        """What brings it. Without installed packages a program that a script calls comes with them."""
-        comes_along = missing.kind == "program" and missing.name not in PROGRAM_FIXES
-        if comes_along and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
+    def fix_for(self, missing: MissingItem) -> str:
+        """The command that brings a missing item. A program that a script of package.json calls comes with the
+        packages, where these are not installed yet."""
+        is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
+        if is_packaged and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
             return self.install
         return missing_fix(missing, self.install or "install what the project needs")
 
-    def _command(self, template: str, words: Placeholders) -> Command | None:
-        """A command of the row with its words filled in, None when one of them is not there."""
+    def _fill_command(self, template: str, words: Placeholders) -> Command | None:
+        """A command of the row with its placeholders replaced, None when one of them is unknown."""
         words = {**self.words, **words}
         argv = fill_command(template, words)
         environment = {name: _fill_text(value, words) for name, value in self.row.environment.items()}
-        return None if argv is None else Command(argv, environment, self.row.exit_codes, makes=self.row.created_files)
+        return (
+            None
+            if argv is None
+            else Command(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain(ProjectTool):
-    """What runs one project's tests. `top` is the top of the operator's repository; `below` are folders whose tests
-    another project runs."""
+    """A tool that runs one project's tests."""
 
     row: TestRunnerRow
     top: Path
+    """The top of the operator's repository."""
     title: str
+    """The name of its command on screens."""
     below: tuple[str, ...] = ()
+    """Folders whose tests another project runs."""
 
     @property
-    def exact(self) -> bool:
-        """Whether single tests can be asked for by id."""
+    def runs_single_tests(self) -> bool:
+        """Whether it can run single tests by id."""
         return bool(self.row.single)
 
     @property
-    def where(self) -> str:
+    def interpreter(self) -> str:
         """The interpreter that runs the tests, "" where there is only one."""
         return self.words.get("python", ("",))[0]
 
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
-        """The command that runs `tests` (ids, files or packages; none = the whole suite). `report` is a file in the
-        session's scratch folder which the tool may write."""
+        """The command that runs `tests` (ids, files or packages; none = the whole suite). The tool may write to the
+        file `report` in the session's scratch folder."""
         name, text = self.row.extra_file
         extra = report.parent / name
         if name:
             extra.write_text(text, encoding="utf-8")
         paths = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
         words = _test_placeholders(self.row, tests) | {name: (str(place),) for name, place in paths.items()}
-        command = self._command(self.row.single if tests else self.row.test_command, words)
+        command = self._fill_command(self.row.single if tests else self.row.test_command, words)
         if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
         argv, environment = command.argv, dict(command.environment)
@@ -139,28 +147,28 @@ class Toolchain(ProjectTool):
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         if self.row.kind == "python":
             start = [str(self.folder / name) for name in self.words.get("start", ())]
-            environment["PYTHONPATH"] = os.pathsep.join([*start, *python.import_roots(self.folder)])
-        return replace(command, argv=argv, environment=environment, report=report if self._reports else None)
+            environment["PYTHONPATH"] = os.pathsep.join([*start, *python_tests.import_roots(self.folder)])
+        return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        """What a finished run said. Failing ids can be handed to `test_command`; a run that broke before any test
-        ran has `errors` ≥ 1 and nothing passed."""
-        result = output_readers.read_result(self.row.output_format, self._finished(report, output, exit_code))
+        """The result of a finished run. `test_command` takes its failing ids; a run that broke before any test has
+        `errors` ≥ 1 and nothing passed."""
+        result = output_readers.read_result(self.row.output_format, self._make_finished_run(report, output, exit_code))
         return result or output_readers.uncounted_result(self.row.name, self.title, exit_code)
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
-        """What a finished run said about each of `failing`, "" where nothing is known."""
-        return output_readers.failure_texts(self._finished(report, output, 1), failing)
+        """The output of a finished run about each of `failing`, "" where there is none."""
+        return output_readers.failure_texts(self._make_finished_run(report, output, 1), failing)
 
     @property
-    def _reports(self) -> bool:
+    def _writes_report(self) -> bool:
         return "{report}" in self.row.test_command
 
-    def _finished(self, report: Path, output: str, exit_code: int) -> FinishedRun:
-        text = read_text(report, MAX_REPORT_CHARACTERS) if self._reports else ""
+    def _make_finished_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:
+        text = read_text(report, MAX_REPORT_CHARACTERS) if self._writes_report else ""
         return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
 
-    def takes(self, path: str) -> bool:
+    def covers(self, path: str) -> bool:
         """Whether a changed file concerns it."""
         return not self.row.suffixes or path.endswith(self.row.suffixes)
 
@@ -168,16 +176,16 @@ class Toolchain(ProjectTool):
         """For each changed file (relative to `folder`) its tests, as `test_command` takes them; [] when none are
         known."""
         if self.row.output_format == "junit":
-            return python.related_tests(
-                paths, python.read_test_files(self.folder), python.reexported_modules(self.folder, paths)
+            return python_tests.related_tests(
+                paths, python_tests.read_test_files(self.folder), python_tests.reexported_modules(self.folder, paths)
             )
         if self.row.kind == "go":
             return {path: _go_package(self.folder, path) for path in paths}
         named_by_file = self.row.name in ("rspec", "mix")  # of all others only the compiler or the script knows
         return {path: [path] if named_by_file and re.search(self.row.test_files, path) else [] for path in paths}
 
-    def present(self, tests: Sequence[str]) -> list[str]:
-        """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
+    def existing_tests(self, tests: Sequence[str]) -> list[str]:
+        """Arguments for `test_command` that run those of `tests` that the present files have; [] for none."""
         if self.row.output_format != "junit":
             return list(tests)
         files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
@@ -186,43 +194,43 @@ class Toolchain(ProjectTool):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linter(ProjectTool):
-    """What looks at one project's source files."""
+    """A linter or type checker of one project."""
 
     row: LinterRow
 
-    def lint(self, paths: Sequence[str], scratch: Path) -> Command:
-        """The command that looks at `paths` (relative to `folder`), at everything when there are none; what it must
-        write it writes under `scratch`."""
-        return self._over(self.row.lint_command, paths, scratch) or Command(())
+    def lint_command(self, paths: Sequence[str], scratch: Path) -> Command:
+        """The command that checks `paths` (relative to `folder`; none = everything). It may write to `scratch`."""
+        return self._fill_paths(self.row.lint_command, paths, scratch) or Command(())
 
     def parse(self, output: str, exit_code: int) -> list[Finding]:
-        """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
-        found = (
-            output_readers.findings(self.row.output_format, output) if exit_code or self.row.kind != FALLBACK else []
-        )
+        """The findings in the output of `lint_command`. A tool that broke has none, and an exit code that is not among
+        those of the command."""
+        if exit_code == 0 and self.row.kind == FALLBACK:
+            return []
+        findings = output_readers.read_findings(self.row.output_format, output)
         prefix = f"{self.folder}/"
-        return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in found]
+        return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in findings]
 
-    def fixes(self, paths: Sequence[str], scratch: Path) -> list[Command]:
-        """Formatter and safe fixes, in order; [] when it mends nothing."""
-        commands = (self._over(template, paths, scratch) for template in self.row.fix_commands)
+    def fix_commands_for(self, paths: Sequence[str], scratch: Path) -> list[Command]:
+        """The commands that format `paths` and apply safe fixes, in order; [] when it has none."""
+        commands = (self._fill_paths(template, paths, scratch) for template in self.row.fix_commands)
         return [command for command in commands if command is not None]
 
-    def _over(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
+    def _fill_paths(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
         words = {
             "paths": tuple(map(as_operand, paths)) or (".",), "scratch": (str(scratch),),
             "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
         }  # fmt: skip
-        return self._command(template, words)
+        return self._fill_command(template, words)
 
-    def takes(self, path: str) -> bool:
-        """Whether a file is a source file of a kind that it reads."""
+    def covers(self, path: str) -> bool:
+        """Whether it reads a file, by the file's suffix."""
         return path.endswith(self.row.suffixes) and "__snapshots__" not in path
 
 
 def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Single tests in each of the forms that commands take."""
+    """The placeholders for single tests, in each of the forms that commands take."""
     if row.kind == "go":
         names = [test.partition("::")[2] for test in tests]
         packages = tuple(dict.fromkeys(as_operand(test.partition("::")[0]) for test in tests))
@@ -240,12 +248,12 @@ def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> dict[str, tu
 
 
 def _escape_name(name: str) -> str:
-    """The name of a test as a regular expression that every language reads the same."""
+    """The name of a test as a regular expression that every language reads in the same way."""
     return re.sub(r"([.*+?^${}()|\[\]\\/])", r"\\\1", name)
 
 
 def _go_pattern(names: Sequence[str]) -> str:
-    """One `-run` expression: exact for a test and its subtests, any of several by their top name."""
+    """A `-run` expression: exact for one test and its subtests, the top names for several."""
     if len(names) == 1:
         return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
     tops = dict.fromkeys(name.split("/")[0] for name in names)
@@ -260,13 +268,10 @@ def _go_package(folder: Path, path: str) -> list[str]:
 
 @contextmanager
 def linked_packages(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path) -> Iterator[None]:
-    """For the time of a run, folders which only the operator's tree has (`node_modules`) are linked into the worktree
-    `folder`, for the projects of `tools` and for the folders above them.
-
-    The links are gone afterwards, so that they can be part of no change set.
-    """
+    """Link folders that only the operator's tree has (`node_modules`) into the worktree `folder` during a run, for the
+    projects of `tools` and the folders above them. The links are removed afterwards, so no change set has them."""
     used: list[Toolchain | Linter] = list(tools) if folder != workspace else []
-    folders = {above for tool in used for above in python.folders_up_to(tool.folder, folder)}
+    folders = {above for tool in used for above in folders_up_to(tool.folder, folder)}
     names = {name for tool in used for name in language_of(tool.row.kind).linked_folders}
     links: list[Path] = []
     for place in sorted(folders):

@@ -1,7 +1,7 @@
-"""The projects of a repository: a folder with a manifest each, and which tools of the table each has (SPEC 3.9).
+"""Finds the projects of a repository, a folder with a manifest each, and the tools that each has (SPEC 3.9).
 
-Looking runs no program of a repository: manifests are read as files, environments are looked at, git lists the files,
-and only the operator's own Python is asked whether it has pytest.
+The search runs no program of the repository: manifests and environments are read as files, git lists the files, and
+only the operator's own Python is asked whether it has pytest.
 
 Which project runs which tests, in a repository that holds several (a monorepo):
 
@@ -27,34 +27,47 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains import python
 from engine.execution.runners.toolchains.detection import (
-    Packages,
+    PackageSetup,
     ProjectFolder,
     detect_linters,
     detect_packages,
     detect_test_tools,
 )
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
+from engine.execution.runners.toolchains.python_environments import environment_command
+from engine.execution.runners.toolchains.python_tests import is_collected
 from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, read_text
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find
 from engine.model import sanitise
 
+log = logging.getLogger(__name__)
+
 MAX_DEPTH = 4
-"""Folders below the top of a repository that are looked at."""
+"""Maximum depth of a project's folder below the top of its repository."""
 
 MAX_PROJECTS = 200
-"""Projects of one repository that are looked at."""
+"""Maximum number of projects of one repository."""
 
 IGNORED_FOLDERS = frozenset(
     {"node_modules", "vendor", "third_party", "test", "tests", "testdata", "__tests__", "spec", "specs", "fixtures",
      "__fixtures__", "fixture", "templates", "target", "dist", "build", "site-packages"}
 )  # fmt: skip
-"""Folders whose manifests are somebody else's, or what a test works on."""
+"""Folders with manifests of other projects, or of a test's data."""
 
 CHANGELOGS = ("CHANGELOG.md", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGELOG.rst", "CHANGES.rst", "HISTORY.rst")
+
+_PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
+"""The folder of packages that each manager makes."""
+
+REFRESH_SECONDS = 60.0
+"""Seconds after which the projects of a workspace are searched again."""
+
+QUICK_SEARCH_SECONDS = 0.25
+"""A search that took less than this may be repeated while a cycle waits."""
+
 _DELEGATING_SCRIPT = re.compile(
     r"--workspaces\b|(?:^|\s)-ws\b|(?:^|\s)(?:pnpm|bun)\b.*(?:\s-r\b|--recursive|--filter)|\b(?:turbo|nx|lerna|wsrun)\b"
     r"|workspaces (?:foreach|run)"
@@ -63,36 +76,38 @@ _DELEGATING_SCRIPT = re.compile(
 
 @frozen
 class Project:
-    """A folder of a repository with a manifest of its own. `path` is "" for the top, else relative to it.
-
-    `tools` run its tests, one a language, the first is the main one; () when it has no tests, cannot run them or
-    another project does. `tested_by` is the path of the project that runs them. `lacks` names what its tests need and
-    do not find, "" when nothing; `looked` says where it was looked. `changelog` is relative to the top.
-    """
+    """A folder of a repository with a manifest of its own."""
 
     path: str = ""
+    """Relative to the top of the repository; "" is the top."""
     name: str = ""
     tools: tuple[Toolchain, ...] = ()
+    """The tools that run its tests, one for each language, the main one first; () when it has no tests, cannot run
+    them, or another project does."""
     linters: tuple[Linter, ...] = ()
-    packages: tuple[Packages, ...] = ()
+    packages: tuple[PackageSetup, ...] = ()
     changelog: str = ""
+    """Relative to the top of the repository."""
     tested_by: str | None = None
-    lacks: str = ""
-    looked: tuple[str, ...] = ()
+    """The path of the project that runs its tests."""
+    missing_tool: str = ""
+    """The program or folder that its tests need and that does not exist; "" for none."""
+    searched: tuple[str, ...] = ()
+    """The places where tools were searched, in words."""
 
     @property
     def tool(self) -> Toolchain | None:
-        """What runs its tests, None when nothing does."""
+        """The main tool that runs its tests, None when there is none."""
         return self.tools[0] if self.tools else None
 
     @property
-    def untested(self) -> str:
-        """Why nothing runs its tests, in words; "" when something does."""
+    def untested_reason(self) -> str:
+        """Why no tool runs its tests; "" when one does."""
         if self.tools:
             return ""
         if self.tested_by is not None:
             return f"its tests run with those of {self.tested_by or 'the top folder'}"
-        return f"its tests need {self.lacks}" if self.lacks else "it has no tests"
+        return f"its tests need {self.missing_tool}" if self.missing_tool else "it has no tests"
 
     @property
     def install(self) -> str:
@@ -109,40 +124,40 @@ class Project:
         """Endings of files whose change matters to its tests; () when any may."""
         return tuple(suffix for tool in self.tools for suffix in tool.row.suffixes)
 
-    def within(self, path: str) -> str | None:
-        """`path`, relative to the top, as it is in this project's folder; None when it lies elsewhere."""
+    def path_inside(self, path: str) -> str | None:
+        """`path`, which is relative to the top, relative to this project's folder; None when it lies elsewhere."""
         if not self.path:
             return path
         return path.removeprefix(f"{self.path}/") if path.startswith(f"{self.path}/") else None
 
     def tests(self, path: str) -> bool:
-        """Whether a change of `path` (relative to the top) can change what its tests say."""
-        return self.within(path) is not None and any(tool.takes(path) for tool in self.tools)
+        """Whether a change of `path` (relative to the top) can change the result of its tests."""
+        return self.path_inside(path) is not None and any(tool.covers(path) for tool in self.tools)
 
     def lints(self, path: str) -> bool:
         """Whether one of its linters reads `path` (relative to the top)."""
-        return self.within(path) is not None and any(linter.takes(path) for linter in self.linters)
+        return self.path_inside(path) is not None and any(linter.covers(path) for linter in self.linters)
 
 
 def project_of(projects: Sequence[Project], path: str) -> Project | None:
-    """The innermost of `found` that holds `path`, a file relative to the top of the repository."""
-    holding = [project for project in projects if project.within(path) is not None]
+    """The innermost of `projects` that holds `path`, a file relative to the top of the repository."""
+    holding = [project for project in projects if project.path_inside(path) is not None]
     return max(holding, key=lambda project: len(project.path), default=None)
 
 
 def project_at(folder: Path, workspace: Path | None = None) -> Project:
-    """The project in `folder` alone, without a look at git or at the folders below. `workspace` is where the tools are
+    """The project in `folder` alone; git and the folders below are not read. `workspace` is where the tools are
     installed when `folder` is a worktree."""
     installed = workspace or folder
     return _inspect_folder(ProjectFolder(folder, installed, folder, installed), "", lambda kind: True)
 
 
-def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = None) -> tuple[Project, ...]:
+def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | None = None) -> tuple[Project, ...]:
     """Every project of the repository whose top is `folder`, the top first, then by path; see the top of this module
     for which of them run their tests.
 
     `workspace` is the operator's repository when `folder` is a worktree of it. Takes some tens of milliseconds, since
-    the operator's interpreter is asked whether it has pytest. Where git cannot be asked there is only the top.
+    the operator's interpreter is asked whether it has pytest. In a folder without git there is only the top.
     """
     installed = workspace or folder
     tracked, files = _list_files(git or Git(folder))
@@ -151,15 +166,15 @@ def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = N
     every: list[Project] = []
     for path in ["", *_manifest_folders(tracked)]:
         inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)
-        if not path or inspected.files(MANIFESTS):
+        if not path or inspected.find_files(MANIFESTS):
             every.append(_inspect_folder(inspected, path, partial(tests.has, path)))
     divided = _without_member_tests(every)
     return tuple(_without_nested_tests(project, divided, tests) for project in divided)
 
 
-def all_packages(folder: Path) -> dict[str, tuple[Packages, ...]]:
-    """What installs the packages of each folder with a manifest, by its path from the top `folder` of a repository. One
-    look at git and at files: quicker than `projects`, for nothing is asked about tests."""
+def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
+    """The package setups of each folder with a manifest, by its path from the top `folder` of a repository. Quicker
+    than `find_projects`, which also looks for tests."""
     tracked, _ = _list_files(Git(folder))
     folders = {
         path: ProjectFolder(folder / path, folder / path, folder, folder) for path in ["", *_manifest_folders(tracked)]
@@ -168,8 +183,8 @@ def all_packages(folder: Path) -> dict[str, tuple[Packages, ...]]:
 
 
 def _list_files(git: Git) -> tuple[list[str], list[str]]:
-    """The files that git tracks, and those with the ones not yet tracked that no rule ignores; none in a folder
-    that is no repository. Raises `Refusal` when git cannot tell: "no project below" would be a guess."""
+    """The files that git tracks, and these together with untracked files that no rule ignores; none in a folder that is
+    no repository. Raises `Refusal` when git fails: "no project below" would be a guess."""
     if find(git.folder) is None:
         return [], []
     output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
@@ -192,13 +207,13 @@ def _manifest_folders(tracked: Iterable[str]) -> list[str]:
 
 
 class _TestFiles:
-    """Which files of a repository hold tests, by the names that the tools of each language go by."""
+    """The files of a repository that hold tests, by the naming rules of each language's tools."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
         self._matching: dict[str, list[str]] = {}
 
-    def of(self, kind: str) -> list[str] | None:
+    def of_language(self, kind: str) -> list[str] | None:
         """The test files of a language in order, None when names do not tell."""
         rows = [row for row in TEST_RUNNERS if row.kind == kind]
         if not self._files or not rows or not all(row.test_files for row in rows):
@@ -212,8 +227,8 @@ class _TestFiles:
         return self._matching[kind]
 
     def has(self, path: str, kind: str) -> bool:
-        """Whether there are any in the folder `path`; True when names do not tell."""
-        files = self.of(kind)
+        """Whether the folder `path` has test files of a language; True when names do not tell."""
+        files = self.of_language(kind)
         if files is None or not path:
             return files is None or bool(files)
         begin = bisect_left(files, f"{path}/")
@@ -221,20 +236,20 @@ class _TestFiles:
 
 
 def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:
-    """What one folder has, whatever the others have."""
+    """The project in one folder, without regard to the others."""
     packages = detect_packages(folder)
     detected = detect_test_tools(folder)
     tools = [tool for tool in detected if has_tests(tool.row.kind)]
     if detected and not tools:
-        folder.looked[:] = [f"files that {detected[0].title} treats as tests"]
+        folder.searched[:] = [f"files that {detected[0].title} treats as tests"]
     linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
-        installs["python"] = python.environment_command(folder.workspace)
+        installs["python"] = environment_command(folder.workspace)
     kinds = {tool.row.kind for tool in tools}
-    lacking = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
-    lacking += [
-        PACKAGE_FOLDERS[package.manager]
+    missing = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
+    missing += [
+        _PACKAGE_FOLDERS[package.manager]
         for package in packages
         if package.kind in kinds - {"python"} and not package.installed
     ]
@@ -246,33 +261,30 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
         changelog=f"{path}/{changelog}" if path and changelog else changelog,
-        lacks=next(iter(lacking), ""),
-        looked=tuple(dict.fromkeys(folder.looked)),
+        missing_tool=next(iter(missing), ""),
+        searched=tuple(dict.fromkeys(folder.searched)),
     )
-
-
-PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
-"""The folder of packages that each manager makes."""
 
 
 def _project_name(folder: ProjectFolder) -> str:
     manifests = [name for name in ("pyproject.toml", "package.json", "Cargo.toml") if name in folder.names]
-    match = folder.says(manifests, r'^\s*"?name"?\s*[=:]\s*"([^"\n]{1,100})"')
+    match = folder.search_files(manifests, r'^\s*"?name"?\s*[=:]\s*"([^"\n]{1,100})"')
     return sanitise(match[1] if match else folder.workspace.name)
 
 
 def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
-    """Each project without the tests that one above it runs; `found` has the top first."""
+    """Each project without the tests that a project above it runs; `projects` has the top first."""
     done: list[Project] = []
     for project in projects:
         tools, tested_by = project.tools, None
         for above in done:
-            inside = above.within(project.path)
-            if inside and inside != "":
-                runs = {tool.row.kind for tool in above.tools if _runs_tests_of(tool, inside)}
-                if any(tool.row.kind in runs for tool in tools):
-                    tested_by = above.path
-                tools = tuple(tool for tool in tools if tool.row.kind not in runs)
+            inside = above.path_inside(project.path)
+            if not inside:
+                continue
+            tested_kinds = {tool.row.kind for tool in above.tools if _runs_tests_of(tool, inside)}
+            if any(tool.row.kind in tested_kinds for tool in tools):
+                tested_by = above.path
+            tools = tuple(tool for tool in tools if tool.row.kind not in tested_kinds)
         done.append(replace(project, tools=tools, tested_by=None if tools else tested_by))
     return done
 
@@ -295,89 +307,97 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
         case "jest" | "vitest" | "node:test" | "bun":
             return all(word.startswith("-") or word == "run" for word in tool.words["script"])
         case "pytest":
-            return python.is_collected(tool.folder, inside)
+            return is_collected(tool.folder, inside)
     return False
 
 
 def _without_nested_tests(project: Project, every: Sequence[Project], tests: _TestFiles) -> Project:
-    """A project without the tests of those below it, which run them themselves."""
-    below = [(other, inside) for other in every if (inside := project.within(other.path)) and other is not project]
+    """A project without the tests of the projects below it, which run these themselves."""
+    below = [(other, inside) for other in every if (inside := project.path_inside(other.path)) and other is not project]
     tools: list[Toolchain] = []
     for tool in project.tools:
-        same = [inside for other, inside in below if any(theirs.row.kind == tool.row.kind for theirs in other.tools)]
-        if tool.row.name == "script" and same and _DELEGATING_SCRIPT.search(" ".join(tool.words["script"])):
+        kind = tool.row.kind
+        nested = tuple(inside for other, inside in below if any(theirs.row.kind == kind for theirs in other.tools))
+        if nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(" ".join(tool.words["script"])):
             continue
-        if tool.row.kind == "python" and same:
-            others = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in same)
-            mine = [file for file in tests.of("python") or () if project.within(file) and not file.startswith(others)]
-            if not mine:
-                continue
-            tools.append(replace(tool, below=tuple(same)))
+        if nested and kind == "python":
+            if _has_own_python_tests(project, nested, tests):
+                tools.append(replace(tool, below=nested))
             continue
         tools.append(tool)
-    return replace(project, tools=tuple(tools), lacks=project.lacks if tools or not project.tools else "")
+    return replace(project, tools=tuple(tools), missing_tool=project.missing_tool if tools or not project.tools else "")
 
 
-log = logging.getLogger(__name__)
-
-REFRESH_SECONDS = 60.0
-"""A project's tools are looked for again after so long."""
-
-QUICK_LOOK_SECONDS = 0.25
-"""A look for projects that took less than so long may be repeated while a cycle waits."""
+def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestFiles) -> bool:
+    """Whether a project has Python test files outside of the folders `nested` below it."""
+    others = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in nested)
+    files = tests.of_language("python") or ()
+    return any(project.path_inside(file) and not file.startswith(others) for file in files)
 
 
 class ProjectCache:
-    """Remembers the projects of workspaces: to look for them means to read many files, and to start an interpreter.
+    """Remembers the projects of workspaces: a search reads many files and starts an interpreter.
 
-    What was found is given at once and, after a minute, looked for again in the background. Where something was lacking
-    and the look is quick, every question looks again, so that a tool just installed is seen.
+    A known answer is returned at once and, after a minute, searched again in the background. Where a tool was missing
+    and the search is quick, every call searches again, so that a tool just installed is seen.
     """
 
     def __init__(self, clock: Clock, find: Callable[[Path], tuple[Project, ...]]) -> None:
         self._clock = clock
         self._find = find
         self._lock = threading.Lock()
-        self._cache: dict[str, tuple[float, float, tuple[Project, ...]]] = {}
-        self._looking: dict[str, threading.Thread] = {}
+        self._cache: dict[str, _CachedProjects] = {}
+        self._refreshes: dict[str, threading.Thread] = {}
 
-    def of(self, workspace: str) -> tuple[Project, ...]:
-        """The projects of `workspace`, the top first. Raises what `find` raises when nothing is known yet."""
+    def projects_of(self, workspace: str) -> tuple[Project, ...]:
+        """The projects of `workspace`, the top first. Raises as `find` does when nothing is known yet."""
         with self._lock:
-            if workspace not in self._cache:
-                cached = None
-            else:
-                asked_at, took, cached = self._cache[workspace]
-                lacking = not any(project.tools for project in cached) or any(project.lacks for project in cached)
-                if lacking and took < QUICK_LOOK_SECONDS:
-                    cached = None
-                elif self._clock.monotonic() - asked_at >= REFRESH_SECONDS and workspace not in self._looking:
-                    thread = threading.Thread(target=self._refresh, args=(workspace,), name="projects", daemon=True)
-                    self._looking[workspace] = thread
-                    thread.start()
-        return self._look(workspace) if cached is None else cached
+            cached = self._cache.get(workspace)
+            is_usable = cached is not None and not cached.should_search_again
+            is_old = cached is not None and self._clock.monotonic() - cached.found_at >= REFRESH_SECONDS
+            if is_usable and is_old and workspace not in self._refreshes:
+                thread = threading.Thread(target=self._refresh, args=(workspace,), name="projects", daemon=True)
+                self._refreshes[workspace] = thread
+                thread.start()
+        return cached.projects if cached is not None and is_usable else self._search(workspace)
 
-    def settle(self, timeout: float | None = None) -> None:
-        """Wait until every background look is over, each at most `timeout` seconds."""
+    def wait_for_refresh(self, timeout: float | None = None) -> None:
+        """Wait until every background search is over, each at most `timeout` seconds."""
         with self._lock:
-            looking = list(self._looking.values())
-        for thread in looking:
+            refreshes = list(self._refreshes.values())
+        for thread in refreshes:
             thread.join(timeout)
 
-    def _look(self, workspace: str) -> tuple[Project, ...]:
+    def _search(self, workspace: str) -> tuple[Project, ...]:
         began = time.perf_counter()
         projects = self._find(Path(workspace))
         with self._lock:
-            self._cache[workspace] = (self._clock.monotonic(), time.perf_counter() - began, projects)
+            self._cache[workspace] = _CachedProjects(projects, self._clock.monotonic(), time.perf_counter() - began)
         return projects
 
     def _refresh(self, workspace: str) -> None:
         try:
-            self._look(workspace)
-        except Exception:  # forgotten, so that the next question asks itself and tells the error
-            log.exception("looking for the projects of %s failed", workspace)
+            self._search(workspace)
+        except Exception:  # forgotten, so that the next call searches itself and raises the error
+            log.exception("the search for the projects of %s failed", workspace)
             with self._lock:
                 self._cache.pop(workspace, None)
         finally:
             with self._lock:
-                del self._looking[workspace]
+                del self._refreshes[workspace]
+
+
+@frozen
+class _CachedProjects:
+    """The result of a search, with the time and the seconds that it took."""
+
+    projects: tuple[Project, ...]
+    found_at: float
+    seconds: float
+
+    @property
+    def should_search_again(self) -> bool:
+        """Whether a tool is missing and the search is quick."""
+        has_tools = any(project.tools for project in self.projects)
+        is_complete = has_tools and not any(project.missing_tool for project in self.projects)
+        return not is_complete and self.seconds < QUICK_SEARCH_SECONDS

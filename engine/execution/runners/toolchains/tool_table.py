@@ -1,7 +1,7 @@
 """The tools that Clawpy knows, read from `tools.toml` (SPEC 3.9): a new tool is a new row there.
 
-Three tables: what runs tests, what looks at source files, what installs a project's packages. Below them is what tools
-take and give: command lines, findings, what a run left; and how files of a project are read.
+It has three tables: test runners, linters, package managers. Below them are the values that tools take and return, and
+functions that read files of a project.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.frozen import frozen
 from engine.plain_files import read_plain
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
-"""The whole file, for its other tables: output formats, what a run lacked, what brings it."""
+"""The whole file, for its other tables: output formats, missing items and their fixes."""
 
 FALLBACK = "fallback"
 """The kind of tools that are used only when nothing else tests, or lints, a project."""
@@ -26,41 +26,44 @@ MANIFESTS: tuple[str, ...] = tuple(TABLES["manifests"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow:
-    """What a test runner and a linter have in common.
-
-    `kind` is its language. `detected_by` names how the tool is looked for, a key of `detection.DETECTORS`; `program` is
-    its name. `exit_codes` mean that it did its work. `created_files` are what it puts into a project without them.
-    """
+    """The fields that test runners and linters share."""
 
     name: str
     kind: str
+    """Its language."""
     detected_by: str
+    """How the tool is found: a key of `detection.DETECTORS`."""
     output_format: str = "words"
+    """A reader of `output_readers`."""
     program: str = ""
+    """The name of the program."""
     suffixes: tuple[str, ...] = ()
+    """Endings of files that matter to it; () = any."""
     exit_codes: tuple[int, ...] = (0, 1)
+    """Exit codes with which it did its work."""
     environment: Mapping[str, str] = field(default_factory=dict)
     created_files: tuple[str, ...] = ()
+    """Files that it puts into a project without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRunnerRow(ToolRow):
-    """A tool that runs tests.
-
-    A folder that holds one of `manifests` may have it (`*` stands for anything but `/`); `manifest_pattern` is an
-    expression that one of them must match. `test_command` runs everything, `single_test_command` single tests: the same
-    where the former takes `{tests}`, "" where it cannot. `test_files` is a regular expression for files that hold tests
-    ("" = names do not tell). `output_format` is one of `output_readers`. `extra_file` (name, text) must lie in the
-    scratch folder.
-    """
+    """A tool that runs tests."""
 
     manifests: tuple[str, ...]
+    """Files of which a folder with this tool has one; `*` matches anything but `/`."""
     test_command: str
+    """Runs the whole suite; with `{tests}` also single tests."""
     single_test_command: str = ""
+    """Runs single tests, where `test_command` cannot."""
     title: str = ""
+    """The name on screens; "" is made of the package manager."""
     manifest_pattern: str = ""
+    """A regular expression that one of the manifests must match."""
     test_files: str = ""
+    """A regular expression for files that hold tests; "" = names do not tell."""
     extra_file: tuple[str, str] = ("", "")
+    """Name and text of a file that must lie in the scratch folder."""
 
     @property
     def single(self) -> str:
@@ -70,55 +73,61 @@ class TestRunnerRow(ToolRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinterRow(ToolRow):
-    """A linter or type checker.
-
-    `configured` are files (`name`, or `name:regular expression`) one of which shows that the project uses it, also in
-    the folders above if it `uses_parent_settings`; one that `runs_unconfigured` is used without when the project's own
-    environment has it. `lint_command` checks `{paths}`, `fix_commands` change them. `is_read_only` is False for a
-    script, which may do anything (SPEC 2.12). Of several of one `kind` and `group` the first is used.
-    """
+    """A linter or type checker."""
 
     configured: tuple[str, ...]
+    """Files (`name`, or `name:regular expression`) one of which shows that the project uses it."""
     lint_command: str
+    """Checks `{paths}`."""
     fix_commands: tuple[str, ...] = ()
+    """Change `{paths}`."""
     runs_unconfigured: bool = False
+    """It is used without configuration when the project's own environment has it."""
     uses_parent_settings: bool = False
+    """It may be configured in a folder above."""
     is_read_only: bool = True
+    """False for a script, which may do anything (SPEC 2.12)."""
     group: str = ""
+    """Only the first linter of one kind and group is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageManagerRow:
-    """What installs a project's packages.
-
-    `install_command` is used where there is a lock file, `unlocked_install_command` where there is none.
-    `package_folders` exist once it is done (empty: the files do not tell). `hosts` are what it needs of the network.
-    `update_lock_command` brings the lock file in step with its manifest, and runs no script of a package.
-    `workspace_sign` (`file:regular expression`) shows that a folder above keeps the packages of those below it, too."""
+    """A tool that installs a project's packages."""
 
     name: str
     kind: str
+    """Its language."""
     manifests: tuple[str, ...]
     hosts: tuple[str, ...]
+    """The hosts that it needs."""
     lock_files: tuple[str, ...] = ()
     install_command: str = ""
+    """Used where there is a lock file."""
     unlocked_install_command: str = ""
+    """Used where there is no lock file."""
     update_lock_command: str = ""
+    """Updates the lock file to its manifest, and runs no script of a package."""
     manifest_pattern: str = ""
+    """A regular expression that one of the manifests must match."""
     package_folders: tuple[str, ...] = ()
+    """Folders that exist once packages are installed; () = folders do not tell."""
     workspace_sign: str = ""
+    """`file:regular expression`: shows that a folder also keeps the packages of the folders below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """What the tools of a language share. `package_folders` of a project hold its packages; `linked_folders` are those
-    that a worktree needs in place; `install_environment` is that of the commands that install. `test_runners` are
-    values of the rows of its test runners."""
+    """Values that the tools of one language share."""
 
     package_folders: tuple[str, ...] = ()
+    """Folders of a project that hold its packages."""
     linked_folders: tuple[str, ...] = ()
+    """Folders that are linked into a worktree."""
     install_environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the commands that install."""
     test_runners: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the rows of its test runners."""
 
 
 _SHARED_VALUES = {"environment": "environments", "suffixes": "suffixes", "hosts": "hosts"}
@@ -152,7 +161,7 @@ LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, ro
 
 
 def language_of(kind: str) -> Language:
-    """What the tools of a language share; nothing for a language without such a table."""
+    """The values of a language; an empty `Language` for one without a table."""
     return LANGUAGES.get(kind, Language())
 
 
@@ -164,55 +173,72 @@ PACKAGE_MANAGERS: Mapping[str, PackageManagerRow] = {
     row["name"]: build_row(PackageManagerRow, {"unlocked_install_command": row.get("install_command", ""), **row})
     for row in TABLES["package_manager"]
 }
-"""By name, in the order in which they are tried."""
+"""Package managers by name, in the order in which they are tried."""
 
 
 @frozen
 class Command:
-    """A command line that a tool asks for.
-
-    `environment` is added to the session's; `codes` are the exit codes that mean the tool did its work (tests may
-    still be red); `report` is a file the tool writes for machines, or None when its output is all there is; `makes`
-    are files that the tool puts into the project when they are missing, and that a check must not leave there.
-    """
+    """A command line of a tool."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    codes: tuple[int, ...] = (0, 1)
+    """Variables that are added to the session's."""
+    exit_codes: tuple[int, ...] = (0, 1)
+    """Exit codes with which the tool did its work; tests may still have failed."""
     report: Path | None = None
-    makes: tuple[str, ...] = ()
+    """A file that the tool writes for machines; None when it only prints."""
+    created_files: tuple[str, ...] = ()
+    """Files that the tool puts into a project without them, and that a check must not leave there."""
 
 
 @frozen
 class Finding:
-    """One thing a linter said. `line` counts from 1, 0 when the whole file is meant."""
+    """One finding of a linter."""
 
     path: str
     line: int
+    """From 1; 0 for the whole file."""
     rule: str
     message: str
 
 
 @frozen
 class FinishedRun:
-    """What a finished run left behind: its output, its exit code, the text of its report ("" without one) and the
-    folder that its test ids are relative to. `tool` is the name that the result carries, `title` how the operator
-    knows the command."""
+    """The output of a run that ended."""
 
     tool: str
+    """The name of the tool in its result."""
     title: str
+    """The name of its command on screens."""
     output: str
     exit_code: int
     report: str
+    """The text of its report, "" without one."""
     folder: Path
+    """The folder to which test ids are relative."""
 
 
 def read_text(file: Path, limit: int = 1_000_000) -> str:
-    """A text file's first `limit` bytes as text, "" when it is not there, cannot be read or is not a regular file."""
+    """The first `limit` bytes of a file as text; "" when it does not exist, cannot be read or is no regular file."""
     try:
         return read_plain(file, limit, cut=True).decode(errors="replace")
     except (OSError, ValueError):
         return ""
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """A TOML file; {} when it cannot be read or is not TOML, which the project's own tools will report."""
+    try:
+        return tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def folders_up_to(folder: Path, top: Path) -> list[Path]:
+    """`folder` and those above it up to `top`; `folder` alone when it lies elsewhere."""
+    if not folder.is_relative_to(top):
+        return [folder]
+    return [folder, *(above for above in folder.parents if above.is_relative_to(top))]
 
 
 def as_operand(path: str) -> str:
