@@ -21,8 +21,8 @@ from sqlalchemy import Engine, create_engine
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
+from engine.storage import connections, schema
 from engine.storage import database as storage
-from engine.storage import schema
 from engine.storage.database import Database
 from engine.storage.ledger import append
 from tests.support.forked import Nursery
@@ -116,7 +116,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], byt
     def make() -> bytes:
         path = tmp_path_factory.mktemp("empty") / "clawpy.db"
         create(path)
-        storage.use_write_ahead_log(path)
+        connections.use_write_ahead_log(path)
         return path.read_bytes()
 
     return make
@@ -136,7 +136,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
     The folders that look at just this override the fixture and take both as they are.
     """
-    create, connect = schema._create, storage.open_sqlite
+    create, connect = schema._create, connections.open_sqlite
 
     def copy(path: Path) -> None:
         try:

@@ -283,7 +283,7 @@ class StandIn:
                 seconds=0.1234,
             ),
         )
-        self.feedback = SimpleNamespace(recent=lambda limit: [])
+        self.feedback = SimpleNamespace(load_newest=lambda limit: [])
         self.agent_setup = AgentSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
         self.closed = False

@@ -58,11 +58,11 @@ def test_what_a_crash_left_reserved_is_settled_at_the_next_start(world: World, b
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     with world.opened() as engine:
         [card] = engine.cards.recent()
-        view = world.ended(card.id)
-        assert view.state is (SessionState.SUCCEEDED if before_it_began else SessionState.INTERRUPTED)
+        ended = world.ended(card.id)
+        assert ended.state is (SessionState.SUCCEEDED if before_it_began else SessionState.INTERRUPTED)
         assert [entry.state for entry in entries(world)] != [RESERVED]
         # Nobody counted to the end of what was interrupted: it may have spent what was set aside for it.
-        assert engine.safety.costs.state().month == (view.cost if before_it_began else 50_000)
+        assert engine.safety.costs.state().month == (ended.cost if before_it_began else 50_000)
 
 
 @pytest.mark.long

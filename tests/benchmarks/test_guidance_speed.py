@@ -20,6 +20,7 @@ from engine.hierarchy import cascade_config
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.wisdom import Wisdom
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.hierarchy.wisdom_world import World, make_world
 
 pytestmark = pytest.mark.benchmark
@@ -73,7 +74,7 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
         agents = Agents(world.folder, cascade_config=world.config, settings=world.agents._settings, database=database)
         wisdom = Wisdom(
             database, agents, clock=clock, randomness=world.wisdom._bubbles._randomness,
-            facts=lambda cursor, most: [], seconds=lambda session: 0.0, correction=lambda card: None,
+            facts=Ledger(database),
         )  # fmt: skip
         begin = time.perf_counter()
         told = wisdom.guidance("bottom")

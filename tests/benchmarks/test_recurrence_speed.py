@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy
 import pytest
@@ -118,7 +118,7 @@ def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database:
     writing = Measured(lambda: files.apply(changes, facts))
 
     slow = baseline.seconds * (ENTRIES / PART) ** 2
-    rows = [
+    rows: list[tuple[str, Measured[Any]]] = [
         ("clusters, vectors at hand", clustering),
         ("read 500 pages", reading),
         ("read them again, unchanged", again),

@@ -292,7 +292,7 @@ class Settings(Port):
 
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
-        self.current = SimpleNamespace(
+        self.current: Any = SimpleNamespace(
             keys={},
             channels=("koji-core",),
             console=SimpleNamespace(theme="clawpy-dark", mouse=True, bell=True),

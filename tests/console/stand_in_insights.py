@@ -101,6 +101,6 @@ class Training(Port):
         self.note("adopt")
         return run(2, "adopted")
 
-    def put_back(self) -> TrainingRunView:
-        self.note("put_back")
+    def restore_former(self) -> TrainingRunView:
+        self.note("restore_former")
         return run(1, "kept_old")

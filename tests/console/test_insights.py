@@ -13,6 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.insights import screen as insights
 from engine.events import TrainingMoved
 from engine.home import Home
+from engine.learning.decisions.metrics import Outcome
 from engine.model import CalibrationCheck, Phase, Refusal
 from tests.console.conftest import at, live, screen_text, sees, until
 from tests.console.stand_in import StandIn
@@ -83,8 +84,8 @@ async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(cons
 
 async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: ConsoleApp, engine: StandIn) -> None:
     newest = engine.insights.cards[-1]
-    words = ("withdrawn", "withdrawn", "expired", "cannot_run")
-    engine.insights.cards = [dataclasses.replace(newest, word=word) for word in words]
+    outcomes = [Outcome.WITHDRAWN, Outcome.WITHDRAWN, Outcome.EXPIRED, Outcome.CANNOT_RUN]
+    engine.insights.cards = [dataclasses.replace(newest, outcome=outcome) for outcome in outcomes]
     async with at(console, to_insights) as pilot:
         told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
         shown = console.screen.query_one("#left-told").render
@@ -151,7 +152,7 @@ async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleA
         await until(pilot, lambda: ("cancel",) in engine.noted)
 
 
-@pytest.mark.parametrize(("state", "called"), [("kept_old", "adopt"), ("adopted", "put_back")])
+@pytest.mark.parametrize(("state", "called"), [("kept_old", "adopt"), ("adopted", "restore_former")])
 async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandIn, state: str, called: str) -> None:
     newer = run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1")
     view = engine.insights.training

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def text(fields: Iterable[Field]) -> str:
     return plain("\n".join(field_lines(fields)))
 
 
-def recorded(record: LearningRecord, port: Adaptation) -> candidate.Document:
+def recorded(record: LearningRecord, port: Adaptation) -> dict[str, Any]:
     view = dataclasses.replace(port.view(ROUNDING.id), records=(record,))
     return document(view)["records"][0]
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -132,7 +133,7 @@ def test_the_content_filter_is_asked_before_every_command(
 
 @pytest.mark.long
 def test_command_results(world: World) -> None:
-    results = {}
+    results: dict[str, Any] = {}
 
     def work(live: LiveSession) -> str:
         results["code"] = live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code

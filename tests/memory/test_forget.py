@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.execution.runners.model.single_questions import Caller
+from engine.execution.model_calls import Caller
 from engine.home import Home
 from engine.memory.forget import Forgetting
 from engine.memory.para import NewFact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -261,7 +262,7 @@ class TestFiles:
             elif step == "write":
                 patch.setattr(graph_file, "write_atomic", crash)
             else:
-                patch.setattr(graph_file.os, "ftruncate", crash)
+                patch.setattr(os, "ftruncate", crash)
             with pytest.raises(InterruptedError):
                 graph.compact()
         graph.put(node("after"))

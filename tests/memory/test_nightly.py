@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -316,7 +317,7 @@ class TestContext:
         assert context.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
 
     def test_it_is_remembered_once_for_each_outcome(self, context: SessionSummariser, database: Database) -> None:
-        work = context._work
+        work: Any = context._work
         one = work.add(view(check=CheckResult("pytest", 3, 1)))
         work.files["session_1"] = ("parser.py",)
         ended(database, one)
@@ -325,9 +326,14 @@ class TestContext:
         context.handle(fact)
         store = MemoryStore(database)
         (red,) = store.entries(Layer.CONTEXT)
-        assert (red.layer, red.session, red.kind, red.tags) == ("E", "session_1", "summary", ("summary", "failed"))
+        assert (red.layer, red.session, red.kind, red.tags) == (
+            "E",
+            "session_1",
+            "summary",
+            ("summary", "problem found"),
+        )
         assert "parser.py" in red.text
-        assert "Outcome: failed. 3 tests passed, 1 failed." in red.text
+        assert "Outcome: problem found. 3 tests passed, 1 failed." in red.text
         work.add(replace(one, discarded_at=NOW))
         gone = replace(fact, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_1"})
         context.handle(gone)

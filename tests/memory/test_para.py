@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory import para as para_module
 from engine.memory import para_file
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
+from engine.storage.files import write_atomic
 
 
 @pytest.fixture
@@ -157,9 +157,8 @@ class TestCrash:
             if writes == after:
                 raise KeyboardInterrupt
             writes += 1
-            para_module.write_atomic_for_test(path, data)
+            write_atomic(path, data)
 
-        monkeypatch.setattr(para_module, "write_atomic_for_test", para_file.write_atomic, raising=False)
         with monkeypatch.context() as patch:
             patch.setattr(para_file, "write_atomic", write)
             with pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness
 from engine.prediction.card_rows import new_row
 from engine.prediction.cycle import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
 from engine.prediction.stack import adjusted_tier
-from engine.prediction.twin import TWIN_FROM
+from engine.prediction.twin import MIN_DECISIONS
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal, teach
@@ -84,7 +84,7 @@ def test_a_kind_whose_decisions_are_old_is_explored_again(
     """Tastes change: a kind that was always dismissed gets another chance after a month without a decision."""
     world = World(database, clock)
     world.predictions._randomness = ALWAYS
-    teach(world, TWIN_FROM, DecisionSignal.DISMISSED, kind="lint")
+    teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.see(proposal("new", kind="lint"))) is is_shown
 

@@ -44,7 +44,8 @@ def now(runs: tuple[Ran, ...] = (), **state: Any) -> WorkspaceContext:
 
 
 def card(kind: str, *, facts: dict[str, Any] | None = None, **parameters: Any) -> Prediction:
-    return Prediction(kind=kind, facts=facts or {}, parameters=parameters, created_at=MADE)
+    given = {"kind": kind, "facts": facts or {}, "parameters": parameters, "created_at": MADE}
+    return Prediction(**given)
 
 
 OPEN = Branch("x", "t", EARLIER)

@@ -134,7 +134,7 @@ class MachineWorld(RuleBasedStateMachine):
         for word in ("stop", "pause", "month"):
             self._try(lambda word=word: self.engine.safety.resume(word))
         if not self.enabled_this_run:
-            self.the_api_toggles(True)
+            self.the_api_toggles(True)  # type: ignore[attr-defined]
         self._switch(autonomous=True, enabled=True, autonomy="act")
         self.dnd_until = self.engine.autonomy.dnd(None)
         now = self.clock.now()
@@ -166,11 +166,11 @@ class MachineWorld(RuleBasedStateMachine):
     def _meanwhile(self, what: str) -> None:
         """Something that holds back what runs by itself, or everything."""
         if what == "quiet":
-            self.do_not_disturb(1)
+            self.do_not_disturb(1)  # type: ignore[attr-defined]
         elif what == "pause":
             self.engine.database.write(lambda tx: self.engine.safety.kill_switch.place(tx, "pause", "test"))
         elif what == "stop":
-            self.stop()
+            self.stop()  # type: ignore[attr-defined]
         elif what == "off":
             self._switch(autonomous=False)
         elif what == "disabled":
@@ -178,7 +178,7 @@ class MachineWorld(RuleBasedStateMachine):
         elif what == "cards":
             self._switch(autonomy="cards")
         elif what == "this run":
-            self.the_api_toggles(False)
+            self.the_api_toggles(False)  # type: ignore[attr-defined]
 
     def _know_channels(self) -> None:
         """Work was let through on every channel long ago: no pair is novel for its own sake."""

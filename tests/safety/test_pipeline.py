@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sqlmodel import select
 
 from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
+from engine.safety import cost, loops, rates
 from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import LIFETIME, PermitRow
 from engine.safety.pipeline import ORDER, CrosspollLog
@@ -54,7 +55,7 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    for module in (pipeline_module, pipeline_module.rates, pipeline_module.loops, pipeline_module.cost):
+    for module in (pipeline_module, rates, loops, cost):
         if hasattr(module, rail):
             monkeypatch.setattr(module, rail, broken)
     ruling = rails.rule(approval())

@@ -361,10 +361,10 @@ def test_kill_switch(world: World) -> None:
     """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
     card = world.proposed("Write a greeting into hello.txt")
     world.server.script(calls("exec", command="sleep 60"))
-    card = world.engine.cards.approve(card["id"], without_sandbox=True)
+    approved = world.engine.cards.approve(card["id"], without_sandbox=True)
     world.server.wait(1)
-    assert card.session_id in world.say("stop", reason="smoke")["stopped"]
-    assert world.engine.sessions.wait(card.session_id or "", 10).state is SessionState.CANCELLED
+    assert approved.session_id in world.say("stop", reason="smoke")["stopped"]
+    assert world.engine.sessions.wait(approved.session_id or "", 10).state is SessionState.CANCELLED
     with world.reopened() as engine:
         assert engine.autonomy.state().state is State.DISABLED
         with pytest.raises(Refusal):

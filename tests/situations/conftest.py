@@ -21,9 +21,10 @@ import pytest
 
 from engine import open_engine
 from engine.clock import FakeClock
-from engine.engine import Engine, Overrides
+from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card, CheckResult, SessionView
+from engine.overrides import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
 ENDS_WITHIN = 120.0

@@ -85,7 +85,7 @@ def test_after_a_caught_error_of_the_database_nothing_more_of_a_write_is_kept(da
     taken = Ledger(database).latest()[0].id
 
     def work(tx: Transaction) -> None:
-        tx.session.add(MemoryEvent(id=taken, at=tx.now, kind="TaskAdded", topics="", payload="{}"))
+        tx.session.add(MemoryEvent(id=taken, at=tx.now, kind="TaskAdded", payload={}))
         with pytest.raises(IntegrityError):
             tx.session.flush()
         tx.record(TaskAdded(title="later"))

@@ -26,7 +26,8 @@ WINDOW = timedelta(minutes=5)
 
 
 def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
-    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=NOW + timedelta(seconds=due))
+    due_at = NOW + timedelta(seconds=due)
+    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=due_at)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
+from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.config.agents import AcpSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails

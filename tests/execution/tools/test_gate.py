@@ -17,7 +17,8 @@ from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import best_sandbox
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.toolbelt import Toolbelts
-from engine.hierarchy.agents import Agents, Tools
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.folders import Tools
 from engine.model import PermissionAnswer, Refusal, ToolResult
 from engine.storage.database import Database
 from tests.execution.session_world import until

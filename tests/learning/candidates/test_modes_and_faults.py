@@ -154,14 +154,14 @@ def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:
 def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(autonomous: World) -> None:
     one = measured(autonomous)
     harms(autonomous, one.id)
-    autonomous.hold, autonomous.told.own_phase = "stopped", 0
+    autonomous.told.hold, autonomous.told.own_phase = "stopped", 0
     assert autonomous.adaptation.has_work()
     autonomous.adaptation.digest()
     (gone,) = autonomous.adaptation.candidates()
     assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
     assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
     assert autonomous.shelf.in_force == []
-    autonomous.hold, autonomous.told.own_phase = "", 1
+    autonomous.told.hold, autonomous.told.own_phase = "", 1
     autonomous.happened(retried("sess_3"))
     autonomous.adaptation.digest()  # and is not put back by itself
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
