@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from sqlmodel import Session
 
@@ -132,7 +131,6 @@ class ActingConditions:
     confidence: float
     threshold: float
     bound: float
-    snoozed: bool = False
     asks: bool = False
     suggested: bool = False
     warns: bool = False
@@ -147,8 +145,6 @@ def reason_not_to_act(standing: ActingConditions) -> str:
         return "the autonomy of this workspace is not set to `act`"
     if standing.quiet:
         return "quiet hours: nothing runs by itself"
-    if standing.snoozed:
-        return "you snoozed it"
     if not standing.ordered:
         if standing.phase < PHASE:
             return f"phase {standing.phase}: nothing runs by itself before phase {PHASE}"
@@ -189,7 +185,6 @@ class Acting:
         history: Decisions,
         launcher: Launcher,
         quiet: Callable[[], bool],
-        now: Callable[[], datetime],
     ) -> None:
         self._database = database
         self._cards = cards
@@ -198,7 +193,6 @@ class Acting:
         self._history = history
         self._launcher = launcher
         self._quiet = quiet
-        self._now = now
         self._left_to_a_person: dict[str, str] = {}
         """Cards that the human gate refused, and what it said: until it says something else they are not tried again,
         for each try would be one more row of the log."""
@@ -284,7 +278,6 @@ class Acting:
             confidence=card.confidence,
             threshold=settings.cross_poll_auto_execute_threshold,
             bound=1.0,
-            snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
             suggested=card.kind in NEVER_ALONE,
             warns=kind_of(card.kind).comes_back,

@@ -66,7 +66,6 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             history=core.feedback,
             launcher=launcher,
             quiet=lambda: core.autonomy.quiet(),
-            now=clock.now,
         ),
         housekeeping=(
             core.cards.expire_due,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.autonomy.autonomy import CARDS, STATE, Autonomy
+from engine.autonomy.presence import Presence
 from engine.autonomy.schedule import Job, Schedule, next_run
 from engine.autonomy.state import State
 from engine.clock import FakeClock, SystemClock
@@ -105,6 +106,27 @@ def test_presence_survives_a_restart(make: Callable[..., Autonomy], clock: FakeC
     autonomy.heard("verb")
     clock.advance(timedelta(minutes=7))
     assert make().silence() == timedelta(minutes=7)
+
+
+def test_the_last_sign_of_the_operator_and_the_last_absence(database: Database, clock: FakeClock) -> None:
+    presence, second = Presence(database, clock), timedelta(seconds=1)
+    presence.note_now("key")
+    began = clock.now()
+    clock.advance(30 * timedelta(minutes=1) - second)
+    presence.note(began - second, "files of a workspace")
+    assert (presence.last(), presence.away_since()) == ((began, "key"), None)
+    clock.advance(second)
+    assert presence.away_since() == began
+    presence.note_now("verb")
+    returned = clock.now()
+    clock.advance(29 * second)
+    presence.note_now("key")
+    assert (presence.last()[0], presence.away_since()) == (clock.now(), began)
+    assert Presence(database, clock).last() == (returned, "verb"), "a crash loses less than half a minute"
+    clock.advance(second)
+    presence.note_now("key")
+    again = Presence(database, clock)
+    assert (again.last(), again.away_since()) == ((clock.now(), "key"), began)
 
 
 def test_do_not_disturb_is_quiet_until_its_time(make: Callable[..., Autonomy], clock: FakeClock) -> None:

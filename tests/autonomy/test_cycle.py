@@ -44,6 +44,9 @@ def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_retu
         world.away()
         done = world.cycle()
         assert bool(done.acted) is acts
+        earned = engine.autonomy.earning([world.workspace]).earned
+        assert ("“Change log” on chronicle-hub" in earned) is acts
+        assert engine.autonomy.earning(["/srv/other"]).earned == ()
         if acts:
             world.ended(done.acted)
             assert engine.safety.log(1)[0].from_channel == "owner"
@@ -142,6 +145,16 @@ def test_what_keeps_it_from_acting_is_said_and_it_acts_once_that_is_over(
     assert len(world.engine.sessions.list()) == 1, "the one that earned it"
     permit(world)
     assert world.cycle().acted
+
+
+@pytest.mark.long
+def test_a_snoozed_card_runs_by_itself_when_it_wakes(world: World) -> None:
+    world.engine.predictions.run_cycle()
+    card = world.engine.cards.snooze(world.card().id)
+    world.away(timedelta(hours=2) - timedelta(seconds=1))
+    assert world.cycle().acted == ""
+    world.clock.advance(timedelta(seconds=1))
+    assert world.cycle().acted == card.id
 
 
 @pytest.mark.long
@@ -292,7 +305,6 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
         ({"autonomous": False}, "autonomousModeEnabled"),
         ({"acts": False}, "`act`"),
         ({"quiet": True}, "quiet hours"),
-        ({"snoozed": True}, "you snoozed it"),
         ({"phase": 0}, "phase 0"),
         ({"confidence": 0.7999}, "below 0.80"),
         ({"threshold": 0.9}, "below 0.90"),
@@ -310,14 +322,13 @@ def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], wo
 @given(
     st.builds(
         ActingConditions, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
-        confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1), snoozed=st.booleans(),
+        confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1),
         asks=st.booleans(), suggested=st.booleans(),
     )
 )  # fmt: skip
 def test_nothing_acts_unless_everything_holds(standing: ActingConditions) -> None:
     everything = (
         standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
-        and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.snoozed
-        and not standing.suggested
+        and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.suggested
     )  # fmt: skip
     assert (reason_not_to_act(standing) == "") is everything

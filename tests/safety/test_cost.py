@@ -11,10 +11,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
 from engine.safety.cost import AgentBudget, crosses_warning, decide_cost, windows
+from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 
@@ -92,6 +94,12 @@ def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
     rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
     rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
     assert rails.safety.costs.state().hour == 20_000
+    with rails.database.read() as session:
+        results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
+    assert results == {
+        "old": None,
+        "pred_1": {"session": "auto_1", "state": "succeeded", "summary": "done", "cost": 0.02},
+    }
     rails.clock.advance(timedelta(minutes=60, microseconds=1))
     assert (rails.safety.costs.state().hour, rails.safety.costs.state().day) == (0, 20_000)
 
