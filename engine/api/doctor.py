@@ -334,7 +334,7 @@ def _learnings(home: Home) -> Check:
     from engine.learning.learnings.store import LearningFiles
 
     files = LearningFiles(home.data)
-    faults = files.faults()
+    faults = files.errors()
     if faults:
         more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
         words = "; ".join(faults[:MAX_FAULTS]) + more

@@ -27,7 +27,7 @@ from engine.model import (
     SourceKind,
     sanitise,
 )
-from engine.model.lessons import without
+from engine.model.lessons import remove_lessons
 from engine.model.text import plain
 from engine.model.trust import label, may_guide
 
@@ -105,7 +105,7 @@ class RecallPromptPart:
             passages=True,
         )
         recall, excluded_lessons = self._memory.recall(query), self._excluded_lessons(request)
-        stripped = ((item, without(item.text, excluded_lessons)) for item in recall.items)
+        stripped = ((item, remove_lessons(item.text, excluded_lessons)) for item in recall.items)
         items = tuple(replace(item, text=text) for item, text in stripped if text.strip() or not item.text.strip())
         return replace(recall, items=items), budget
 

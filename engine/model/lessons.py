@@ -13,23 +13,23 @@ from collections.abc import Iterable
 from engine.frozen import frozen
 
 LESSON = "les_"
-"""How the id of a lesson begins."""
+"""Prefix of the id of a lesson."""
 
 
 @frozen
 class Rule:
-    """What one sentence says. `general`: it is said of a kind of thing, not of one thing; `why` says which word shows
-    that."""
+    """The rule in one sentence."""
 
     text: str
     general: bool
+    """Whether it is about a kind of thing, not about one thing."""
     why: str
+    """The words that show this."""
 
 
 @frozen
 class Correction:
-    """What the operator made of a card's prompt before approving it. `estimate` is what the work would have cost, in
-    micro-dollars; `reach` how many of the latest 200 decided cards were on the same channel, at least 1."""
+    """The operator's edit of a card's prompt before approval."""
 
     original: str
     edited: str
@@ -38,12 +38,14 @@ class Correction:
     channel: str = ""
     session: str = ""
     estimate: int = 0
+    """Estimated cost of the work in micro-dollars."""
     reach: int = 1
+    """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
 
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
-_LITTLE = frozenset(
+_FUNCTION_WORDS = frozenset(
     (
         *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
         *("is", "are", "was", "were", "be", "it", "its", "we", "i", "you"),
@@ -70,19 +72,19 @@ _LEAD = _any(
 )
 _SHOULD_NOT = _any(r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+")
 _THIS = "the|this|that|these|those|his|her|its|our|your|my"
-_ONE = _any(r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b")
+_SINGLE_CASE = _any(r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b")
 _ALWAYS = _any(rf"\b(?:always|never|whenever|{_STANDING})\b")
 _EVERY = _any(
     r"^(?:(?:before|after) )?(?:every|each|all|any|no) (?!(?:of|the|this|that|these|those|two|three|\d+)\b)\w+",
     r"^(?:anything|everything|nothing)\b",
 )
 """Of whom a statement is. Within an order "every" says no more than how much there is to do once."""
-_OURS = _any(
+_PRACTICE = _any(
     r"\bwe (?:always |never |only |no longer )?"
     r"(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
 )
 _WISH = _any(r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)")
-_KIND = re.compile(
+_PLURAL = re.compile(
     rf"^(?!(?:{_THIS})\b)(?:(?!the )[a-z][\w-]* ){{0,2}}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
     r"(?:are(?! (?:in|on|at|under|here|there|now|still|red|green|broken|missing|wrong)\b)|have|must|should|need|may|go"
     r"|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain|stand|follow|name|tell|read)\b",
@@ -102,79 +104,80 @@ _MANNER = re.compile(
 )
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text and its lines, each in one line and without a list's mark; of at least two words."""
-    flat = (" ".join(sentence.split()).strip("-*• ") for sentence in _SENTENCE.split(text))
-    return [text for text in flat if len(text.split()) > 1]
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text with at least two words, each in one line and without a list mark."""
+    line = (" ".join(sentence.split()).strip("-*• ") for sentence in _SENTENCE.split(text))
+    return [text for text in line if len(text.split()) > 1]
 
 
 def distil(sentence: str) -> Rule:
-    """The rule in a sentence: without what only leads up to it, and without its full stop. "Please make sure that docs
-    end with a full stop." says "docs end with a full stop", of a kind of thing: docs."""
-    flat = " ".join(sentence.split())
-    bare, before = flat, ""
+    """The rule in a sentence, without its introduction and its full stop: "Please make sure that docs end with a full
+    stop." becomes "docs end with a full stop", a rule about a kind of thing, docs."""
+    line = " ".join(sentence.split())
+    bare, before = line, ""
     while bare != before:
         before, bare = bare, _LEAD.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
-    bare = bare.rstrip(" .;!") or flat
+    bare = bare.rstrip(" .;!") or line
     first = bare.split(" ", 1)[0]
-    if first[1:].islower() and bare != flat.rstrip(" .;!"):
+    if first[1:].islower() and bare != line.rstrip(" .;!"):
         bare = bare[0].lower() + bare[1:]
-    return Rule(bare, *_generalises(flat, bare))
+    return Rule(bare, *_generalises(line, bare))
 
 
-def rules(text: str) -> list[Rule]:
+def distil_rules(text: str) -> list[Rule]:
     """The rules in a text, each once."""
-    return list({lesson_id(rule.text): rule for rule in map(distil, sentences(text))}.values())
+    return list({lesson_id(rule.text): rule for rule in map(distil, split_sentences(text))}.values())
 
 
-def added(original: str, edited: str) -> list[str]:
-    """What somebody put into a text: the sentences of `edited` that are not in `original`; of one that goes on where
-    one of `original` ends, how it goes on."""
-    before = [folded(text).split() for text in sentences(original)]
-    new = [text for text in sentences(edited) if folded(text).split() not in before]
-    return [_goes_on(text, before) for text in new]
+def added_sentences(original: str, edited: str) -> list[str]:
+    """The sentences of `edited` that are not in `original`; of one that extends a sentence of `original`, only the
+    extension."""
+    before = [normalise(text).split() for text in split_sentences(original)]
+    new = [text for text in split_sentences(edited) if normalise(text).split() not in before]
+    return [_extension(text, before) for text in new]
 
 
-def _goes_on(sentence: str, before: list[list[str]]) -> str:
+def _extension(sentence: str, before: list[list[str]]) -> str:
     words = sentence.split()
     for former in before:
         rest = words[len(former) :]
-        if len(rest) > 1 and folded(" ".join(words[: len(former)])).split() == former:
+        if len(rest) > 1 and normalise(" ".join(words[: len(former)])).split() == former:
             return " ".join(rest)
     return sentence
 
 
-def folded(text: str) -> str:
-    """The words of a text as exact matches compare them: without case, signs and white space."""
+def normalise(text: str) -> str:
+    """A text for exact comparison: its words in lower case, without punctuation."""
     return " ".join(re.findall(r"\w+", text.casefold())) or " ".join(text.casefold().split())
 
 
 def lesson_id(text: str) -> str:
-    """The id of the lesson that a rule or a sentence says; little words, case and signs make no other."""
-    words = [word for word in folded(distil(text).text).split() if word not in _LITTLE]
-    return LESSON + hashlib.sha256(" ".join(words or [folded(text)]).encode(errors="replace")).hexdigest()[:12]
+    """The id of the lesson in a rule or sentence; it does not depend on function words, case and punctuation."""
+    words = [word for word in normalise(distil(text).text).split() if word not in _FUNCTION_WORDS]
+    return LESSON + hashlib.sha256(" ".join(words or [normalise(text)]).encode(errors="replace")).hexdigest()[:12]
 
 
 def lessons_of(texts: Iterable[str]) -> frozenset[str]:
-    """The lessons that these texts say, one each."""
+    """The ids of the lessons in these texts, one for each text."""
     return frozenset(map(lesson_id, texts))
 
 
-def without(text: str, lessons: frozenset[str]) -> str:
-    """A text without the sentences, and the ends of sentences, that say one of these lessons; everything else stays."""
+def remove_lessons(text: str, lessons: frozenset[str]) -> str:
+    """A text without the sentences, and ends of sentences, that contain one of these lessons."""
     if not lessons:
         return text
     parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
     sentences_and_gaps = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    cleaned = ((_unless(text, lessons), text, gap) for text, gap in sentences_and_gaps)
+    cleaned = ((_until_lesson(text, lessons), text, gap) for text, gap in sentences_and_gaps)
     return "".join(remaining + gap for remaining, text, gap in cleaned if remaining or not text)
 
 
-def _unless(sentence: str, lessons: frozenset[str]) -> str:
-    """A sentence up to where it says a lesson, and its end sign; "" when it begins with it."""
-    begins = [0, *(clause.start() for clause in _CLAUSE.finditer(sentence))]
-    says = (at for at in begins if lesson_id(_CLAUSE.sub("", sentence[at:], count=at > 0)) in lessons)
-    if not (cut := next(says, len(sentence))):
+def _until_lesson(sentence: str, lessons: frozenset[str]) -> str:
+    """A sentence up to the lesson in it, with its punctuation; "" when it begins with the lesson."""
+    starts = [0, *(clause.start() for clause in _CLAUSE.finditer(sentence))]
+    matches = (start for start in starts if lesson_id(_CLAUSE.sub("", sentence[start:], count=start > 0)) in lessons)
+    cut = next(matches, len(sentence))
+    if not cut:
         return ""
     end = sentence.rstrip(".!?;")
     return sentence[: min(cut, len(end))] + sentence[len(end) :]
@@ -193,22 +196,22 @@ _TOPICS = {
 _TOPIC = {name: re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE) for name, pattern in _TOPICS.items()}
 
 
-def category(text: str, work: str = "") -> str:
-    """What a lesson concerns, in words: the topics that it names, and those of the `work` in which it was met."""
+def topics_of(text: str, work: str = "") -> str:
+    """The topics of a lesson, in words: those of its text and of the `work` in which it was found."""
     named = [name for name, pattern in _TOPIC.items() if pattern.search(text)]
     return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
 
 
-def _generalises(flat: str, bare: str) -> tuple[bool, str]:
-    if text := _ONE.search(bare):
+def _generalises(line: str, bare: str) -> tuple[bool, str]:
+    if text := _SINGLE_CASE.search(bare):
         return False, f"about one thing: “{text[0]}”"
-    if word := _ALWAYS.search(flat) or _EVERY.match(bare):
+    if word := _ALWAYS.search(line) or _EVERY.match(bare):
         return True, f"about a kind of thing: “{word[0].strip()}”"
-    for pattern in (_KIND, _GENERIC):
+    for pattern in (_PLURAL, _GENERIC):
         if (match := pattern.match(bare)) is not None:
-            plural = "s" if pattern is _KIND else ""
+            plural = "s" if pattern is _PLURAL else ""
             return True, f"about a kind of thing: {match['kind']}{plural}"
-    if _OURS.search(bare) or _WISH.search(bare):
+    if _PRACTICE.search(bare) or _WISH.search(bare):
         return True, "about how things are done here"
     if _CASE.search(bare) or _MANNER.match(bare):
         return True, "about a kind of case"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.rules import KINDS, SessionRecord, Statement, about_session
+from engine.learning.learnings.rules import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.memory.capture_rules import CapturedSentence
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
@@ -26,7 +26,7 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.lessons import category, lessons_of
+from engine.model.lessons import lessons_of, topics_of
 from engine.wiring.people import card, correction, reach
 
 if TYPE_CHECKING:
@@ -63,34 +63,34 @@ def build(core: Services) -> None:
 
 
 class SessionSource:
-    """What the chain reads of the engine; see `rules.SessionSource`."""
+    """What the chain reads of the engine; see `distil_rules.SessionSource`."""
 
     def __init__(self, core: Services) -> None:
         self._core = core
 
-    def of(self, session_id: str) -> SessionRecord | None:
+    def load_record(self, session_id: str) -> SessionRecord | None:
         """The record of a session, None for an unknown one."""
-        core, start_record = self._core, self.begun(session_id)
+        core, start_record = self._core, self.load_start(session_id)
         if start_record is None:
             return None
         view = start_record.view
         until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
-        facts = core.ledger.between(view.created_at, until, KINDS)
+        facts = core.ledger.between(view.created_at, until, ENTRY_KINDS)
         statements = [_said(capture, line) for capture, line in core.memory.captures.extract(session_id)]
         return SessionRecord(
             view,
             start_record.leader,
-            tuple(about_session(facts, session_id)),
+            tuple(entries_about(facts, session_id)),
             tuple(statements),
             self._asked(session_id),
             correction(core, view.prediction_id) if view.flow is None else None,
-            start_record.red,
+            start_record.failing,
             start_record.continues,
             start_record.own_words,
             reach(core, view.channel),
         )
 
-    def begun(self, session_id: str) -> SessionRecord | None:
+    def load_start(self, session_id: str) -> SessionRecord | None:
         """What was known when the session started."""
         core = self._core
         try:
@@ -99,17 +99,17 @@ class SessionSource:
             return None
         start = view.started_at or view.created_at
         before = [run for run in core.runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
-        red = before[0].check.failing if before else ()
+        failing = before[0].check.failing if before else ()
         first = self._first(session_id)
         return SessionRecord(
             view,
             self._leader(view.agent),
-            red=tuple(red),
+            failing=tuple(failing),
             continues=first if first != session_id else "",
             own_words=_own_words(core, view),
         )
 
-    def lines(self, session_id: str) -> Iterable[TranscriptLine]:
+    def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
         return _lines(self._core, session_id)
 
@@ -130,7 +130,7 @@ class SessionSource:
         except Refusal:  # the session is forgotten
             channel = None
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
-        concerns = category(entry.text, channel.specialty if channel else "")
+        concerns = topics_of(entry.text, channel.specialty if channel else "")
         evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
         offered = core.wisdom.offer(
             Learning(
@@ -141,7 +141,7 @@ class SessionSource:
         if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
             core.wisdom.approve(offered.id)
 
-    def retracted(self, lesson: str, reason: str) -> None:
+    def retract(self, lesson: str, reason: str) -> None:
         """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
         core = self._core
         core.wisdom.retract(lesson)

@@ -20,7 +20,7 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
-from engine.learning.learnings.rules import SessionRecord, findings_of
+from engine.learning.learnings.rules import SessionRecord, find_learnings
 from engine.model import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
@@ -311,6 +311,6 @@ def test_a_test_whose_name_is_a_sentence(kind: str, said: str) -> None:
     """The engine's own sentence about a test is a quote when the name could be a sentence itself, or an address."""
     said = said.replace("{}", canary("name") if "//" in said else order("name"))
     names = [f"tests/test_a.py::test_x[{said}]", "tests/test_a.py::test_x"]
-    record = SessionRecord(view("s1"), facts=(fact(kind, "s1", failing=names),))
-    labels = {canary("name") in one.text: one.trust for one in findings_of(record)}
+    record = SessionRecord(view("s1"), entries=(fact(kind, "s1", failing=names),))
+    labels = {canary("name") in one.text: one.trust for one in find_learnings(record)}
     assert labels == {True: Trust.QUOTED, False: Trust.MEASURED}

@@ -16,7 +16,7 @@ from engine import tokenizer
 from engine.config import FixedSettings
 from engine.learning.learnings.entries import Scope, project_key
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import LearningFiles, added
+from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
 from tests.learning.learnings.made import entry
@@ -37,7 +37,7 @@ def test_the_part_of_a_project_that_knows_three_hundred_things(tmp_path: Path, d
         for n in range(ENTRIES)
     ]
     placed = [replace(one, scope=scope.level, scope_id=scope.id, path=scope.page(one.kind, one.id)) for one in said]
-    files.apply([added(one) for one in placed])
+    files.apply([add_entry(one) for one in placed])
     part = LearningsPart(LearningFiles(tmp_path, database), FixedSettings())
     request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")

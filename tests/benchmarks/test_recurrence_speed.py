@@ -19,9 +19,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.learnings.entries import Scope
-from engine.learning.learnings.promotion import to_project
-from engine.learning.learnings.recurrence import StoredVectors, clusters
-from engine.learning.learnings.store import LearningFiles, added
+from engine.learning.learnings.promotion import plan_project
+from engine.learning.learnings.recurrence import StoredVectors, find_clusters
+from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
@@ -103,16 +103,16 @@ def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database:
     topics = Topics()
     entries = made(topics)
     files = LearningFiles(tmp_path, database)
-    files.apply([added(one) for one in entries])
+    files.apply([add_entry(one) for one in entries])
     StoredVectors(database, topics.make, lambda: "made").vectors([one.text for one in entries])
     fresh = LearningFiles(tmp_path, database)
     meaning = StoredVectors(database, topics.make, lambda: "made")
 
-    clustering = Measured(lambda: clusters(entries, topics))
+    clustering = Measured(lambda: find_clusters(entries, topics))
     baseline = Measured(lambda: one_by_one(entries[:PART], topics))
     reading = Measured(lambda: fresh.entries(PROJECT))
     again = Measured(lambda: fresh.entries(PROJECT))
-    planning = Measured(lambda: to_project(reading.result, [], PROJECT, meaning.vectors, MONDAY_MORNING))
+    planning = Measured(lambda: plan_project(reading.result, [], PROJECT, meaning.vectors, MONDAY_MORNING))
     plan = planning.result
     changes, facts = plan.changes(MONDAY_MORNING), plan.facts("recurrence")
     writing = Measured(lambda: files.apply(changes, facts))

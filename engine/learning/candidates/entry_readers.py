@@ -16,7 +16,7 @@ from engine.learning.candidates.sources import Sources
 from engine.learning.candidates.transcripts import quote
 from engine.model import PermissionAnswer
 from engine.model.adaptation import RecordKind
-from engine.model.lessons import added, distil
+from engine.model.lessons import added_sentences, distil
 from engine.storage.ledger import LedgerEntry
 
 MAX_TESTS = 5
@@ -112,7 +112,7 @@ def _read_card_approval(entry: LedgerEntry, sources: Sources, count_before: Coun
             entry, "card", scoring.approval(scoring.APPROVED, "a card was approved unchanged"), by=by
         )
         return
-    for number, sentence in enumerate(added(edit.original, edit.edited)[:MAX_ADDED]):
+    for number, sentence in enumerate(added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
         yield RecordDraft(
             RecordKind.HUMAN_APPROVAL,
             f"human_approval/edited:{edit.channel}:{slug(distil(sentence).text)}",

@@ -16,13 +16,20 @@ from functools import partial
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
-from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_at
-from engine.learning.learnings.extraction import TAKEN, Extraction
-from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
-from engine.learning.learnings.questions import judge
+from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_of_path
+from engine.learning.learnings.extraction import LANDED, Extraction
+from engine.learning.learnings.promotion import (
+    PromotionPlan,
+    find_duplicates,
+    is_promotable,
+    merge_duplicates,
+    plan_global,
+    plan_project,
+)
+from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.rules import SessionSource, of_own_tools
-from engine.learning.learnings.store import Forgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
+from engine.learning.learnings.rules import SessionSource, is_about_own_tools
+from engine.learning.learnings.store import IsForgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
 from engine.model import (
     Asks,
     ChainReport,
@@ -44,8 +51,8 @@ log = logging.getLogger(__name__)
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
 """A session that asked for something, went in circles, or has changes to show: what it assumed up to now is written."""
 
-LATE_FACTS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | TAKEN
-FOLLOWED = MILESTONES | LATE_FACTS | {"SessionStarted", "SessionEnded"}
+LATE_ENTRIES = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED
+FOLLOWED_KINDS = MILESTONES | LATE_ENTRIES | {"SessionStarted", "SessionEnded"}
 
 RECENT = timedelta(days=1)
 """A model is asked of sessions that are not longer over than this."""
@@ -90,17 +97,17 @@ class Chain:
         """Between a plan and its carrying out nothing else is planned."""
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Nothing is planned of what an entry said before it was changed in here."""
         with self._lock:
             yield
 
     def handle(self, fact: LedgerEntry) -> None:
-        """Take one fact of `FOLLOWED` in. Again changes nothing. Of what is long past no model is asked, and nothing is
-        feared any more: an engine that is new to a home has years of it before itself. Raises `NotYet` while pages
-        cannot be written."""
+        """Take one fact of `FOLLOWED_KINDS` in. Again changes nothing. Of what is long past no model is asked, and
+        nothing is feared any more: an engine that is new to a home has years of it before itself. Raises `NotYet` while
+        pages cannot be written."""
         try:
-            self._files.must_be_whole()  # before a model is asked for what could not be written
+            self._files.finish_pending()  # before a model is asked for what could not be written
             self._handle(fact)
         except Refusal as refusal:
             if refusal.code not in RETRYABLE:
@@ -117,10 +124,10 @@ class Chain:
         key = project_key(fact.workspace)
         with self._turn:
             if fact.kind == "SessionEnded":
-                self._ended(Scope(key, session), ask=recent)
-            elif fact.kind in LATE_FACTS:
+                self._end_session(Scope(key, session), ask=recent)
+            elif fact.kind in LATE_ENTRIES:
                 self.extraction.late(fact)
-                if fact.kind not in TAKEN:
+                if fact.kind not in LANDED:
                     self._database.write(lambda tx: self._mark_pending(tx, key))
             elif recent:
                 work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
@@ -138,19 +145,20 @@ class Chain:
                     log.exception("the gates of %s", key)
                     self._report_once(f"the gates of {key} could not be checked; they will be tried again: {error}")
                     continue
-                self._database.write(lambda tx, key=key: self._unmark(tx, key))  # type: ignore[misc]
+                self._database.write(lambda tx, key=key: self._clear_pending(tx, key))  # type: ignore[misc]
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
-        """What sessions taught is taken in by `catch_up`, then come the gates of every project; with `judge` also those
-        from projects to all, which the operator's model decides. What cannot be done is told of, the rest goes on."""
+        """What sessions taught is taken in by `catch_up`, then come the gates of every project; with `ask_judge` also
+        those from projects to all, which the operator's model decides. What cannot be done is told of, the rest goes
+        on."""
         with self._running:
             before, judged = self._files.entries(), dict[str, str]()
             catch_up()
             with self._turn:
-                faults = self._files.faults()
-                for fault in faults:
-                    self._report_once(f"{fault}; it is ignored until you fix it in an editor")
-                projects = sorted({scope_at(read.path).project for read in self._files.pages()} - {""})
+                errors = self._files.errors()
+                for error in errors:
+                    self._report_once(f"{error}; it is ignored until you fix it in an editor")
+                projects = sorted({scope_of_path(read.path).project for read in self._files.pages()} - {""})
                 steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
                 steps += [partial(self._judge, judged)] if judge else []
                 steps.append(partial(self.compact, GLOBAL))
@@ -160,8 +168,8 @@ class Chain:
                     except Refusal as refusal:
                         log.warning("the promotion chain: %s", refusal)
                         self._sessions.report("learnings", str(refusal))
-                        faults.append(str(refusal))
-                return report_of(before, self._files.entries(), judged, faults)
+                        errors.append(str(refusal))
+                return report_of(before, self._files.entries(), judged, errors)
 
     def project(self, scope: Scope) -> None:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
@@ -170,7 +178,7 @@ class Chain:
             session_entries = [
                 entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT
             ]
-            plan = to_project(session_entries, project_entries, scope, self._vectors, self._clock.now())
+            plan = plan_project(session_entries, project_entries, scope, self._vectors, self._clock.now())
             self._carry_out(plan, "recurrence")
             for item in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
                 self.offer_up(item)
@@ -189,7 +197,7 @@ class Chain:
     def offer(self, entry: LearningEntry) -> None:
         """Tell the hierarchy of an entry that generalises. Not of what is about the human or an agent's own tools, and
         not of a lesson that was retracted."""
-        if not entry.agent or entry.kind is LearningKind.PROXY or of_own_tools(entry):
+        if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
             return
         if entry.lesson in retracted_lessons(self._database):
             return
@@ -208,11 +216,11 @@ class Chain:
                     f"{entry.id} is an entry of the scope {entry.scope.value}",
                     "only project entries can be promoted; session entries rise when they recur in three sessions",
                 )
-            if not promotable(entry):
+            if not is_promotable(entry):
                 raise Refusal("not_promotable", f"{entry.id} {_why_not(entry)}", "see `clawpy learnings show`")
             plan = self._global_plan(entry)
             if not plan.promoted and not plan.reinforced:
-                raise Refusal("already_promoted", f"all projects already have {entry.id} says")
+                raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
             self._carry_out(plan, "operator")
             self.compact(GLOBAL)
             return (*plan.promoted, *(entry for entry, _ in plan.reinforced))[0].id
@@ -220,7 +228,7 @@ class Chain:
     def compact(self, scope: Scope) -> None:
         """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
         with self._lock:
-            clusters = folded_together(self._files.entries(scope, below=False), self._vectors)
+            clusters = find_duplicates(self._files.entries(scope, below=False), self._vectors)
             if not clusters:
                 return
             pairs = [(member, cluster.members[0]) for cluster in clusters for member in cluster.members[1:]]
@@ -230,9 +238,9 @@ class Chain:
                 folded=tuple(entry.id for entry, _ in pairs),
                 into=tuple(centre.id for _, centre in pairs),
             )
-            self._files.apply([change for cluster in clusters for change in folding(cluster)], [event])
+            self._files.apply([change for cluster in clusters for change in merge_duplicates(cluster)], [event])
 
-    def _ended(self, scope: Scope, *, ask: bool) -> None:
+    def _end_session(self, scope: Scope, *, ask: bool) -> None:
         with self._database.read() as session:
             done = load(session, LearningSession, scope.session) is not None
         new, fault = self.extraction.end(scope.session, ask=ask and not done)
@@ -255,7 +263,7 @@ class Chain:
         """The gates of a project are to be gone through, also after a crash."""
         state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
-    def _unmark(self, tx: Transaction, key: str) -> None:
+    def _clear_pending(self, tx: Transaction, key: str) -> None:
         state.put(
             tx, PENDING_PROJECTS, [project for project in state.get(tx.session, PENDING_PROJECTS, ()) if project != key]
         )
@@ -270,9 +278,9 @@ class Chain:
         """Project → global: each entry that is not there yet is judged by the model, and `judged` says how; nothing
         goes up without a clear yes. Of what is forgotten meanwhile the model is not asked, and what it said is not
         written (SPEC 4.10); a quote the operator alone promotes (SPEC 6.8), also an approved one. Raises `Refusal`."""
-        with self._files.watched() as forgotten:
+        with self._files.watch_forgetting() as forgotten:
             for entry in self._files.entries():
-                if entry.scope is not LearningScope.PROJECT or not promotable(entry) or forgotten(texts_of(entry)):
+                if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or forgotten(texts_of(entry)):
                     continue
                 if entry.trust is Trust.QUOTED:
                     continue
@@ -281,14 +289,14 @@ class Chain:
                 else:
                     self._promote_globally(entry)
 
-    def _judge_one(self, entry: LearningEntry, forgotten: Forgotten, judged: dict[str, str]) -> None:
-        verdict = judge(self._model, entry)
+    def _judge_one(self, entry: LearningEntry, forgotten: IsForgotten, judged: dict[str, str]) -> None:
+        verdict = ask_judge(self._model, entry)
         if verdict is None:
             judged[entry.id] = NO_JUDGE
             return
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
         event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
-        with self._files.alone():  # what is forgotten after this is erased from the ledger after this
+        with self._files.locked():  # what is forgotten after this is erased from the ledger after this
             if forgotten([*texts_of(entry), verdict.reason]):
                 return
             self._database.write(lambda tx: tx.record(event))
@@ -296,24 +304,24 @@ class Chain:
         if verdict.holds is True:
             self._promote_globally(entry)
 
-    def _global_plan(self, entry: LearningEntry) -> Plan:
+    def _global_plan(self, entry: LearningEntry) -> PromotionPlan:
         global_entries = self._files.entries(GLOBAL, below=False)
-        return to_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
+        return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
         with self._lock:  # the entry as it is now: a judge takes time
             now = next(
                 (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
             )
-            if now is not None and promotable(now):
+            if now is not None and is_promotable(now):
                 self._carry_out(self._global_plan(now), "model")
 
-    def _carry_out(self, plan: Plan, by: str) -> None:
+    def _carry_out(self, plan: PromotionPlan, by: str) -> None:
         self._files.apply(plan.changes(self._clock.now()), plan.facts(by))
 
 
 def report_of(
-    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], faults: Sequence[str]
+    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
 ) -> ChainReport:
     """What became of the entries of a home. Pure."""
     former = {entry.id: entry for entry in before}
@@ -332,7 +340,7 @@ def report_of(
             if entry.status is LearningStatus.COMPACTED and (entry.id not in former or former[entry.id].active)
         ),
         judged=judged,
-        faults=tuple(faults),
+        faults=tuple(errors),
     )
 
 

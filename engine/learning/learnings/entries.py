@@ -34,10 +34,10 @@ from engine.model import (
     Trust,
     sanitise,
 )
-from engine.model.lessons import folded, lesson_id
+from engine.model.lessons import lesson_id, normalise
 
 ROOT = "learnings"
-NOWHERE = "none"
+NO_WORKSPACE = "none"
 
 PAGES = {LearningKind.INSTITUTIONAL: "institutional.md", LearningKind.PROXY: "proxy.md"}
 FOLDERS = {"tasks": LearningKind.TASK, "proxy-tasks": LearningKind.PROXY}
@@ -47,7 +47,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 @frozen
 class Scope:
-    """One scope: what of `project` (its key), `session` and `team` (the leader) is set says which."""
+    """One scope: a team (its leader) in a session, a session, a project (its key), or global if all are empty."""
 
     project: str = ""
     session: str = ""
@@ -70,12 +70,12 @@ class Scope:
     def folder(self) -> str:
         """Its folder under the home's data folder."""
         parts = [ROOT, *(("projects", self.project) if self.project else ("global",))]
-        parts += ["sessions", safe(self.session)] if self.session else []
-        parts += ["teams", safe(self.team)] if self.team else []
+        parts += ["sessions", folder_name(self.session)] if self.session else []
+        parts += ["teams", folder_name(self.team)] if self.team else []
         return "/".join(parts)
 
     def page(self, kind: LearningKind, entry: str = "") -> str:
-        """The page of an entry: one for all, but each piece of work has its own."""
+        """The page of an entry: each task has its own, other kinds share one."""
         return f"{self.folder}/tasks/{entry}.md" if kind is LearningKind.TASK else f"{self.folder}/{PAGES[kind]}"
 
 
@@ -83,16 +83,16 @@ GLOBAL = Scope()
 
 
 def project_key(workspace: str) -> str:
-    """The name of a workspace's folder: readable, and no other workspace's."""
+    """The unique folder name of a workspace."""
     if not workspace:
-        return NOWHERE
+        return NO_WORKSPACE
     name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(workspace).name.lower()).strip("-")[:40] or "project"
     return f"{name}-{hashlib.sha256(workspace.encode(errors='replace')).hexdigest()[:8]}"
 
 
-def place_of(path: str) -> Place | None:
-    """What a page is, by its path; None for a file that is no page of entries."""
-    scope = scope_at(path)
+def page_location(path: str) -> PageLocation | None:
+    """The scope and kind of a page, by its path; None for other files."""
+    scope = scope_of_path(path)
     rest = path[len(scope.folder) + 1 :].split("/") if path.startswith(f"{scope.folder}/") else []
     kind = None
     if len(rest) == 1:
@@ -101,17 +101,17 @@ def place_of(path: str) -> Place | None:
         kind = FOLDERS.get(rest[0])
     if kind is None:
         return None
-    return Place(scope.level, scope.id, scope.project, scope.session, kind, path)
+    return PageLocation(scope.level, scope.id, scope.project, scope.session, kind, path)
 
 
-def safe(name: str) -> str:
-    """A name as a folder; another where it is none."""
+def folder_name(name: str) -> str:
+    """A name that is valid as a folder: `name` itself if it is."""
     if _SAFE.fullmatch(name):
         return name
     return f"x-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
 
 
-def scope_at(path: str) -> Scope:
+def scope_of_path(path: str) -> Scope:
     """The scope that a page is in."""
     parts = path.split("/")
     if parts[:2] != [ROOT, "projects"] or len(parts) < 4:
@@ -125,22 +125,22 @@ def scope_at(path: str) -> Scope:
 
 
 UNAPPROVED = "quoted from sessions, and not approved by you"
-"""Why a quote of a project or of all waits for the operator."""
+"""Why a quote in a project or global entry waits for the operator."""
 
 MAX_TEXT = 2_000
-"""Characters of an entry that we write."""
+"""Maximum number of characters of an entry that we write."""
 
-TITLE = 80
-ALWAYS = frozenset(
+MAX_TITLE = 80
+REQUIRED_KEYS = frozenset(
     {"type", "domain", "importance", "confidence", "phase", "status", "reinforcement_count", "last_reinforced"}
     | {"created_at", "session_id", "session_task", "promoted_from", "promoted_at"}
 )
-"""Keys that an entry has even where they say nothing, so that who reads the file knows of them."""
+"""Keys that are written even if they are empty, so that readers of the file know them."""
 
 
 @frozen
-class Place:
-    """Where a page is: its scope, and its path under the home's data folder."""
+class PageLocation:
+    """The scope, kind and path (under the home's data folder) of a page."""
 
     scope: LearningScope
     scope_id: str
@@ -150,13 +150,13 @@ class Place:
     path: str
 
 
-def _words(value: object) -> str:
+def _clean_words(value: object) -> str:
     if isinstance(value, list | dict):
         raise ValueError("is not text")
     return clean_text(str(value))
 
 
-def _list(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     if isinstance(value, dict):
         raise ValueError("is not a list of strings")
     return value if isinstance(value, list) else [value]
@@ -166,59 +166,59 @@ def _utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
-Words = Annotated[str, BeforeValidator(_words), AfterValidator(lambda text: text[:500])]
-Texts = Annotated[tuple[Annotated[str, BeforeValidator(_words)], ...], BeforeValidator(_list)]
-Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda text: text[:500])]
+ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_as_list)]
+UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
 Instant = Annotated[datetime, AfterValidator(_utc)] | None
 
 
-class Front(BaseModel):
-    """The front matter of an entry, as people and we write it."""
+class FrontMatter(BaseModel):
+    """The front matter of an entry."""
 
     type: LearningType = LearningType.DECLARATIVE
-    domain: Words = ""
-    title: Words = ""
-    lesson: Words = ""
-    about: Words = ""
-    importance: Share = 0.5
-    confidence: Share = 0.5
-    reasons: Texts = ()
-    phase: Words = ""
+    domain: ShortText = ""
+    title: ShortText = ""
+    lesson: ShortText = ""
+    about: ShortText = ""
+    importance: UnitFloat = 0.5
+    confidence: UnitFloat = 0.5
+    reasons: ShortTexts = ()
+    phase: ShortText = ""
     status: LearningStatus = LearningStatus.ACTIVE
     reinforcement_count: Annotated[int, Field(strict=True, ge=0)] = 0
     last_reinforced: Instant = None
-    reinforced_by: Texts = ()
+    reinforced_by: ShortTexts = ()
     created_at: Instant = None
-    session_id: Words = ""
-    continues: Words = ""
-    session_task: Words = ""
-    agent: Words = ""
-    workspace: Annotated[str, BeforeValidator(_words)] = ""
-    promoted_from: Texts = ()
+    session_id: ShortText = ""
+    continues: ShortText = ""
+    session_task: ShortText = ""
+    agent: ShortText = ""
+    workspace: Annotated[str, BeforeValidator(_clean_words)] = ""
+    promoted_from: ShortTexts = ()
     promoted_at: Instant = None
-    retired_because: Words = ""
-    merged_into: Words = ""
-    review: Words = ""
+    retired_because: ShortText = ""
+    merged_into: ShortText = ""
+    review: ShortText = ""
     review_since: Instant = None
     trust: Trust | None = None
-    approved_by: Words = ""
+    approved_by: ShortText = ""
     approved_at: Instant = None
 
 
-def read_entry(part: Part, place: Place) -> LearningEntry:
-    """An entry of a page. Raises ValueError that says in which line what is wrong."""
-    if part.fault:
-        raise ValueError(part.fault)
-    written = {key: part.value(key) for key in part.fields if key in Front.model_fields}
+def read_entry(part: Part, place: PageLocation) -> LearningEntry:
+    """Read an entry of a page. Raises ValueError, which names the line."""
+    if part.error:
+        raise ValueError(part.error)
+    written = {key: part.value(key) for key in part.fields if key in FrontMatter.model_fields}
     try:
-        front = Front.model_validate({key: value for key, value in written.items() if value != ""})
+        front = FrontMatter.model_validate({key: value for key, value in written.items() if value != ""})
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         key = str(wrong["loc"][0])
         was = f"{key} is {str(written[key])[:60]!r}"
         raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
     text, kind = part.text, place.kind
-    # Who wrote it by hand did not say whose words it is: the operator's, unless it names a session that it is from.
+    # An entry without `trust` was written by the operator, unless it names the session that it is from.
     quoted = place.session or front.session_id or front.promoted_from
     values: dict[str, Any] = dict(front) | {
         "domain": front.domain or domain_of(kind),
@@ -233,30 +233,30 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
     )
 
 
-def as_fields(entry: LearningEntry) -> dict[str, Value]:
+def front_matter(entry: LearningEntry) -> dict[str, Value]:
     """The front matter of an entry, without its id."""
-    fields = {name: _plain(getattr(entry, name)) for name in Front.model_fields}
-    fields["promoted_from"] = sources_written(entry.promoted_from)
-    return {key: value for key, value in fields.items() if value not in ("", []) or key in ALWAYS}
+    fields = {name: _plain(getattr(entry, name)) for name in FrontMatter.model_fields}
+    fields["promoted_from"] = format_sources(entry.promoted_from)
+    return {key: value for key, value in fields.items() if value not in ("", []) or key in REQUIRED_KEYS}
 
 
 def _plain(value: Any) -> Value:
     if isinstance(value, datetime | None):
-        return stamp(value)
+        return format_time(value)
     return list(value) if isinstance(value, tuple) else value.value if isinstance(value, StrEnum) else value
 
 
-def sources_written(sources: tuple[EntrySource, ...]) -> list[str]:
-    """Sources as they stand in a file: `ENTRY@SESSION`."""
+def format_sources(sources: tuple[EntrySource, ...]) -> list[str]:
+    """Sources in the form `ENTRY@SESSION`."""
     return [f"{source.entry}@{source.session}" if source.session else source.entry for source in sources]
 
 
 def entry_id(
     scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust = Trust.OPERATOR
 ) -> str:
-    """An id that follows from what an entry says and where, so that who finds it twice writes it once. A quote
-    that says the same is another entry."""
-    identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or folded(text)}"
+    """The id of an entry, derived from its scope and content, so that a second run writes nothing. A quote with the
+    same text has another id."""
+    identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or normalise(text)}"
     identity += "\nquoted" if trust is Trust.QUOTED else ""
     return "lrn_" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:16]
 
@@ -264,7 +264,7 @@ def entry_id(
 def promoted_entry(
     entry: LearningEntry, scope: Scope, sources: Iterable[EntrySource], at: datetime, **changes: Any
 ) -> LearningEntry:
-    """An entry as it stands in a higher scope: promoted from these sources, with these changes, not yet said again."""
+    """The entry of a higher scope that is promoted from these sources, with these changes."""
     above = replace(entry, **changes)
     id = entry_id(scope.level, scope.id, above.kind, above.about, above.text, above.trust)
     return replace(
@@ -282,16 +282,16 @@ def promoted_entry(
 
 
 def domain_of(kind: LearningKind) -> str:
-    """What entries of a kind concern."""
+    """The domain of entries of a kind."""
     return "task" if kind is LearningKind.TASK else "team"
 
 
 def title_of(text: str) -> str:
-    """The beginning of a text, in one line."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= TITLE else flat[: TITLE - 1].rstrip() + "…"
+    """The title of a text: its beginning, in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1].rstrip() + "…"
 
 
-def stamp(instant: datetime | None) -> str:
-    """An instant as it is written, "" for none."""
+def format_time(instant: datetime | None) -> str:
+    """An instant in ISO format, "" for None."""
     return "" if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -22,8 +22,8 @@ from engine.learning.learnings.entries import (
     promoted_entry,
     title_of,
 )
-from engine.learning.learnings.promotion import Provenance, retraction
-from engine.learning.learnings.questions import extract
+from engine.learning.learnings.promotion import Provenance, plan_retraction
+from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.rules import (
     ABOUT_ONE,
     IN_FLIGHT,
@@ -33,13 +33,13 @@ from engine.learning.learnings.rules import (
     Finding,
     SessionRecord,
     SessionSource,
-    assumptions,
-    came_true,
-    findings_of,
-    of_fact,
-    risks,
+    find_assumptions,
+    find_learnings,
+    find_risks,
+    findings_of_entry,
+    is_realised,
 )
-from engine.learning.learnings.store import Change, Forgotten, LearningFiles, added, texts_of
+from engine.learning.learnings.store import Change, IsForgotten, LearningFiles, add_entry, texts_of
 from engine.model import Asks, EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result, Trust
 from engine.model.lessons import lesson_id
 from engine.model.secrets import redact
@@ -47,11 +47,11 @@ from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
-ESTABLISHED = 0.75
+MIN_SESSION_CONFIDENCE = 0.75
 """From this confidence on what a team found goes on to its session: tests, the operator, or repetition said so."""
 
-TAKEN = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
-TAKEN_AFTER_ALL = "its changes were landed after all"
+LANDED = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+LANDED_AFTER_ALL = "its changes were landed after all"
 """Why an entry is retired that said of changes that they had been taken back."""
 
 
@@ -73,32 +73,32 @@ class Extraction:
 
     def begin(self, session_id: str) -> list[LearningEntry]:
         """A session began: write what might go wrong, from what was known then."""
-        with self._files.watched() as forgotten:
+        with self._files.watch_forgetting() as forgotten:
             record = self._started_record(session_id)
             if record is None:
                 return []
             entries = self._files.entries(Scope(project_key(record.view.workspace)))
-            findings = risks(record, [entry for entry in entries if entry.session_id != session_id])
+            findings = find_risks(record, [entry for entry in entries if entry.session_id != session_id])
             return self._write(record, findings, record.view.started_at or record.view.created_at, forgotten)
 
     def in_flight(self, session_id: str) -> list[LearningEntry]:
         """A milestone of a session: write what was assumed up to now."""
-        with self._files.watched() as forgotten:
+        with self._files.watch_forgetting() as forgotten:
             record = self._started_record(session_id)
             if record is None:
                 return []
-            findings = assumptions(self._sessions.lines(session_id), tuple(self._sessions.secrets()))
+            findings = find_assumptions(self._sessions.transcript(session_id), tuple(self._sessions.secrets()))
             at = record.view.ended_at or record.view.started_at or record.view.created_at
             return self._write(record, findings, at, forgotten)
 
     def late(self, fact: LedgerEntry) -> list[LearningEntry]:
         """What became of a session's changes after it was over: the operator's last word on them holds."""
-        with self._files.watched() as forgotten:
-            record = self._sessions.begun(str(fact.payload.get("session_id", "")))
+        with self._files.watch_forgetting() as forgotten:
+            record = self._sessions.load_start(str(fact.payload.get("session_id", "")))
             if record is None:
                 return []
-            findings = of_fact(fact, record)
-            with self._files.alone():
+            findings = findings_of_entry(fact, record)
+            with self._files.locked():
                 self._reconsider(record, {entry.about for entry in findings}, fact)
             return self._write(record, findings, fact.at, forgotten)
 
@@ -106,16 +106,16 @@ class Extraction:
         """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. What
         is forgotten while the model is asked is not written (SPEC 4.10). Returns the new entries, and why a model was
         not heard, "" where none is named."""
-        with self._files.watched() as forgotten:
-            record = self._sessions.of(session_id)
+        with self._files.watch_forgetting() as forgotten:
+            record = self._sessions.load_record(session_id)
             if record is None or record.view.result is Result.CANNOT_RUN:
                 return [], ""
-            lines = list(self._sessions.lines(session_id)) if record.view.flow is None else []
-            findings = [*findings_of(record), *assumptions(lines, tuple(self._sessions.secrets()))]
+            lines = list(self._sessions.transcript(session_id)) if record.view.flow is None else []
+            findings = [*find_learnings(record), *find_assumptions(lines, tuple(self._sessions.secrets()))]
             by, fault = "rules", ""
             if ask and record.view.flow is None:
                 try:
-                    claims = extract(self._model, record, lines)
+                    claims = ask_learnings(self._model, record, lines)
                 except NoAnswer as error:
                     fault = f"no model said what {session_id} taught, the rules did: {error}"
                     log.warning("%s", fault)
@@ -127,7 +127,7 @@ class Extraction:
             return self._write(record, findings, at, forgotten, by=by), fault
 
     def _started_record(self, session_id: str) -> SessionRecord | None:
-        record = self._sessions.begun(session_id)
+        record = self._sessions.load_start(session_id)
         return None if record is None or record.view.flow is not None else record
 
     def _write(
@@ -135,18 +135,18 @@ class Extraction:
         record: SessionRecord,
         findings: Sequence[Finding],
         at: datetime,
-        forgotten: Forgotten,
+        forgotten: IsForgotten,
         *,
         by: str = "rules",
     ) -> list[LearningEntry]:
         clean = [without_secrets(entry, tuple(self._sessions.secrets())) for entry in findings]
-        with self._files.alone():
+        with self._files.locked():
             new = self._write_alone(record, clean, at, forgotten, by) if clean else []
             self._mark_realised_risks(record, clean)
             return new
 
     def _write_alone(
-        self, record: SessionRecord, findings: Sequence[Finding], at: datetime, forgotten: Forgotten, by: str
+        self, record: SessionRecord, findings: Sequence[Finding], at: datetime, forgotten: IsForgotten, by: str
     ) -> list[LearningEntry]:
         view = record.view
         session = Scope(project_key(view.workspace), view.id)
@@ -163,7 +163,7 @@ class Extraction:
             new.append(entry)
             if finding.general and not own:
                 self._offer(entry)
-            if not own and record.leader and entry.confidence >= ESTABLISHED:
+            if not own and record.leader and entry.confidence >= MIN_SESSION_CONFIDENCE:
                 above = promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
                 if above.id not in ids:
                     ids.add(above.id)
@@ -183,22 +183,22 @@ class Extraction:
             event = LearningsExtracted(
                 subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
             )
-            self._files.apply([added(entry) for entry in new], [event, *facts])
+            self._files.apply([add_entry(entry) for entry in new], [event, *facts])
         return new
 
     def _reconsider(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
         """Changes that had been taken back were taken: that they were not wanted holds no longer. What was taken after
         all was taken back again: what that taught holds again."""
         entries = self._files.entries(Scope(project_key(record.view.workspace), record.view.id))
-        if fact.kind in TAKEN:
+        if fact.kind in LANDED:
             for entry in entries:
                 if entry.active and entry.about.startswith(UNDONE):
                     provenance = Provenance.of(self._files.entries())
-                    changes, event, _ = retraction(entry, provenance, TAKEN_AFTER_ALL, fact.at)
+                    changes, event, _ = plan_retraction(entry, provenance, LANDED_AFTER_ALL, fact.at)
                     self._files.apply(changes, [event])
             return
         holds = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
-        restored = [entry for entry in entries if entry.about in about and entry.retired_because == TAKEN_AFTER_ALL]
+        restored = [entry for entry in entries if entry.about in about and entry.retired_because == LANDED_AFTER_ALL]
         self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
 
     def _mark_realised_risks(self, record: SessionRecord, findings: Sequence[Finding]) -> None:
@@ -208,7 +208,7 @@ class Extraction:
         happened = [
             entry
             for entry in entries
-            if entry.phase == PROSPECTIVE and session not in entry.reinforced_by and came_true(entry, findings)
+            if entry.phase == PROSPECTIVE and session not in entry.reinforced_by and is_realised(entry, findings)
         ]
         self._files.apply(
             [

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from engine.clock import Clock
 from engine.events import LearningKept
-from engine.learning.learnings.chain import FOLLOWED, Chain
-from engine.learning.learnings.entries import Scope, project_key, scope_at, stamp
+from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
+from engine.learning.learnings.entries import Scope, format_time, project_key, scope_of_path
 from engine.learning.learnings.page import Value
-from engine.learning.learnings.promotion import Provenance, retraction
-from engine.learning.learnings.recurrence import Make, StoredVectors
+from engine.learning.learnings.promotion import Provenance, plan_retraction
+from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
 from engine.learning.learnings.rules import SessionSource
 from engine.learning.learnings.store import (
     Change,
@@ -61,7 +61,7 @@ class Learnings:
         *,
         facts: Ledger,
         sessions: SessionSource,
-        make: Make = lambda texts: None,
+        make: EmbedTexts = lambda texts: None,
         model_name: Callable[[], str] = lambda: "",
         model: Asks | None = None,
     ) -> None:
@@ -75,17 +75,17 @@ class Learnings:
         self._chain = Chain(
             self.files, database, clock, sessions=sessions, vectors=meaning.vectors, model=model or NobodyAsks()
         )
-        follower = LedgerConsumer("chain", facts, FOLLOWED, self._chain.handle, key="learnings.follow")
+        follower = LedgerConsumer("chain", facts, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
         self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
         following = ConsumerThread([follower], sessions.report, service="learnings", then=self._chain.settle)
         self._poke = following.poke
-        self.texts = LearningTexts(self.files, meaning.forget, self._chain.alone)
+        self.texts = LearningTexts(self.files, meaning.forget, self._chain.locked)
         """The entries as forgetting knows them (SPEC 4.10)."""
         self.recover = self.files.recover
         """Finish what a crash left half written; in words what cannot be."""
         self.start, self.close, self.catch_up = following.start, following.close, following.catch_up
         """Take in what happened from now on; stop; take in everything that happened now, in this thread."""
-        self.faults = self.files.faults
+        self.faults = self.files.errors
         """Pages and entries that make no sense, each with file and line."""
 
     # -- life
@@ -116,13 +116,13 @@ class Learnings:
     def scopes(self) -> list[ScopeState]:
         """Every scope that has pages: global, then projects, each before its sessions, each before its teams."""
         entries: dict[Scope, list[LearningEntry]] = {}
-        faults: dict[Scope, list[str]] = {}
+        errors: dict[Scope, list[str]] = {}
         for read in self.files.pages():
-            scope = scope_at(read.path)
+            scope = scope_of_path(read.path)
             entries.setdefault(scope, []).extend(read.entries)
-            faults.setdefault(scope, []).extend(read.faults)
+            errors.setdefault(scope, []).extend(read.errors)
         order = sorted(entries, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
-        return [_state(scope, entries[scope], faults[scope]) for scope in order]
+        return [_state(scope, entries[scope], errors[scope]) for scope in order]
 
     def entries(
         self,
@@ -195,15 +195,15 @@ class Learnings:
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
-        with self._chain.alone():
+        with self._chain.locked():
             provenance = Provenance.of(self.files.entries())
             entry = _find(provenance, id)
             if not entry.active:
                 raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
-            changes, event, report = retraction(entry, provenance, sanitise(reason), self._clock.now())
+            changes, event, report = plan_retraction(entry, provenance, sanitise(reason), self._clock.now())
             self.files.apply(changes, [event])
-        mark_retracted(self._database, entry.lesson, holds=False)
-        self._sessions.retracted(entry.lesson, event.reason)
+        mark_retracted(self._database, entry.lesson, is_valid=False)
+        self._sessions.retract(entry.lesson, event.reason)
         return report
 
     def retracted(self) -> frozenset[str]:
@@ -213,16 +213,16 @@ class Learnings:
     def keep(self, id: str) -> LearningEntry:
         """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
         `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
-        with self._chain.alone():
+        with self._chain.locked():
             entry = self._entry(id)
             if not entry.review or not entry.active:
                 raise Refusal("not_waiting", f"{entry.id} is not waiting for review")
             fields: dict[str, Value] = {"review": "", "review_since": ""}
             if entry.trust is Trust.QUOTED:
-                fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
+                fields |= {"approved_by": "operator", "approved_at": format_time(self._clock.now())}
             event = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([Change(entry.path, entry.id, fields)], [event])
-            mark_retracted(self._database, entry.lesson, holds=True)
+            mark_retracted(self._database, entry.lesson, is_valid=True)
             approved = self._entry(entry.id)
             self._chain.offer_up(approved)
             return approved
@@ -240,9 +240,9 @@ class Learnings:
         return _find(Provenance.of(self.files.entries()), id)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
-        """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with `judge`
-        also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with `judge` as long as
-        the model does."""
+        """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with
+        `ask_judge` also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with
+        `ask_judge` as long as the model does."""
         return self._chain.run(self.catch_up, judge=judge)
 
 
@@ -265,7 +265,7 @@ def _find(provenance: Provenance, id: str) -> LearningEntry:
     raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
 
 
-def _state(scope: Scope, entries: Sequence[LearningEntry], faults: Sequence[str]) -> ScopeState:
+def _state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequence[str]) -> ScopeState:
     active = [entry for entry in entries if entry.active]
     dated = [entry.created_at for entry in entries if entry.created_at is not None]
 
@@ -282,7 +282,7 @@ def _state(scope: Scope, entries: Sequence[LearningEntry], faults: Sequence[str]
         proxy=number(LearningKind.PROXY),
         retired=len(entries) - len(active),
         newest=max(dated, default=None),
-        faults=tuple(faults),
+        faults=tuple(errors),
     )
 
 

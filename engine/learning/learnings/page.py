@@ -27,25 +27,22 @@ _COMMENT = re.compile(r"(?:^|[ \t])#.*")
 Value = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
 
 
-def written(value: Value) -> str:
-    """A value as it stands after its key, in one line."""
+def format_value(value: Value) -> str:
+    """The text of a value, in one line."""
     if isinstance(value, str) and _is_word(value):
         return value
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # half a character is none
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # lone surrogates
     return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def read(lines: Sequence[str]) -> Value:
-    """What the lines of one key say: `lines[0]` is what follows the colon, the others are those below it.
-
-    Raises ValueError, in words.
-    """
+def parse_value(lines: Sequence[str]) -> Value:
+    """The value of a key: `lines[0]` is the text after the colon, the others are the lines below. Raises ValueError."""
     text = lines[0].strip() if len(lines) == 1 else ""
     if _is_word(text):
         return text
     try:
-        return json.loads(text)  # type: ignore[no-any-return]  # what we wrote, and nearly all that there is
+        return json.loads(text)  # type: ignore[no-any-return]  # the form that `format_value` writes
     except (ValueError, RecursionError):
         return _yaml("\n".join(lines))
 
@@ -74,86 +71,88 @@ _TO_ESCAPE = re.compile(r"\\*---[ \t]*$")
 _OPENS = re.compile(
     r"\ufeff?(?:id|(?P<by_hand>type|domain|title|status|importance|confidence|created_at|session_id))[ \t]*:"
 )
-"""What follows the opening mark; without an id somebody wrote it by hand."""
+"""First line of front matter. An entry without an id was written by hand."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 
 MAX_FRONT_LINES = 400
-"""Lines of front matter."""
+"""Maximum number of lines of front matter."""
 
 
 @dataclass(slots=True)
 class Part:
-    """One entry of a page, or what stands before the first one. `line` is the number of its first line; `closing` is
-    the place of the closing mark in `lines`, 0 where there is none. `fault` says what is wrong with it."""
+    """One entry of a page, or the text before the first one."""
 
     line: int
+    """The number of its first line."""
     lines: list[str]
     closing: int = 0
+    """The index of the closing mark in `lines`, 0 without one."""
     id: str = ""
-    fault: str = ""
+    error: str = ""
+    """What is wrong with it, "" if nothing is."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Where each key stands in `lines`, from its line to the one after its last."""
+    """The range of lines of each key."""
 
     @property
     def is_entry(self) -> bool:
-        """Whether it has, or was to have, front matter."""
-        return bool(self.closing or self.fault)
+        """Whether it has front matter, or the beginning of it."""
+        return bool(self.closing or self.error)
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text below the front matter."""
         lines = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
         return sanitise("\n".join(text[1:] if _ESCAPED.match(text) else text for text in lines)).strip("\n")
 
     def value(self, key: str) -> Value:
-        """The value of a key, "" where it has none. Raises ValueError that says in which line what is wrong."""
+        """The value of a key, "" if it is missing. Raises ValueError, which names the line."""
         start, end = self.fields.get(key, (0, 0))
         if not end:
             return ""
         first, *below = (line.rstrip("\r\n") for line in self.lines[start:end])
         try:
-            return read([first.partition(":")[2], *below])
+            return parse_value([first.partition(":")[2], *below])
         except ValueError as error:
             raise ValueError(f"line {self.line + start}: {key}: {error}") from None
 
-    def look(self) -> None:
-        """Where the keys of its front matter are, and what is wrong with it."""
-        self.fields, self.fault, key = {}, "", ""
+    def parse(self) -> None:
+        """Find the keys of its front matter, and its error."""
+        self.fields, self.error, key = {}, "", ""
         self.closing = _closing(self.lines, 0)
         if not self.closing:
-            self.fault = f"line {self.line}: the front matter has no closing {MARK}"
+            self.error = f"line {self.line}: the front matter has no closing {MARK}"
         for at in range(1, self.closing):
             line = self.lines[at].rstrip("\r\n").lstrip("\ufeff")
             if match := KEY.match(line):
                 key = match[1]
                 self.fields.setdefault(key, (at, at + 1))
             elif line.strip() and line[:1] not in (("#", " ", "\t", "-") if key else ("#",)):
-                self.fault = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
-            elif line.strip() and line[:1] != "#":  # a comment or an empty line behind a value is none of it
+                self.error = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
+            elif line.strip() and line[:1] != "#":  # comments and empty lines after a value do not belong to it
                 self.fields[key] = (self.fields[key][0], at + 1)
         try:
-            self.id = "" if self.fault else str(self.value("id"))
+            self.id = "" if self.error else str(self.value("id"))
         except ValueError as error:
-            self.fault = str(error)
+            self.error = str(error)
         if self.id and not _ID.fullmatch(self.id):
             shown = sanitise(self.id)[:60]
-            self.fault = f"line {self.line}: {shown!r} is not an id: use letters and digits, with _ . : - between them"
+            self.error = f"line {self.line}: {shown!r} is not an id: use letters and digits, with _ . : - between them"
 
 
 class Page:
-    """A page as it was read. `set`, `put_text` and `append` change it; `data` is what it is now."""
+    """The content of a page. `set_fields`, `set_text` and `append` change it; `data` is its present content."""
 
     def __init__(self, data: bytes = b"", path: str = "") -> None:
-        """`path` is where it is: entries that somebody wrote without an id are named after it and what they say."""
+        """Entries without an id get one from `path` and their text."""
         lines = re.findall(r"[^\n]*\n|[^\n]+$", data.decode("utf-8", errors="surrogateescape"))
-        ended = next((line for line in lines if line.endswith("\n")), "\n")
-        self.newline = "\r\n" if ended.endswith("\r\n") else "\n"
+        first = next((line for line in lines if line.endswith("\n")), "\n")
+        self.newline = "\r\n" if first.endswith("\r\n") else "\n"
         self.parts = _parts(lines, path)
 
     @property
     def entries(self) -> list[Part]:
-        """Its entries that have front matter, those with a fault too."""
+        """Its entries, also those with an error."""
         return [part for part in self.parts if part.is_entry]
 
     @property
@@ -162,42 +161,42 @@ class Page:
         return "".join(line for part in self.parts for line in part.lines).encode("utf-8", errors="surrogateescape")
 
     def part(self, entry: str) -> Part | None:
-        """The entry with this id; None when there is none that makes sense."""
-        return next((part for part in self.entries if part.id == entry and not part.fault), None)
+        """The entry with this id, None if there is none without an error."""
+        return next((part for part in self.entries if part.id == entry and not part.error), None)
 
-    def set(self, entry: str, values: Mapping[str, Value]) -> bool:
-        """Give keys of an entry these values; False when it is not there. What says so already is left alone."""
+    def set_fields(self, entry: str, values: Mapping[str, Value]) -> bool:
+        """Set the values of an entry's keys, where they differ; False if there is no such entry."""
         part = self.part(entry)
         if part is None:
             return False
         for key, value in values.items():
-            if _same(part, key, value):
+            if _has_value(part, key, value):
                 continue
-            if "id" not in part.fields:  # made by hand; from now on it keeps the name that it has
-                part.lines.insert(1, f"id: {written(entry)}{self.newline}")
-                part.look()
+            if "id" not in part.fields:  # written by hand; it keeps its id from now on
+                part.lines.insert(1, f"id: {format_value(entry)}{self.newline}")
+                part.parse()
             at, end = part.fields.get(key, (part.closing, part.closing))
-            part.lines[at:end] = [f"{key}: {written(value)}{self.newline}"]
-            part.look()
+            part.lines[at:end] = [f"{key}: {format_value(value)}{self.newline}"]
+            part.parse()
         return True
 
-    def put_text(self, entry: str, text: str) -> None:
-        """Give an entry that is there another text."""
+    def set_text(self, entry: str, text: str) -> None:
+        """Set the text of an existing entry."""
         part = self.part(entry)
         if part is not None and part.text != text:
             part.lines[part.closing + 1 :] = self._text_lines(text)
 
     def append(self, entry: str, values: Mapping[str, Value], text: str) -> None:
-        """Put an entry at the end. `values` are its fields without the id; one with this id must not be there."""
+        """Add an entry at the end; its id must be new. `values` are its other fields."""
         last = self.parts[-1].lines if self.parts else []
         if last and not last[-1].endswith("\n"):
             last[-1] += self.newline
         if last and last[-1].strip():
             last.append(self.newline)
-        fields = [f"{key}: {written(value)}" for key, value in ({"id": entry} | dict(values)).items()]
+        fields = [f"{key}: {format_value(value)}" for key, value in ({"id": entry} | dict(values)).items()]
         lines = [*(line + self.newline for line in (MARK, *fields, MARK)), *self._text_lines(text)]
         part = Part(sum(len(part.lines) for part in self.parts) + 1, lines)
-        part.look()
+        part.parse()
         self.parts.append(part)
 
     def _text_lines(self, text: str) -> list[str]:
@@ -206,7 +205,7 @@ class Page:
 
 
 def clean_text(text: str) -> str:
-    """A text as an entry has it: without control characters and without empty lines around it."""
+    """The text of an entry without control characters, and without empty lines around it."""
     return sanitise(text).strip("\n")
 
 
@@ -215,8 +214,8 @@ def _parts(lines: list[str], path: str) -> list[Part]:
     at = 0
     while at < len(lines):
         closing = _closing(lines, at)
-        opens = _OPENS.match(lines[at + 1]) if _bare(lines[at]) == MARK and at + 1 < len(lines) else None
-        if opens and (closing or not opens["by_hand"]):
+        opening = _OPENS.match(lines[at + 1]) if _strip_mark(lines[at]) == MARK and at + 1 < len(lines) else None
+        if opening and (closing or not opening["by_hand"]):
             starts.append(at)
             at = max(at, closing)
         at += 1
@@ -224,33 +223,33 @@ def _parts(lines: list[str], path: str) -> list[Part]:
     ids: set[str] = set()
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
         part = Part(start + 1, lines[start:end])
-        part.look()
-        if not part.id and not part.fault:
-            # The same words in another scope are another entry: three sessions that say so recur.
+        part.parse()
+        if not part.id and not part.error:
+            # The same text in another scope is another entry.
             identity = f"{path}\n{part.text}".encode(errors="replace")
             part.id = f"lrn_{hashlib.sha256(identity).hexdigest()[:12]}"
-        if not part.fault and part.id in ids:
-            part.fault = f"line {part.line}: {part.id[:80]} appears twice"
+        if not part.error and part.id in ids:
+            part.error = f"line {part.line}: {part.id[:80]} appears twice"
         ids.add(part.id)
         parts.append(part)
     return [part for part in parts if part.lines]
 
 
 def _closing(lines: list[str], opening: int) -> int:
-    """Where the front matter is closed that was opened there; 0 where another entry begins before, or nothing does."""
+    """The index of the closing mark of front matter; 0 if another entry or the end comes first."""
     for at in range(opening + 1, min(len(lines), opening + MAX_FRONT_LINES)):
-        if _bare(lines[at]) == MARK:
+        if _strip_mark(lines[at]) == MARK:
             begins = at + 1 < len(lines) and re.match(r"id[ \t]*:", lines[at + 1])
             return 0 if begins else at
     return 0
 
 
-def _bare(line: str) -> str:
+def _strip_mark(line: str) -> str:
     return line.lstrip("\ufeff").rstrip()
 
 
-def _same(part: Part, key: str, value: Value) -> bool:
-    """Whether a key has this value already, as it comes back when it was written."""
+def _has_value(part: Part, key: str, value: Value) -> bool:
+    """Whether a key has this value already."""
     plain = list(value) if isinstance(value, tuple) else "" if value is None else value
     try:
         return key in part.fields and part.value(key) == plain

@@ -16,11 +16,11 @@ from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.frozen import frozen
-from engine.learning.learnings.entries import UNAPPROVED, Scope, promoted_entry, sources_written, stamp
+from engine.learning.learnings.entries import UNAPPROVED, Scope, format_sources, format_time, promoted_entry
 from engine.learning.learnings.page import Value
-from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, comparison_key, matches
-from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
-from engine.learning.learnings.store import Change, added
+from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
+from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, is_about_own_tools
+from engine.learning.learnings.store import Change, add_entry
 from engine.model import (
     Basis,
     EntrySource,
@@ -35,12 +35,12 @@ from engine.model.trust import least, may_guide
 from engine.model.wisdom import CONFIDENCE, REACH, confidence
 
 REPEATED = CONFIDENCE[Basis.REPEATED][0]
-ENOUGH = 3
+MIN_SESSIONS = 3
 """From so many sessions on what was observed once is repeated."""
 
 
 @frozen
-class Plan:
+class PromotionPlan:
     """What is to be changed: entries that go up, and by the id of each that is said again, the sessions that do so."""
 
     promoted: tuple[LearningEntry, ...] = ()
@@ -48,16 +48,16 @@ class Plan:
 
     def changes(self, now: datetime) -> list[Change]:
         """As changes of files."""
-        changes = [added(entry) for entry in self.promoted]
+        changes = [add_entry(entry) for entry in self.promoted]
         for entry, sessions in self.reinforced:
             sessions_so_far = [*entry.reinforced_by, *sessions]
             fields: dict[str, Value] = {
                 "reinforcement_count": entry.reinforcement_count + len(sessions),
-                "last_reinforced": stamp(now),
+                "last_reinforced": format_time(now),
                 "reinforced_by": sessions_so_far,
             }
             session_count = len(set(sessions_so_far) | {source.session for source in entry.promoted_from})
-            if entry.confidence < REPEATED and session_count >= ENOUGH:
+            if entry.confidence < REPEATED and session_count >= MIN_SESSIONS:
                 score = confidence(Basis.SINGLE, session_count)
                 fields |= {"confidence": score.value, "reasons": [*entry.reasons, *score.reasons]}
             changes.append(Change(entry.path, entry.id, fields))
@@ -82,7 +82,7 @@ class Plan:
         ]
 
 
-def promotable(entry: LearningEntry) -> bool:
+def is_promotable(entry: LearningEntry) -> bool:
     """Whether an entry may go up at all."""
     return (
         entry.active
@@ -93,40 +93,40 @@ def promotable(entry: LearningEntry) -> bool:
     )
 
 
-def to_project(
+def plan_project(
     entries: Iterable[LearningEntry],
     project_entries: Iterable[LearningEntry],
     scope: Scope,
     vectors: Vectors,
     now: datetime,
-) -> Plan:
+) -> PromotionPlan:
     """Session → project: `entries` are those of its sessions and teams."""
     lower = list(entries)
-    pool = [entry for entry in lower if promotable(entry) and entry.session_id and not of_own_tools(entry)]
+    pool = [entry for entry in lower if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)]
     standing = [entry for entry in project_entries if entry.kind is not LearningKind.PROXY]
     sources = {source.entry for entry in standing for source in entry.promoted_from}
-    matched = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
+    matched = _match_entries(pool, standing, vectors) | _match_quotes(pool, standing, vectors)
     free = [entry for entry in pool if entry.id not in matched and entry.id not in sources]
     # The same words as two types are one entry: the first is promoted, and what says the other reinforces it.
-    promoted = [_promoted(cluster, scope, now) for cluster in clusters(free, vectors)]
+    promoted = [_promoted(cluster, scope, now) for cluster in find_clusters(free, vectors)]
     first_by_id = {entry.id: entry for entry in reversed([*standing, *promoted])}
     new = [entry for entry in promoted if first_by_id[entry.id] is entry]
     works = {entry.session_id: entry.work for entry in lower}
-    return Plan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
+    return PromotionPlan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
 
 
-def to_global(
+def plan_global(
     entry: LearningEntry, global_entries: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
-) -> Plan:
+) -> PromotionPlan:
     """Project → global, of an entry that was judged to hold beyond its project."""
     sessions = tuple(sorted(({source.session for source in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
-    existing = _matched(
+    existing = _match_entries(
         [entry], [entry for entry in global_entries if entry.kind is not LearningKind.PROXY], vectors
     ).get(entry.id)
     if existing is not None:
         existing_sessions = {source.session for source in existing.promoted_from} | set(existing.reinforced_by)
         more = tuple(session for session in sessions if session not in existing_sessions)
-        return Plan(reinforced=((existing, more),) if more and existing.active and not existing.review else ())
+        return PromotionPlan(reinforced=((existing, more),) if more and existing.active and not existing.review else ())
     above = promoted_entry(
         entry,
         scope,
@@ -135,10 +135,10 @@ def to_global(
         created_at=now,
         reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
     )
-    return Plan(() if any(entry.id == above.id for entry in global_entries) else (above,))
+    return PromotionPlan(() if any(entry.id == above.id for entry in global_entries) else (above,))
 
 
-def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
+def find_duplicates(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
     """Entries of one scope that say the same (SPEC 6.6): each cluster's centre takes in the other members. What is
     about the human is compared with nothing (SPEC 6.3)."""
     pool = [
@@ -146,10 +146,10 @@ def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[
         for entry in entries
         if entry.active and not entry.review and entry.kind is not LearningKind.PROXY and entry.text.strip()
     ]
-    return [cluster for cluster in clusters(pool, vectors, min_sessions=1) if len(cluster.members) > 1]
+    return [cluster for cluster in find_clusters(pool, vectors, min_sessions=1) if len(cluster.members) > 1]
 
 
-def folding(cluster: Cluster) -> list[Change]:
+def merge_duplicates(cluster: Cluster) -> list[Change]:
     """The changes that fold a cluster into its centre; no source, no session and no text is lost, and a session that
     said several of them again is counted once."""
     centre, others = cluster.members[0], cluster.members[1:]
@@ -158,7 +158,7 @@ def folding(cluster: Cluster) -> list[Change]:
     sessions = [name for name in dict.fromkeys(named) if name not in {source.session for source in sources}]
     counted = sum(member.reinforcement_count for member in cluster.members) - (len(named) - len(sessions))
     fields: dict[str, Value] = {
-        "promoted_from": sources_written(tuple(sources)),
+        "promoted_from": format_sources(tuple(sources)),
         "reinforced_by": sessions,
         "reinforcement_count": max(len(sessions), counted),  # a count may have been written by hand
         "importance": max(member.importance for member in cluster.members),
@@ -204,15 +204,17 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
     )
 
 
-def _echoed(
+def _match_quotes(
     pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
     quotes = [entry for entry in pool if entry.trust is Trust.QUOTED]
-    return _matched(quotes, [replace(entry, trust=Trust.QUOTED) for entry in standing if entry.may_guide], vectors)
+    return _match_entries(
+        quotes, [replace(entry, trust=Trust.QUOTED) for entry in standing if entry.may_guide], vectors
+    )
 
 
-def _matched(
+def _match_entries(
     pool: Sequence[LearningEntry], standing: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     """By the id of an entry, the one of the scope that says the same: the same lesson, however the operator may have
@@ -227,7 +229,7 @@ def _matched(
         entry.id: lessons.get((entry.lesson, entry.trust is Trust.QUOTED)) for entry in pool if not entry.about
     }
     matched = {id: entry for id, entry in by_lesson.items() if entry is not None}
-    return matched | matches([entry for entry in pool if entry.id not in matched], candidates, vectors)
+    return matched | find_matches([entry for entry in pool if entry.id not in matched], candidates, vectors)
 
 
 def _reinforced(
@@ -235,7 +237,7 @@ def _reinforced(
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
     sessions: dict[str, set[str]] = defaultdict(set)
     work = {entry.id: entry.work for entry in pool}
-    for id, entry in _matched(pool, standing, vectors).items():
+    for id, entry in _match_entries(pool, standing, vectors).items():
         sessions[entry.id].add(work[id])
     reinforced = []
     for entry in sorted(standing, key=lambda entry: entry.id):
@@ -296,7 +298,7 @@ class Provenance:
         return list(reached.values()), list(missing)
 
 
-def retraction(
+def plan_retraction(
     entry: LearningEntry, provenance: Provenance, reason: str, now: datetime
 ) -> tuple[list[Change], LearningRetracted, RetractReport]:
     """What retracting an entry changes: it is retired, and with the entry of a session the same words of its team;
@@ -323,7 +325,7 @@ def retraction(
     waits = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
     changes = [Change(entry.path, entry.id, ended) for entry in retired]
     changes += [
-        Change(entry.path, entry.id, {"review": waits, "review_since": stamp(now)})
+        Change(entry.path, entry.id, {"review": waits, "review_since": format_time(now)})
         for entry in queued
         if not entry.review
     ]

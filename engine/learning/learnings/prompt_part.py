@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key
-from engine.learning.learnings.promotion import promotable
+from engine.learning.learnings.promotion import is_promotable
 from engine.learning.learnings.recurrence import names
 from engine.learning.learnings.store import LearningFiles
 from engine.model import (
@@ -32,7 +32,7 @@ from engine.model import (
     prompt_words,
     sanitise,
 )
-from engine.model.lessons import folded
+from engine.model.lessons import normalise
 from engine.model.sections import LEARNT, read_section
 from engine.plain_files import read_plain
 
@@ -99,12 +99,12 @@ class LearningsPart:
         """What holds in a workspace: of its project, and of all."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
         entries = [
-            item for item in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(item) and item.may_guide
+            item for item in (*own, *self._files.entries(GLOBAL, below=False)) if is_promotable(item) and item.may_guide
         ]
         written = _agents_md_text(workspace) if entries else ""
         by_lesson: dict[str, LearningEntry] = {}
         for entry in entries:
-            if not written or folded(entry.text) not in written:
+            if not written or normalise(entry.text) not in written:
                 by_lesson.setdefault(entry.lesson, entry)
         return list(by_lesson.values())
 
@@ -157,6 +157,6 @@ def _agents_md_text(workspace: str) -> str:
     if not workspace:
         return ""
     try:
-        return folded(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
+        return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
     except (OSError, ValueError):
         return ""  # not there, or no page: then nothing of it is in the prompt either

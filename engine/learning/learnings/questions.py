@@ -19,7 +19,7 @@ from engine.learning.learnings.rules import (
     OBSERVATIONS,
     Finding,
     SessionRecord,
-    corrected,
+    rule_finding,
 )
 from engine.model import (
     Asks,
@@ -34,7 +34,7 @@ from engine.model import (
     TranscriptLine,
     sanitise,
 )
-from engine.model.lessons import Correction, Rule, added
+from engine.model.lessons import Correction, Rule, added_sentences
 from engine.model.secrets import redact
 from engine.model.wisdom import confidence, importance
 
@@ -49,7 +49,7 @@ EXTRACT_TOKENS, JUDGE_TOKENS = 2_048, 1_024
 EXTRACT_BUDGET, JUDGE_BUDGET = 50_000, 20_000
 """Micro-dollars."""
 
-EXTRACT_SECONDS, JUDGE_SECONDS = 60.0, 30.0
+EXTRACT_TIMEOUT_S, JUDGE_TIMEOUT_S = 60.0, 30.0
 MAX_SESSION_LENGTH = 8_000
 """Characters of a session that are sent."""
 
@@ -91,7 +91,7 @@ class Verdict:
     reason: str
 
 
-def judge(model: Asks, entry: LearningEntry) -> Verdict | None:
+def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
     """Ask whether a learning holds beyond its project. None where no model is named: the operator judges. Fails closed:
     whatever goes wrong is no answer, and says why."""
     question = Question(
@@ -101,17 +101,17 @@ def judge(model: Asks, entry: LearningEntry) -> Verdict | None:
         text=f"Learnt in {entry.workspace or 'a project'} ({entry.type.value}): {redact(entry.text)}",
         most_tokens=JUDGE_TOKENS,
         budget=JUDGE_BUDGET,
-        seconds=JUDGE_SECONDS,
+        seconds=JUDGE_TIMEOUT_S,
         workspace=entry.workspace,
     )
     try:
         answer = model.ask(question)
     except (NoAnswer, Refusal) as error:
         return Verdict(None, f"no answer: {error}")
-    return None if answer is None else verdict(answer.text)
+    return None if answer is None else read_verdict(answer.text)
 
 
-def verdict(text: str) -> Verdict:
+def read_verdict(text: str) -> Verdict:
     """The verdict of an answer: exactly the object that was asked for, or none. Pure."""
     try:
         document: Any = json.loads(_unfenced(text))
@@ -123,7 +123,7 @@ def verdict(text: str) -> Verdict:
     return Verdict(holds, _short(str(document.get("reason", ""))) or "no reason was given")
 
 
-def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
+def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
     """Ask what a session teaches. None where no model is named. Raises `NoAnswer`, also for an answer that is not what
     was asked for."""
     view = record.view
@@ -135,7 +135,7 @@ def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine])
             text=redact(session_text(record, lines)),
             most_tokens=EXTRACT_TOKENS,
             budget=EXTRACT_BUDGET,
-            seconds=EXTRACT_SECONDS,
+            seconds=EXTRACT_TIMEOUT_S,
             agent=view.agent,
             workspace=view.workspace,
         )
@@ -143,12 +143,12 @@ def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine])
     if answer is None:
         return None
     try:
-        return claimed(answer.text, Touched(seconds=record.seconds, cost=view.cost), record.edit)
+        return read_claims(answer.text, Touched(seconds=record.seconds, cost=view.cost), record.edit)
     except ValueError as error:
         raise NoAnswer(str(error), answer.cost) from error
 
 
-def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list[Finding]:
+def read_claims(text: str, touched: Touched, edit: Correction | None = None) -> list[Finding]:
     """The learnings of an answer. Raises ValueError, in words, for one that is not what was asked for. Pure."""
     try:
         document: Any = json.loads(_unfenced(text))
@@ -168,9 +168,9 @@ def _distilled(rule: str, edit: Correction) -> list[Finding]:
     """The rule that a model finds in the operator's correction: a shorter form of one sentence, else nothing, and the
     operator's own words stay."""
     short = " ".join(sanitise(rule).split())[:MAX_CLAIM_LENGTH]
-    if not any(_shortens(_words(short), _words(sentence)) for sentence in added(edit.original, edit.edited)):
+    if not any(_shortens(_words(short), _words(sentence)) for sentence in added_sentences(edit.original, edit.edited)):
         return []
-    return [corrected(Rule(short.rstrip("."), True, "about a kind of thing, according to the model"), edit)]
+    return [rule_finding(Rule(short.rstrip("."), True, "about a kind of thing, according to the model"), edit)]
 
 
 def _shortens(short: str, full: str) -> bool:
@@ -196,7 +196,7 @@ def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
         parts.append(f"Tests: {view.check.passed} passed, {view.check.failed + view.check.errors} failed")
     if view.error:
         parts.append(f"Error: {view.error[:600]}")
-    parts += [f"{fact.kind}: {_payload_text(fact.payload)}" for fact in record.facts[:15]]
+    parts += [f"{fact.kind}: {_payload_text(fact.payload)}" for fact in record.entries[:15]]
     parts += [
         f"Asked: {request.title}: {request.answer.value if request.answer else 'unanswered'}"
         for request in record.permissions

@@ -1,12 +1,12 @@
-"""Finds entries that say the same across the sessions of a project (SPEC 6.2).
+"""Finds entries with the same meaning across the sessions of a project (SPEC 6.2).
 
-Entries made by rules are the same if their `about` is. All others are compared by meaning where there are vectors,
-else by their exact words. Entries that name different files, tests, options or numbers, or of which one negates or
+Entries made by rules are the same if their `about` is. All others are compared by their embeddings, or by their exact
+words without embeddings. Entries that name different files, tests, options or numbers, or of which one negates or
 contradicts the other (keep and drop, staging and production), are never the same.
 
 Clusters are stars: the wording whose neighbours occur in most sessions becomes a centre (then the most certain, then
-the first by its words), and every wording with a cosine of 0.8 or more to it is a member; then the rest again. The
-result does not depend on the order of the entries. `StoredVectors` makes each vector once.
+the first by its words), and every wording with a cosine similarity of at least 0.8 to it is a member; then the same for
+the rest. The result does not depend on the order of the entries. `StoredVectors` computes each embedding once.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sqlmodel import col, delete, select
 from engine.frozen import frozen
 from engine.learning.learnings.store import LearningVector
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, Trust
-from engine.model.lessons import folded
+from engine.model.lessons import normalise
 from engine.storage.database import Database
 
-THRESHOLD = 0.8
-"""Two entries are the same from this cosine on (SPEC 6.2)."""
+MIN_SIMILARITY = 0.8
+"""Minimum cosine similarity of two entries that are the same (SPEC 6.2)."""
 
 DISTINCT_SESSIONS = 3
-"""In so many sessions a thing must have come up before it becomes the project's (SPEC 6.2)."""
+"""Minimum number of sessions before an entry is promoted to the project (SPEC 6.2)."""
 
-KEPT = 20_000
-"""Texts of which it is remembered what they name: each is looked at several times in a row."""
+CACHE_SIZE = 20_000
+"""Number of texts in the caches below: each text is read several times in a row."""
 
 _NAMES = re.compile(
     r"[\w./-]*\w(?:::\w+)+|"  # a test, a C++ or Rust name
@@ -81,7 +81,7 @@ _OPPOSITES: tuple[tuple[str, str], ...] = (
     ("ascending", "descending"),
     ("net", "gross"),
 )
-"""What says the one thing, and what its opposite."""
+"""Words and their opposites."""
 
 AXES = len(_OPPOSITES)
 _SIDES = {
@@ -94,7 +94,7 @@ _SIDES = {
 
 @frozen
 class ComparisonKey:
-    """Entries can only be the same within one of these."""
+    """Only entries with equal keys can be the same."""
 
     kind: LearningKind
     type: LearningType
@@ -105,29 +105,28 @@ class ComparisonKey:
 
 
 def comparison_key(entry: LearningEntry) -> ComparisonKey:
-    """Which entries this one could be the same as. Quotes are counted with quotes only: a tool that repeats what the
-    operator says adds no weight to it, and takes none away."""
+    """The key of an entry. Quotes are compared with quotes only: a tool that repeats the operator adds no evidence."""
     quoted = entry.trust is Trust.QUOTED
     if entry.about:
         return ComparisonKey(entry.kind, entry.type, entry.about, frozenset(), False, quoted)
     return ComparisonKey(entry.kind, entry.type, "", names(entry.text), _negative(entry.text), quoted)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHE_SIZE)
 def _negative(text: str) -> bool:
     return _NOT.search(text) is not None
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHE_SIZE)
 def names(text: str) -> frozenset[str]:
-    """What a text names that is no ordinary word: files, tests, options, numbers."""
+    """The files, tests, options and numbers that a text names."""
     return frozenset(name.strip("./").lower() for name in _NAMES.findall(text)) - _WORDS
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHE_SIZE)
 def sides(text: str) -> tuple[int, ...]:
-    """On which side of each pair of opposites a text is: 1 or -1, 0 for neither or both. Two that are on different
-    sides of any are not the same."""
+    """The side of a text in each pair of opposites: 1 or -1, 0 for neither or both. Texts on different sides of any
+    pair are not the same."""
     sides_by_axis: dict[int, set[int]] = {}
     for word in re.findall(r"[a-z-]+", text.casefold()):
         if word in _SIDES:
@@ -136,32 +135,33 @@ def sides(text: str) -> tuple[int, ...]:
     return tuple(sum(sides_by_axis.get(axis, ())) for axis in range(AXES))
 
 
-def ordered(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
-    """In an order that follows from what they are, not from how they came."""
+def sort_entries(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
+    """Sort entries by content, so that results do not depend on their order."""
     return sorted(
-        entries, key=lambda entry: (entry.kind.value, entry.type.value, entry.about, folded(entry.text), entry.id)
+        entries, key=lambda entry: (entry.kind.value, entry.type.value, entry.about, normalise(entry.text), entry.id)
     )
 
 
-ROWS = 1_024
-"""Number of wordings that are compared with all others at once: 40 MB for 10,000."""
+BATCH_ROWS = 1_024
+"""Number of wordings that are compared with all others at once; uses 40 MB for 10,000."""
 
-SLACK = 1e-6
-"""Float32 makes 0.8 of what is a hair less."""
+ROUNDING = 1e-6
+"""Tolerance for float32."""
 
 Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
-"""A unit vector (float32) for each text, all of one length; None where there is none, which then is the same as its own
-words only."""
+"""Reads the embedding of each text, unit vectors of float32; None where there is none."""
 
 
 @frozen
 class Cluster:
-    """Entries that say the same. `centre` is the one whose words it goes by; `members` has it first, then the others
-    in their order; `sessions` are distinct pieces of work, sorted."""
+    """Entries that are the same."""
 
     centre: LearningEntry
+    """The entry whose words represent the cluster."""
     members: tuple[LearningEntry, ...]
+    """All entries, `centre` first."""
     sessions: tuple[str, ...]
+    """The distinct pieces of work that they come from, sorted."""
 
 
 @dataclass(slots=True)
@@ -177,35 +177,35 @@ class _Wording:
 
     @property
     def best(self) -> LearningEntry:
-        """The best established one; of those the one that rose highest."""
+        """The entry with the highest confidence; of equal ones the one in the highest scope."""
         return min(
             self.entries,
             key=lambda entry: (-entry.confidence, -entry.importance, entry.scope is LearningScope.TEAM, entry.id),
         )
 
 
-def clusters(
+def find_clusters(
     entries: Iterable[LearningEntry], vectors: Vectors, *, min_sessions: int = DISTINCT_SESSIONS
 ) -> list[Cluster]:
-    """Clusters that came up in at least `min_sessions` distinct sessions, in an order that follows from what they
-    say."""
+    """Clusters from at least `min_sessions` distinct sessions, ordered by content."""
     partitions = [
         wordings
-        for wordings in _partitioned(entries).values()
+        for wordings in _group_wordings(entries).values()
         if len({entry.work for wording in wordings for entry in wording.entries}) >= min_sessions
     ]
-    _give_vectors([wording for wordings in partitions if len(wordings) > 1 for wording in wordings], vectors)
-    return [cluster for wordings in partitions for cluster in _stars(wordings, min_sessions)]
+    _load_vectors([wording for wordings in partitions if len(wordings) > 1 for wording in wordings], vectors)
+    return [cluster for wordings in partitions for cluster in _find_stars(wordings, min_sessions)]
 
 
-def matches(
+def find_matches(
     entries: Iterable[LearningEntry], candidates: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """Which of the `candidates` each entry is the same as, the nearest one; by the entry's id, those without are left
-    out."""
-    by_key = _partitioned(candidates)
-    pairs = [(wordings, by_key[relation]) for relation, wordings in _partitioned(entries).items() if relation in by_key]
-    _give_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
+    """The nearest candidate that is the same as each entry, by the entry's id; entries without one are left out."""
+    by_key = _group_wordings(candidates)
+    pairs = [
+        (wordings, by_key[relation]) for relation, wordings in _group_wordings(entries).items() if relation in by_key
+    ]
+    _load_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
     matched: dict[str, LearningEntry] = {}
     for wordings, others in pairs:
         for wording, best in zip(wordings, _nearest(wordings, others), strict=True):
@@ -214,134 +214,134 @@ def matches(
     return matched
 
 
-def _partitioned(entries: Iterable[LearningEntry]) -> dict[ComparisonKey, list[_Wording]]:
-    """Wordings by what they may be compared with, in their order."""
+def _group_wordings(entries: Iterable[LearningEntry]) -> dict[ComparisonKey, list[_Wording]]:
+    """Wordings by comparison key, ordered by content."""
     grouped: dict[ComparisonKey, dict[str, _Wording]] = defaultdict(dict)
-    for entry in ordered(entries):
+    for entry in sort_entries(entries):
         relation = comparison_key(entry)
-        words = "" if relation.about else folded(entry.text)
+        words = "" if relation.about else normalise(entry.text)
         grouped[relation].setdefault(words, _Wording([])).entries.append(entry)
     return {relation: list(group.values()) for relation, group in grouped.items()}
 
 
-def _give_vectors(wordings: Sequence[_Wording], vectors: Vectors) -> None:
-    """The vectors of wordings that are compared by meaning: no others are asked for."""
+def _load_vectors(wordings: Sequence[_Wording], vectors: Vectors) -> None:
+    """Load the embeddings of wordings that are compared by them."""
     compared = [wording for wording in wordings if not wording.entries[0].about]
     if compared:
         for wording, vector in zip(compared, vectors([each.text for each in compared]), strict=True):
             wording.vector = vector
 
 
-def _stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster]:
+def _find_stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster]:
     import numpy
 
-    near = _near(wordings)
+    near = _find_neighbours(wordings)
     works = [{entry.work for entry in wording.entries} for wording in wordings]
-    # No wording has more sessions than its likes have entries: it is counted when it is its turn.
+    # The number of entries near a wording bounds its number of sessions, which is counted when it is its turn.
     entries = numpy.array([len(wording.entries) for wording in wordings])
-    free = numpy.ones(len(wordings), dtype=bool)
+    is_free = numpy.ones(len(wordings), dtype=bool)
 
-    def place(at: int, bound: int) -> tuple[int, float, float, int]:
+    def priority(at: int, bound: int) -> tuple[int, float, float, int]:
         best = wordings[at].best
         return -bound, -best.confidence, -best.importance, at
 
     bounds = ((at, int(entries[near[at]].sum())) for at in range(len(wordings)))
-    queue = [place(at, bound) for at, bound in bounds if bound >= min_sessions]
+    queue = [priority(at, bound) for at, bound in bounds if bound >= min_sessions]
     heapq.heapify(queue)
     stars = []
     while queue:
         bound, *_, at = heapq.heappop(queue)
-        if not free[at]:
+        if not is_free[at]:
             continue
-        members = [int(place) for place in near[at] if free[place]]
+        members = [int(priority) for priority in near[at] if is_free[priority]]
         count = len(set().union(*(works[member] for member in members)))
         if count < min_sessions:
             continue
-        if count < -bound:  # perhaps there is a greater one
-            heapq.heappush(queue, place(at, count))
+        if count < -bound:  # another wording may have more
+            heapq.heappush(queue, priority(at, count))
             continue
-        free[members] = False
+        is_free[members] = False
         stars.append(_cluster(wordings[at], [wordings[member] for member in members if member != at]))
     return stars
 
 
-def _near(wordings: Sequence[_Wording]) -> list[Any]:
-    """For each wording the places of those that are the same as it, itself with them, in order."""
+def _find_neighbours(wordings: Sequence[_Wording]) -> list[Any]:
+    """For each wording the indexes of those that are the same, its own included, in order."""
     import numpy
 
     near = [numpy.array([at]) for at in range(len(wordings))]
-    places = [at for at, entry in enumerate(wordings) if entry.vector is not None]
-    if not places:
+    indexes = [at for at, entry in enumerate(wordings) if entry.vector is not None]
+    if not indexes:
         return near
-    matrix, opposites = _matrix(wordings, places), _sides(wordings, places)
-    at_home = numpy.array(places)
-    for start in range(0, len(places), ROWS):
-        rows = slice(start, start + ROWS)
-        same = matrix[rows] @ matrix.T >= THRESHOLD - SLACK
+    matrix, opposites = _matrix(wordings, indexes), _sides(wordings, indexes)
+    index_array = numpy.array(indexes)
+    for start in range(0, len(indexes), BATCH_ROWS):
+        rows = slice(start, start + BATCH_ROWS)
+        same = matrix[rows] @ matrix.T >= MIN_SIMILARITY - ROUNDING
         for row in range(len(same)):
-            like = numpy.flatnonzero(same[row])
-            like = like[(opposites[like] * opposites[start + row] >= 0).all(axis=1)]
-            near[places[start + row]] = numpy.union1d(at_home[like], [places[start + row]])
+            similar = numpy.flatnonzero(same[row])
+            similar = similar[(opposites[similar] * opposites[start + row] >= 0).all(axis=1)]
+            near[indexes[start + row]] = numpy.union1d(index_array[similar], [indexes[start + row]])
     return near
 
 
 def _cluster(centre: _Wording, others: Sequence[_Wording]) -> Cluster:
     first = centre.best
-    members = [entry for wording in (centre, *others) for entry in ordered(wording.entries) if entry is not first]
+    members = [entry for wording in (centre, *others) for entry in sort_entries(wording.entries) if entry is not first]
     return Cluster(first, (first, *members), tuple(sorted({member.work for member in (first, *members)})))
 
 
 def _nearest(wordings: Sequence[_Wording], candidates: Sequence[_Wording]) -> list[LearningEntry | None]:
-    """For each wording the known one that it is the same as."""
+    """For each wording the candidate that is the same, None without one."""
     if any(wording.entries[0].about for wording in candidates):
         return [candidates[0].entries[0]] * len(wordings)
-    same = {folded(wording.text): wording.entries[0] for wording in reversed(candidates)}
-    nearest = [same.get(folded(wording.text)) for wording in wordings]
+    same = {normalise(wording.text): wording.entries[0] for wording in reversed(candidates)}
+    nearest = [same.get(normalise(wording.text)) for wording in wordings]
     candidate_places = [at for at, entry in enumerate(candidates) if entry.vector is not None]
     open_places = [at for at, entry in enumerate(wordings) if entry.vector is not None and nearest[at] is None]
     if candidate_places and open_places:
         right, opposites = _matrix(candidates, candidate_places), _sides(candidates, candidate_places)
-        for start in range(0, len(open_places), ROWS):
-            rows = open_places[start : start + ROWS]
+        for start in range(0, len(open_places), BATCH_ROWS):
+            rows = open_places[start : start + BATCH_ROWS]
             products, own = _matrix(wordings, rows) @ right.T, _sides(wordings, rows)
             for row, at in enumerate(rows):
                 product = products[row]
                 product[(opposites * own[row] < 0).any(axis=1)] = -1.0
                 best = int(product.argmax())
-                if product[best] >= THRESHOLD - SLACK:
+                if product[best] >= MIN_SIMILARITY - ROUNDING:
                     nearest[at] = candidates[candidate_places[best]].entries[0]
     return nearest
 
 
-def _sides(wordings: Sequence[_Wording], places: Sequence[int]) -> Any:
-    """On which side of each pair of opposites the wordings are, a row for each; the product of two rows is negative
-    where one says the opposite of the other."""
+def _sides(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:
+    """The sides of the wordings in each pair of opposites, a row each; the product of two rows is negative where they
+    contradict each other."""
     import numpy
 
-    return numpy.array([sides(wordings[at].text) for at in places], dtype=numpy.int8).reshape(len(places), AXES)
+    return numpy.array([sides(wordings[at].text) for at in indexes], dtype=numpy.int8).reshape(len(indexes), AXES)
 
 
-def _matrix(wordings: Sequence[_Wording], places: Sequence[int]) -> Any:
+def _matrix(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:
     import numpy
 
-    joined = b"".join(wordings[at].vector or b"" for at in places)
-    return numpy.frombuffer(joined, dtype="<f4").reshape(len(places), -1)
+    joined = b"".join(wordings[at].vector or b"" for at in indexes)
+    return numpy.frombuffer(joined, dtype="<f4").reshape(len(indexes), -1)
 
 
 log = logging.getLogger(__name__)
 
-PAGE = 400
-"""Texts that are looked up, or made, at once."""
+BATCH_TEXTS = 400
+"""Number of texts that are read or embedded at once."""
 
-Make = Callable[[Sequence[str]], Sequence[bytes] | None]
-"""Makes unit vectors of texts; None when none can be made now."""
+EmbedTexts = Callable[[Sequence[str]], Sequence[bytes] | None]
+"""Computes the embeddings of texts; None when that is not possible now."""
 
 
 class StoredVectors:
-    """Vectors out of the database, and new ones into it. From any thread."""
+    """A store of embeddings in the database. From any thread."""
 
-    def __init__(self, database: Database, make: Make, model: Callable[[], str]) -> None:
-        """`model` names what `make` makes: vectors of different models are never compared."""
+    def __init__(self, database: Database, make: EmbedTexts, model: Callable[[], str]) -> None:
+        """`model` is the name of the model behind `make`; embeddings of different models are never compared."""
         self._database = database
         self._make = make
         self._model = model
@@ -352,8 +352,8 @@ class StoredVectors:
         digests = {text: text_digest(text) for text in texts}
         by_digest = self._stored(model, list(digests.values()))
         missing = [text for text, digest in digests.items() if digest not in by_digest]
-        for start in range(0, len(missing), PAGE):
-            page = missing[start : start + PAGE]
+        for start in range(0, len(missing), BATCH_TEXTS):
+            page = missing[start : start + BATCH_TEXTS]
             vectors = self._make(page)
             if vectors is None:
                 log.info("%d learnings are compared by words only: no vectors can be made now", len(missing) - start)
@@ -365,7 +365,7 @@ class StoredVectors:
         return [by_digest.get(digests[text]) for text in texts]
 
     def forget(self, texts: Iterable[str]) -> None:
-        """Drop the vectors of these texts, whatever model made them."""
+        """Remove the embeddings of these texts, by all models."""
         digests = [text_digest(text) for text in texts]
         if digests:
             self._database.write(
@@ -375,15 +375,15 @@ class StoredVectors:
     def _stored(self, model: str, digests: Sequence[str]) -> dict[str, bytes]:
         by_digest: dict[str, bytes] = {}
         with self._database.read() as session:
-            for start in range(0, len(digests), PAGE):
+            for start in range(0, len(digests), BATCH_TEXTS):
                 query = select(LearningVector.digest, LearningVector.vector).where(
                     col(LearningVector.model) == model,
-                    col(LearningVector.digest).in_(digests[start : start + PAGE]),
+                    col(LearningVector.digest).in_(digests[start : start + BATCH_TEXTS]),
                 )
                 by_digest |= dict(session.exec(query).all())
         return by_digest
 
 
 def text_digest(text: str) -> str:
-    """Names a text."""
+    """A hash of a text."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]

@@ -33,13 +33,13 @@ from engine.model import (
     Trust,
     sanitise,
 )
-from engine.model.lessons import Correction, Rule, added, distil, folded, sentences
+from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
 from engine.model.secrets import redact
 from engine.model.trust import of_names
 from engine.model.wisdom import CONFIDENCE, confidence, importance
 from engine.storage.ledger import LedgerEntry
 
-KINDS = (
+ENTRY_KINDS = (
     "ValidationHealed",
     "ValidationFailed",
     "RetryRepeated",
@@ -47,41 +47,46 @@ KINDS = (
     "ToolRefused",
     "WorkOverlapped",
 )
-"""Facts of the ledger about what a session did in which something can be learnt."""
+"""Kinds of ledger entries about a session that teach something."""
 
 
 @frozen
 class Statement:
-    """A sentence that is a "decision", a "fact" or a "correction" (SPEC 4.4). `speaker` is "agent", "operator" or
-    "program"; `preference` says that it is about the human."""
+    """A sentence from a transcript (SPEC 4.4)."""
 
     kind: str
+    """ "decision", "fact" or "correction"."""
     text: str
     speaker: str
+    """ "agent", "operator" or "program"."""
     preference: bool = False
+    """Whether it is a preference of the operator."""
 
 
 @frozen
 class SessionRecord:
-    """One session, as it really went. `leader` is its agent's, "" for none; `facts` are those of `KINDS`; `red` are
-    tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with;
-    `own_words` says that the operator wrote what it was asked. `reach` is how much work a rule that was met here
-    concerns: how many of the latest 200 decided cards were on the same channel, at least 1."""
+    """Everything about one session that rules read."""
 
     view: SessionView
     leader: str = ""
-    facts: tuple[LedgerEntry, ...] = ()
-    said: tuple[Statement, ...] = ()
+    """The leader of its agent, "" for none."""
+    entries: tuple[LedgerEntry, ...] = ()
+    """Its ledger entries of `ENTRY_KINDS`."""
+    statements: tuple[Statement, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
     edit: Correction | None = None
-    red: tuple[str, ...] = ()
+    failing: tuple[str, ...] = ()
+    """Tests that failed in the workspace when it began."""
     continues: str = ""
+    """The first of the sessions that it continues."""
     own_words: bool = False
+    """Whether the operator wrote its prompt."""
     reach: int = 1
+    """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
 
     @property
     def seconds(self) -> float:
-        """How long it took, 0 while that is not known."""
+        """Its duration, 0 if unknown."""
         view = self.view
         if view.started_at is None or view.ended_at is None:
             return 0.0
@@ -89,34 +94,34 @@ class SessionRecord:
 
 
 class SessionSource(Protocol):
-    """What the chain needs of the rest of the engine."""
+    """Reads sessions, and passes lessons on to the rest of the engine."""
 
-    def of(self, session_id: str, /) -> SessionRecord | None:
-        """Everything about a session, None for one that nobody knows."""
+    def load_record(self, session_id: str, /) -> SessionRecord | None:
+        """The record of a session, None for an unknown one."""
 
-    def begun(self, session_id: str, /) -> SessionRecord | None:
-        """What was known when it began: nothing of what it did."""
+    def load_start(self, session_id: str, /) -> SessionRecord | None:
+        """The record of a session as of its start, None for an unknown one."""
 
-    def lines(self, session_id: str, /) -> Iterable[TranscriptLine]:
-        """Its transcript up to now."""
+    def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
+        """Its transcript so far."""
 
     def secrets(self) -> Iterable[str]:
-        """Values that are never written down (SPEC 11.1)."""
+        """Values that are never written (SPEC 11.1)."""
 
     def offer(self, entry: LearningEntry, /) -> None:
-        """A lesson of `entry.agent` generalises: its leader may want it (SPEC 1.7). Again harmlessly. Raises `Refusal`
-        when the agent is not there."""
+        """Offer a lesson to the leader of `entry.agent` (SPEC 1.7); a second offer changes nothing. Raises `Refusal`
+        for an unknown agent."""
 
-    def retracted(self, lesson: str, reason: str, /) -> None:
-        """The operator took a lesson back: nobody says it any more."""
+    def retract(self, lesson: str, reason: str, /) -> None:
+        """Remove a lesson that the operator retracted from guidance and candidates."""
 
-    def report(self, where: str, words: str, /) -> None:
-        """Tells the operator of what work can go on without."""
+    def report(self, service: str, message: str, /) -> None:
+        """Report a problem that does not stop work to the operator."""
 
 
-def about_session(facts: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
-    """Of these facts those that are about a session. Pure."""
-    return [fact for fact in facts if session_id in (fact.subject, fact.payload.get("session_id"))]
+def entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
+    """The ledger entries about a session. Pure."""
+    return [entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))]
 
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
@@ -124,30 +129,30 @@ PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
 
 ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
-"""What entries are about that say so of a tool's error, a rail's word, a session's changes."""
+"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded and undone changes of a session."""
 
-MAX_PER_FACT = 5
-"""Tests or files of one fact."""
+MAX_PER_ENTRY = 5
+"""Maximum number of tests or files of one ledger entry that become findings."""
 
 MAX_FINDINGS = 60
-"""Entries that rules make of one session."""
+"""Maximum number of findings that rules make of one session."""
 
-QUOTED = 300
-"""Characters of what is quoted."""
+MAX_QUOTE_LENGTH = 300
+"""Maximum number of characters of a quote."""
 
-_OF_THE_OPERATOR = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
-"""The operator speaks of himself: a taste of one person, which is no rule of the project (SPEC 6.3)."""
+_PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
+"""The operator's own preference, which is no rule of the project (SPEC 6.3)."""
 
 NOBODY = "nobody"
-"""Who answers where a session runs by itself."""
+"""Who answers permission requests of a session that runs by itself."""
 
 ABOUT_ONE = "about one thing; three tasks must confirm it"
 
 
 @frozen
 class Finding:
-    """Something that was learnt, before it is an entry of a scope. `general` says why it holds beyond this session, ""
-    where three tasks have to meet it first (SPEC 6.8)."""
+    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond this session, "" if three
+    tasks must confirm it first (SPEC 6.8)."""
 
     kind: LearningKind
     type: LearningType
@@ -161,7 +166,7 @@ class Finding:
     general: str = ""
 
 
-_OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
+_TEST_FINDINGS: dict[str, tuple[str, str, str, LearningType, bool]] = {
     "ValidationHealed": (
         "healed", "Run `{}` before handing over: changes here break it unnoticed.", CORRECTIVE,
         LearningType.PROCEDURAL, True,
@@ -175,41 +180,41 @@ _OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
         OBSERVATIONS, LearningType.PROCEDURAL, False,
     ),
 }  # fmt: skip
-"""What facts about failing tests teach of each: what it is about, in which words, when, how, and whether it holds for
-every change of the project: what was red and is green again because somebody ran it."""
+"""For each kind of ledger entry about failing tests: prefix of `about`, template of the text, phase, type, and whether
+it is valid for every change of the project."""
 
 
-def findings_of(record: SessionRecord) -> list[Finding]:
-    """What a session teaches, each thing once, in the order in which it came up."""
+def find_learnings(record: SessionRecord) -> list[Finding]:
+    """The findings of a session by rules, each once, in the order of the session."""
     view = record.view
     findings: list[Finding] = []
-    for fact in record.facts:
-        findings += of_fact(fact, record)
+    for entry in record.entries:
+        findings += findings_of_entry(entry, record)
     for request in record.permissions:
         findings += _from_permission(request, record)
     if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
         statement = f"Such work ended without a result: {_short(view.error)}"
         findings.append(_task(statement, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
     if record.edit is not None:
-        findings += edited(record.edit)
-    findings += [_from_statement(statement, record) for statement in record.said]
+        findings += correction_findings(record.edit)
+    findings += [_from_statement(statement, record) for statement in record.statements]
     once: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
         if finding.text.strip():
-            key = (finding.kind.value, finding.about, "" if finding.about else folded(finding.text))
+            key = (finding.kind.value, finding.about, "" if finding.about else normalise(finding.text))
             former = once.setdefault(key, finding)
             if former.trust is not Trust.OPERATOR and finding.trust is Trust.OPERATOR:
                 once[key] = finding
     return list(once.values())[:MAX_FINDINGS]
 
 
-def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
-    """What one fact of the ledger about a session teaches."""
-    payload, spent, cwd = fact.payload, _spent(record), record.view.cwd
-    if fact.kind in _OF_TESTS:
-        about, template, phase, type, general = _OF_TESTS[fact.kind]
+def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
+    """The findings from one ledger entry about a session."""
+    payload, spent, cwd = entry.payload, _spent(record), record.view.cwd
+    if entry.kind in _TEST_FINDINGS:
+        about, template, phase, type, general = _TEST_FINDINGS[entry.kind]
         failing = [str(test) for test in payload.get("failing", ())]
-        healed = fact.kind == "ValidationHealed"
+        healed = entry.kind == "ValidationHealed"
         touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
         return [
             replace(
@@ -217,9 +222,9 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
                 type=type,
                 general="every change of the project can break it" if general else "",
             )
-            for test in failing[:MAX_PER_FACT]
+            for test in failing[:MAX_PER_ENTRY]
         ]
-    match fact.kind:
+    match entry.kind:
         case "AgentErred":
             message, tool = _short(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
             about = f"{ERRED}{tool}/{signature(message, cwd)}"
@@ -230,7 +235,7 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
             text = f"`{what}` is refused here ({rule}): do without it."
             return [_institutional(text, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
-            files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_FACT]
+            files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_ENTRY]
             touched = replace(spent, reach=max(1, len(files)))
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
@@ -244,22 +249,22 @@ def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
     return []
 
 
-def edited(edit: Correction) -> list[Finding]:
-    """What the operator wants instead: the rules in what was put into a prompt; where it was only shortened, that."""
-    added_rules = [distil(sentence) for sentence in added(edit.original, edit.edited)]
-    edited_sentences = set(map(folded, sentences(edit.edited)))
+def correction_findings(edit: Correction) -> list[Finding]:
+    """The findings from the operator's edit of a prompt: the rules in the sentences added, else those removed."""
+    added_rules = [distil(sentence) for sentence in added_sentences(edit.original, edit.edited)]
+    edited_sentences = set(map(normalise, split_sentences(edit.edited)))
     removed = [
         Rule(f"Not wanted: {text}", False, "")
-        for text in sentences(edit.original)
-        if folded(text) not in edited_sentences
+        for text in split_sentences(edit.original)
+        if normalise(text) not in edited_sentences
     ]
     trust = Trust.OPERATOR if added_rules else Trust.QUOTED
-    return [corrected(rule, edit, trust) for rule in (added_rules or removed)[:MAX_PER_FACT]]
+    return [rule_finding(rule, edit, trust) for rule in (added_rules or removed)[:MAX_PER_ENTRY]]
 
 
-def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
-    """A rule of the operator's, out of a correction."""
-    kind = LearningKind.PROXY if _OF_THE_OPERATOR.search(rule.text) else LearningKind.INSTITUTIONAL
+def rule_finding(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
+    """The finding from a rule in the operator's edit."""
+    kind = LearningKind.PROXY if _PREFERENCE.search(rule.text) else LearningKind.INSTITUTIONAL
     touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
     return Finding(
         kind, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
@@ -268,15 +273,14 @@ def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Fi
 
 
 def signature(text: str, folder: str = "") -> str:
-    """What tells one cause from another: a message without the folder it happened in, numbers and addresses."""
+    """A text that is equal for messages with the same cause: without folders, numbers and addresses."""
     flat = text.replace(folder, "") if folder else text
     flat = re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+", "#", flat.lower())
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
 def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
-    """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
-    correction is work that is thrown away."""
+    """The finding from a statement: the rule in the operator's words, or the words of others."""
     own = statement.speaker == "operator"
     rule = distil(statement.text)
     basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(statement.speaker, Basis.MODEL)
@@ -297,7 +301,7 @@ def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
 
 
 def _from_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
-    """What the operator said to what was asked for; what nobody or an earlier answer said teaches nothing new."""
+    """The finding from the operator's answer to a permission request, if a person gave it just then."""
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
         return
     title = _short(request.title)
@@ -312,24 +316,29 @@ def _from_permission(request: PermissionRequest, record: SessionRecord) -> Itera
 
 
 def _denied_by_person(what: str, record: SessionRecord) -> bool:
-    """Whether it was refused because a person said no: that answer tells of it."""
+    """Whether a person refused it, which is a finding already."""
     denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
     return any(what in request.title or what in request.detail for request in denied)
 
 
 def _rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
-    """What the operator did once with the result; that it was for want of an agreement is no word of the operator's."""
+    """The finding from work that the operator discarded or undid."""
     prompt = _short(record.view.prompt)
     text = f"What was made of “{prompt}” {how}: agree on the result first."
     trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
     touched = replace(_spent(record), failure_avoided=True)
     return replace(
-        _task(text, f"{about}{folded(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
+        _task(text, f"{about}{normalise(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
     )
 
 
 def _task(
-    text: str, about: str, phase: str, touched: Touched, basis: Basis = Basis.SINGLE, trust: Trust = Trust.QUOTED
+    text: str,
+    about: str,
+    phase: str,
+    touched: Touched,
+    basis: Basis = Basis.SINGLE,
+    trust: Trust = Trust.QUOTED,
 ) -> Finding:
     return Finding(
         LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(touched), about,
@@ -349,7 +358,7 @@ def _spent(record: SessionRecord) -> Touched:
 
 def _short(text: str) -> str:
     flat = " ".join(sanitise(text).split())
-    return flat if len(flat) <= QUOTED else flat[: QUOTED - 1].rstrip() + "…"
+    return flat if len(flat) <= MAX_QUOTE_LENGTH else flat[: MAX_QUOTE_LENGTH - 1].rstrip() + "…"
 
 
 # -- what concerns an agent's own tools only
@@ -369,21 +378,20 @@ _OWN_TOOLS: tuple[Callable[[str], object], ...] = (
 )
 
 
-def of_own_tools(entry: LearningEntry) -> bool:
-    """Whether an entry is about the tools that its agent was given, and not about the project: who comes next with
-    other tools has no use for it. A program that cannot run here, or does not end, is the project's; and what the
-    operator said is what the operator wants of everybody."""
+def is_about_own_tools(entry: LearningEntry) -> bool:
+    """Whether an entry is about the tools of its agent, not about the project: other agents cannot use it. A program
+    that cannot run here is about the project, and the operator's words are for everybody."""
     if entry.about:
         return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
     if entry.confidence >= CONFIDENCE[Basis.OPERATOR][0]:
         return False
-    return any(matches(entry.text) for matches in _OWN_TOOLS)
+    return any(search(entry.text) for search in _OWN_TOOLS)
 
 
 RISK = "risk/"
 MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
 MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
-"""Characters of an assumption."""
+"""Limits of the length of an assumption in characters."""
 
 _RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", DISCARDED, UNDONE, "erred/")
 _ASSUMES = re.compile(
@@ -394,21 +402,20 @@ _ASSUMES = re.compile(
 _CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
 
 
-def risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
-    """What might go wrong with a session that begins. `entries` are the entries of the project and of its earlier
-    sessions: those count that rules found, of the project, or where the same was asked for or a file of theirs is
-    named."""
+def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
+    """The risks of a session that begins, from the `entries` of its project and earlier sessions: those found by rules
+    that are of the project, have the same task, or name a file of the prompt."""
     prompt = record.view.prompt
-    task, named = folded(prompt), names(prompt)
+    task, named = normalise(prompt), names(prompt)
     findings = [
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
-        for test in record.red[:MAX_RISKS]
+        for test in record.failing[:MAX_RISKS]
     ]
     about = {finding.about for finding in findings}
     for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
         if not entry.active or not entry.about.startswith(_RISKY) or RISK + entry.about in about:
             continue
-        near = folded(entry.session_task) == task or bool(named & names(entry.text))
+        near = normalise(entry.session_task) == task or bool(named & names(entry.text))
         if entry.scope is LearningScope.PROJECT or near:
             about.add(RISK + entry.about)
             basis = Basis.REPEATED if entry.scope is LearningScope.PROJECT else Basis.SINGLE
@@ -416,8 +423,8 @@ def risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Findi
     return findings[:MAX_RISKS]
 
 
-def came_true(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
-    """Whether what was feared happened: something about the same test, file or work."""
+def is_realised(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
+    """Whether a risk was realised: there is a finding about the same test, file or work."""
     feared = risk.about.removeprefix(RISK).partition("/")[2]
     return any(
         finding.about.partition("/")[2] == feared
@@ -426,8 +433,8 @@ def came_true(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
     )
 
 
-def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
-    """What an agent said that it assumes, and at which milestone: before its first change, or while working on."""
+def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
+    """The assumptions that an agent stated, with the milestone: before its first change, or later."""
     milestone = "before the first change"
     by_words: dict[str, Finding] = {}
     for line in lines:
@@ -445,7 +452,7 @@ def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) ->
                 continue
             if redact(words, secrets) == words and len(by_words) < MAX_ASSUMPTIONS:
                 by_words.setdefault(
-                    folded(words),
+                    normalise(words),
                     Finding(
                         LearningKind.TASK,
                         LearningType.DECLARATIVE,

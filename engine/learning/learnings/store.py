@@ -24,7 +24,7 @@ from sqlmodel import Field, col, desc, select
 from engine import events
 from engine.events import Event
 from engine.frozen import frozen
-from engine.learning.learnings.entries import ROOT, Scope, as_fields, place_of, read_entry
+from engine.learning.learnings.entries import ROOT, Scope, front_matter, page_location, read_entry
 from engine.learning.learnings.page import Page, Value
 from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, sanitise
 from engine.plain_files import read_plain
@@ -38,13 +38,13 @@ from engine.storage.types import utc_column
 log = logging.getLogger(__name__)
 
 INTENT = "learnings"
-LARGEST = 16 * 1024 * 1024
-"""Bytes of a page."""
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+"""Maximum size of a page in bytes."""
 
 
 @frozen
 class Change:
-    """One change of an entry: `fields` are set, with `text` it says something else; with `add` it is a new one."""
+    """One change of an entry: new values of `fields`, a new `text` unless it is None; `add` makes a new entry."""
 
     path: str
     entry: str
@@ -53,56 +53,57 @@ class Change:
     add: bool = False
 
 
-def added(entry: LearningEntry) -> Change:
-    """The change that writes a new entry; `entry.path` says where."""
-    return Change(entry.path, entry.id, as_fields(entry), entry.text, add=True)
+def add_entry(entry: LearningEntry) -> Change:
+    """The change that adds an entry to the page `entry.path`."""
+    return Change(entry.path, entry.id, front_matter(entry), entry.text, add=True)
 
 
 @frozen
 class PageContents:
-    """A page as it was read: what makes sense, and in words what does not."""
+    """The valid entries of a page, and the errors of the others."""
 
     path: str
     entries: tuple[LearningEntry, ...] = ()
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
-Stamp = tuple[int, int, int]
+FileVersion = tuple[int, int, int]
+"""Time, size and inode of a file."""
+
 Contains = Callable[[str], bool]
-"""Whether a text holds words that are being forgotten."""
+"""Whether a text contains words that are being forgotten."""
 
-Forgotten = Callable[[Iterable[str]], bool]
-"""Whether any of these texts holds what was forgotten since they were read."""
+IsForgotten = Callable[[Iterable[str]], bool]
+"""Whether any of these texts contains words that were forgotten since they were read."""
 
 
 class LearningFiles:
     """The pages of one home. All methods may be called from any thread."""
 
     def __init__(self, data: Path, database: Database | None = None) -> None:
-        """`data` is the home's data folder; who only reads needs no database."""
+        """`data` is the home's data folder; only writing needs the database."""
         self._data = data
         self._db = database
         self._lock = threading.RLock()
-        self._cache: dict[str, tuple[Stamp, PageContents]] = {}
+        self._cache: dict[str, tuple[FileVersion, PageContents]] = {}
         self._has_unfinished = False
-        """Whether there may be an intent that could not be carried out."""
+        """Whether there may be an unfinished intent."""
         self._unreadable: set[str] = set()
-        """Pages that could not be read when they were to be changed."""
-        self._watching: list[list[Contains]] = []
-        """What was forgotten since each of those began who are about to write; nobody else needs the words."""
+        """Pages that could not be read for a change."""
+        self._watchers: list[list[Contains]] = []
+        """For each `watch_forgetting` block, the words forgotten since it began."""
         self.changes = 0
-        """Counts the changes that were made here."""
+        """Number of changes made here."""
 
     @property
     def _database(self) -> Database:
-        assert self._db is not None, "these were opened to read"
+        assert self._db is not None, "opened without a database, only to read"
         return self._db
 
     # -- reading
 
     def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[PageContents]:
-        """The pages of a scope, and with `below` of those within it; of all scopes when none is named. In the order of
-        their paths."""
+        """The pages of a scope, and with `below` of the scopes in it; by default of all scopes. Ordered by path."""
         top = ROOT if scope is None else scope.folder
         for path in self._paths(top, below=below):
             read = self._read(path)
@@ -110,25 +111,24 @@ class LearningFiles:
                 yield read
 
     def entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
-        """The entries of these pages that make sense; of two with one id the first."""
+        """The valid entries of these pages; of two with the same id the first."""
         by_id: dict[str, LearningEntry] = {}
         for read in self.pages(scope, below=below):
             for entry in read.entries:
                 by_id.setdefault(entry.id, entry)
         return list(by_id.values())
 
-    def faults(self) -> list[str]:
-        """What in the pages makes no sense, in words with file and line; of two entries with one id the second is left
-        out."""
-        faults: list[str] = []
+    def errors(self) -> list[str]:
+        """The errors of all pages, with file and line."""
+        errors: list[str] = []
         first_paths: dict[str, str] = {}
         for read in self.pages():
-            faults += read.faults
+            errors += read.errors
             for entry in read.entries:
                 first = first_paths.setdefault(entry.id, read.path)
                 if first != read.path:
-                    faults.append(f"{read.path} has {entry.id}, which is in {first} already")
-        return faults
+                    errors.append(f"{read.path} has {entry.id}, which is in {first} already")
+        return errors
 
     def _paths(self, top: str, *, below: bool) -> Iterator[str]:
         start = self._data / top
@@ -138,18 +138,18 @@ class LearningFiles:
                 names[:] = [name for name in names if name in ("tasks", "proxy-tasks")]
             relative = Path(parent).relative_to(self._data).as_posix()
             for name in sorted(files):
-                if name.endswith(".md") and place_of(f"{relative}/{name}") is not None:
+                if name.endswith(".md") and page_location(f"{relative}/{name}") is not None:
                     yield f"{relative}/{name}"
 
     def _read(self, path: str) -> PageContents | None:
-        """A page, read anew when it has changed, whoever changed it; None when it is gone."""
+        """The contents of a page, from the cache while the file has not changed; None if it does not exist."""
         file = self._data / path
         try:
             stat = file.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
-            return PageContents(path, faults=(f"{path} cannot be read: {error.strerror or error}",))
+            return PageContents(path, errors=(f"{path} cannot be read: {error.strerror or error}",))
         stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         with self._lock:
             cached = self._cache.get(path)
@@ -160,35 +160,35 @@ class LearningFiles:
         return cached[1]
 
     def _parse(self, path: str, file: Path) -> PageContents:
-        place = place_of(path)
+        place = page_location(path)
         assert place is not None, "only pages are read"
         try:
-            page = Page(read_plain(file, LARGEST), path)
+            page = Page(read_plain(file, MAX_PAGE_BYTES), path)
         except FileNotFoundError:
             return PageContents(path)
         except (OSError, ValueError) as error:
-            return PageContents(path, faults=(sanitise(f"{path} cannot be read: {error}"),))
-        entries, faults = [], []
+            return PageContents(path, errors=(sanitise(f"{path} cannot be read: {error}"),))
+        entries, errors = [], []
         if page.data.strip() and not page.entries:
-            faults.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
+            errors.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
         for part in page.entries:
             try:
                 entries.append(read_entry(part, place))
             except ValueError as error:
-                faults.append(f"{path} {error}")
-        return PageContents(path, tuple(entries), tuple(faults))
+                errors.append(f"{path} {error}")
+        return PageContents(path, tuple(entries), tuple(errors))
 
     # -- writing
 
     def apply(self, changes: Sequence[Change], facts: Sequence[Event] = ()) -> None:
-        """Make changes, all of them or, after a crash, all at the next start, and record the facts that they make true.
+        """Make all changes and record their events; after a crash the next start does so.
 
         Raises `Refusal`: `learnings_damaged` (nothing was changed), `unwritable_home`.
         """
         if not changes:
             return
         with self._lock:
-            self.must_be_whole()
+            self.finish_pending()
             for path in {change.path for change in changes}:
                 self._must_be_readable(path)
             payload = {"changes": [asdict(change) for change in changes], "facts": [_fact(fact) for fact in facts]}
@@ -196,55 +196,54 @@ class LearningFiles:
             self._finish(intent, changes, facts)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else writes meanwhile."""
+    def locked(self) -> Iterator[None]:
+        """Block all other writers."""
         with self._lock:
             yield
 
     @contextmanager
-    def watched(self) -> Iterator[Forgotten]:
-        """For reading now and writing much later, when a model has answered: yields a test whether any of some texts
-        contains words that were forgotten in between (SPEC 4.10). Call it while `alone`, together with the writing."""
+    def watch_forgetting(self) -> Iterator[IsForgotten]:
+        """Read now and write later, after a model has answered: yields a test whether texts contain words that were
+        forgotten in between (SPEC 4.10). Call the test and write while `locked`."""
         since: list[Contains] = []
         with self._lock:
-            self._watching.append(since)
+            self._watchers.append(since)
         try:
-            yield lambda texts: any(holds(text) for text in texts for holds in since)
+            yield lambda texts: any(contains(text) for text in texts for contains in since)
         finally:
             with self._lock:
-                self._watching = [watcher for watcher in self._watching if watcher is not since]
+                self._watchers = [watcher for watcher in self._watchers if watcher is not since]
 
-    def forgetting(self, holds: Contains) -> None:
-        """Words are being forgotten: whoever is `watched` does not write them any more. Call it `alone`, with the
-        erasing. Raises as `apply`: what waits to be written may hold them, and is written first."""
+    def begin_forgetting(self, contains: Contains) -> None:
+        """Tell all `watch_forgetting` blocks which words are being forgotten, and finish pending changes, which may
+        contain them. Call it while `locked`, together with erasing. Raises as `apply`."""
         with self._lock:
-            for since in self._watching:
-                since.append(holds)
-            self.must_be_whole()
+            for since in self._watchers:
+                since.append(contains)
+            self.finish_pending()
 
-    def must_be_whole(self) -> None:
-        """Write what could not be written, and look whether the pages that were in the way are not any more: before
-        that nothing new is written. Raises as `apply`."""
+    def finish_pending(self) -> None:
+        """Make the changes that could not be made before. Raises as `apply` if they still cannot."""
         with self._lock:
             for path in sorted(self._unreadable):
                 self._must_be_readable(path)
-            if self._has_unfinished and (words := self.recover()):
-                raise Refusal(
-                    "unwritable_home", words[0], "free some space or make the folder writable; nothing was lost"
-                )
+            problems = self.recover() if self._has_unfinished else []
+            if problems:
+                fix = "free some space or make the folder writable; nothing was lost"
+                raise Refusal("unwritable_home", problems[0], fix)
 
     def recover(self) -> list[str]:
-        """Finish what a crash or a full disk left half done. Says in words what cannot be."""
-        words = []
+        """Finish the changes that a crash or a full disk interrupted; returns the problems of those that still fail."""
+        problems = []
         for intent in intents.unfinished(self._database, INTENT):
             changes = [Change(**change) for change in intent.payload["changes"]]
             try:
                 with self._lock:
                     self._finish(intent.id or 0, changes, [_event(fact) for fact in intent.payload["facts"]])
             except Refusal as refusal:
-                words.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
-        self._has_unfinished = bool(words)
-        return words
+                problems.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
+        self._has_unfinished = bool(problems)
+        return problems
 
     def _must_be_readable(self, path: str) -> None:
         self._unreadable.add(path)
@@ -283,10 +282,10 @@ class LearningFiles:
                 if all(part.id != change.entry for part in page.entries):
                     page.append(change.entry, change.fields, change.text or "")
                 continue
-            if not page.set(change.entry, change.fields):
+            if not page.set_fields(change.entry, change.fields):
                 log.warning("%s is not in %s any more: it was not changed", change.entry, path)
             elif change.text is not None:
-                page.put_text(change.entry, change.text)
+                page.set_text(change.entry, change.text)
         if page.data != before:
             file = self._data / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -294,7 +293,7 @@ class LearningFiles:
 
     def _page(self, path: str) -> Page:
         try:
-            return Page(read_plain(self._data / path, LARGEST), path)
+            return Page(read_plain(self._data / path, MAX_PAGE_BYTES), path)
         except FileNotFoundError:
             return Page(path=path)
         except (OSError, ValueError) as error:
@@ -304,7 +303,7 @@ class LearningFiles:
 
 
 def texts_of(entry: LearningEntry) -> list[str]:
-    """Everything in an entry that is somebody's words."""
+    """All texts of an entry that people or models wrote."""
     return [
         entry.text,
         entry.title,
@@ -327,7 +326,7 @@ def _event(fact: Mapping[str, Any]) -> Event:
 
 
 class LearningVector(Row, table=True):
-    """The vector of a text by one model; `digest` names the text."""
+    """The embedding of a text by one model; `digest` is the hash of the text."""
 
     __tablename__ = "learning_vectors"
 
@@ -337,7 +336,7 @@ class LearningVector(Row, table=True):
 
 
 class LearningUse(Row, table=True):
-    """A prompt that carried an entry: the call of a model."""
+    """A model call whose prompt contained an entry."""
 
     __tablename__ = "learning_uses"
     __table_args__ = (Index("ix_learning_uses_entry", "entry_id", "at"),)
@@ -350,7 +349,7 @@ class LearningUse(Row, table=True):
 
 
 class LearningSession(Row, table=True):
-    """A session whose learnings were written down when it ended."""
+    """A finished session whose learnings are extracted."""
 
     __tablename__ = "learning_sessions"
 
@@ -363,33 +362,33 @@ RETRACTED = "learnings.retracted"
 
 
 def retracted_lessons(database: Database) -> frozenset[str]:
-    """The lessons that the operator took back."""
+    """The lessons that the operator retracted."""
     with database.read() as session:
         return frozenset(state.get(session, RETRACTED, ()))
 
 
-def mark_retracted(database: Database, lesson: str, *, holds: bool) -> None:
-    """A lesson is taken back, or `holds` after all."""
+def mark_retracted(database: Database, lesson: str, *, is_valid: bool) -> None:
+    """Store that a lesson is retracted, or that it `is_valid` again."""
 
-    def work(tx: Transaction) -> None:
+    def update(tx: Transaction) -> None:
         others = set(state.get(tx.session, RETRACTED, ())) - {lesson}
-        state.put(tx, RETRACTED, sorted(others if holds else {*others, lesson}))
+        state.put(tx, RETRACTED, sorted(others if is_valid else {*others, lesson}))
 
-    database.write(work)
+    database.write(update)
 
 
 _NEW = insert(LearningUse).on_conflict_do_nothing()
 
 
 def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_id: str, agent: str) -> None:
-    """A call of a model was made with these entries in its prompt."""
+    """Store that a model call had these entries in its prompt."""
     for entry in dict.fromkeys(entries):
         values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
         tx.ask(_NEW, values)
 
 
 def prompts_with(database: Database, entry: str, limit: int = 20) -> tuple[tuple[LearningReach, ...], int]:
-    """The newest prompts that carried an entry, and how many there were."""
+    """The newest prompts with an entry, and the number of all."""
     query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
     number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
     with database.read() as session:
@@ -410,35 +409,35 @@ class LearningTexts:
         self,
         files: LearningFiles,
         vectors_gone: Callable[[Iterable[str]], None],
-        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+        locked: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """While `alone` nothing is written that was made of entries as they were before."""
+        """`locked` blocks plans made of entries that are being erased."""
         self._files = files
         self._vectors_gone = vectors_gone
-        self._alone = alone
+        self._locked = locked
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The entries that hold it: id and text."""
+        """The entries that match: id and text."""
         for entry in self._files.entries():
             if any(map(query.match, texts_of(entry))):
                 yield entry.id, entry.text or entry.title
 
     def erase(self, query: SearchTerms, /) -> int:
-        """Take it out; how many entries. Again finds nothing."""
-        with self._alone(), self._files.alone():
-            self._files.forgetting(query.match)
+        """Remove the texts of the entries that match; returns how many."""
+        with self._locked(), self._files.locked():
+            self._files.begin_forgetting(query.match)
             holding = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
             self._vectors_gone([entry.text for entry in holding])
-            self._files.apply([_emptied(entry) for entry in holding])
+            self._files.apply([_erasing_change(entry) for entry in holding])
             return len(holding)
 
     def text_of(self, id: str) -> str | None:
-        """What an entry says, None when `id` is none."""
+        """The text of an entry, None for an unknown id."""
         entry = next((item for item in self._files.entries() if item.id == id), None)
         return None if entry is None else entry.text or None
 
 
-def _emptied(entry: LearningEntry) -> Change:
+def _erasing_change(entry: LearningEntry) -> Change:
     cleared = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": FORGOTTEN}
     return Change(entry.path, entry.id, {**cleared, **ended}, text="")

@@ -15,7 +15,7 @@ from engine.events import SessionEnded, SessionStarted
 from engine.learning.learnings import chain as chain_module
 from engine.learning.learnings import promotion
 from engine.learning.learnings.rules import SessionRecord
-from engine.learning.learnings.store import added
+from engine.learning.learnings.store import add_entry
 from engine.model import LearningScope, LearningStatus, RetractReport
 from engine.storage import intents
 from engine.storage.consumers import MAX_TRIES
@@ -116,7 +116,7 @@ def test_compaction_folds_what_says_the_same_loses_nothing_and_tells(world: Worl
         world.session(f"s{number}", UV, by="operator")
     (known,) = world.learnings.entries("project")
     twin = replace(known, id="lrn_by_hand", promoted_from=(), reinforced_by=("s7",), reinforcement_count=1)
-    world.learnings.files.apply([added(twin)])
+    world.learnings.files.apply([add_entry(twin)])
     report = world.learnings.chain()
     assert report.compacted == ("lrn_by_hand",)
     (told,) = world.events("LearningsCompacted")
@@ -231,7 +231,7 @@ def test_of_what_is_long_past_no_model_is_asked_and_nothing_is_feared(
     healed = fact("ValidationHealed", "s0", failing=["tests/a.py::test_b"], attempts=1, cost=0)
     for number in range(3):
         session = f"s{number}"
-        world.told.records[session] = SessionRecord(view(session), "backend_lead", facts=(healed,))
+        world.told.records[session] = SessionRecord(view(session), "backend_lead", entries=(healed,))
         world.record(SessionStarted(subject=session, workspace=SHOP, prediction_id="p", sandbox="none"))
         ended = SessionEnded(subject=session, workspace=SHOP, prediction_id="p", state="succeeded", summary="", cost=0)
         world.record(ended)
@@ -250,7 +250,7 @@ def test_gates_that_fail_are_told_of_and_gone_through_with_the_next_fact(
     world.session("s1", UV)
     world.session("s2", UV)
     with monkeypatch.context() as patched:
-        patched.setattr("engine.learning.learnings.chain.to_project", lambda *_: 1 / 0)
+        patched.setattr("engine.learning.learnings.chain.plan_project", lambda *_: 1 / 0)
         world.session("s3", UV)
         world.learnings.catch_up()
     assert project(world) == []
@@ -293,7 +293,7 @@ def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(
     world.session("s2", UV)
     below = world.learnings.entries("team", session="s1")[0]
     reports: list[RetractReport] = []
-    real = promotion.to_project
+    real = promotion.plan_project
 
     def planned(*given: Any) -> Any:
         plan = real(*given)
@@ -305,7 +305,7 @@ def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(
         return plan
 
     waiting: list[threading.Thread] = []
-    monkeypatch.setattr(chain_module, "to_project", planned)
+    monkeypatch.setattr(chain_module, "plan_project", planned)
     world.session("s3", UV)
     waiting[0].join(5)
     (known,) = world.learnings.entries("project")

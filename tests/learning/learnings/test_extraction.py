@@ -31,7 +31,7 @@ def scopes(world: World, session: str) -> dict[str, list[str]]:
 
 
 def test_what_is_established_rises_from_the_team_to_the_session_and_what_is_claimed_stays(world: World) -> None:
-    world.session("s1", UV, facts=(HEALED,))
+    world.session("s1", UV, entries=(HEALED,))
     assert scopes(world, "s1") == {"corrective": ["session", "team"], "observations": ["team"]}
     (risen,) = world.learnings.entries("session", session="s1")
     (below,) = [entry for entry in world.learnings.entries("team", session="s1") if entry.about]
@@ -43,7 +43,7 @@ def test_what_is_established_rises_from_the_team_to_the_session_and_what_is_clai
 
 
 def test_what_may_go_wrong_is_written_before_and_marked_when_it_did(world: World) -> None:
-    world.session("s1", facts=(HEALED,))
+    world.session("s1", entries=(HEALED,))
     record = SessionRecord(view("s2"), "backend_lead")
     world.told.records["s2"] = record
     world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
@@ -53,7 +53,7 @@ def test_what_may_go_wrong_is_written_before_and_marked_when_it_did(world: World
     assert feared.created_at == record.view.started_at
     assert feared.reinforced_by == ()
     failed = fact("ValidationFailed", "s2", failing=[TEST])
-    world.session("s2", view=record.view, facts=(failed,))
+    world.session("s2", view=record.view, entries=(failed,))
     happened = world.learnings.view(feared.id).entry
     assert (happened.reinforced_by, happened.reasons[-1]) == (("s2",), "it happened")
     world.session("s3")
@@ -122,7 +122,7 @@ def test_what_is_forgotten_while_a_model_is_asked_is_not_written(
     assert all(UV.encode() not in data for data in world.files().values())
     (told,) = world.events("LearningsExtracted")
     assert told.payload["entries"] == 2
-    assert world.learnings.files._watching == [], "the words are kept for nobody"
+    assert world.learnings.files._watchers == [], "the words are kept for nobody"
     model.words = "something else"
     world.session("s2", UV)
     assert UV in {entry.text for entry in world.learnings.entries(session="s2")}, "what is said afterwards is new"

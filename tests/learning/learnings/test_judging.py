@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.learnings.chain import NO_JUDGE
-from engine.learning.learnings.questions import JUDGE, claimed, session_text, verdict
+from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict, session_text
 from engine.learning.learnings.rules import SessionRecord
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from engine.storage.database import Database
@@ -115,7 +115,7 @@ def test_what_a_judge_says_of_what_was_forgotten_meanwhile_is_not_written(
     assert world.learnings.chain(judge=True).judged == {}
     assert world.events("LearningJudged") == []
     assert everywhere(world) == []
-    assert world.learnings.files._watching == [], "the words are kept for nobody"
+    assert world.learnings.files._watchers == [], "the words are kept for nobody"
 
 
 def test_without_a_model_the_operator_judges(world: World) -> None:
@@ -154,9 +154,9 @@ def test_a_model_that_does_not_answer_leaves_it_to_the_rules_and_is_told_of_once
 
 def test_claims_are_taken_in_the_form_that_was_asked_for_and_no_other() -> None:
     good = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
-    (one,) = claimed(json.dumps({"learnings": [good]}), Touched())
+    (one,) = read_claims(json.dumps({"learnings": [good]}), Touched())
     assert (one.confidence.value, one.phase) == (0.4, "corrective")
-    assert len(claimed(f"```json\n{json.dumps({'learnings': [good] * 9})}\n```", Touched())) == 6
+    assert len(read_claims(f"```json\n{json.dumps({'learnings': [good] * 9})}\n```", Touched())) == 6
     for bad in (
         "no",
         "{}",
@@ -169,8 +169,8 @@ def test_claims_are_taken_in_the_form_that_was_asked_for_and_no_other() -> None:
         json.dumps({"learnings": [{"text": 5}]}),
     ):
         with pytest.raises(ValueError, match="the answer"):
-            claimed(bad, Touched())
-    assert verdict("```\n" + YES + "\n```").holds is True
+            read_claims(bad, Touched())
+    assert read_verdict("```\n" + YES + "\n```").holds is True
 
 
 def test_a_session_is_told_bounded() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import Pattern
-from engine.model.lessons import added, category, distil, lesson_id, rules, without
+from engine.model.lessons import added_sentences, distil, distil_rules, lesson_id, remove_lessons, topics_of
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_a_rule_says_itself_and_has_the_identity_of_its_sentence(text: str) -> N
     ],
 )
 def test_what_goes_on_with_a_sentence_is_told_alone(original: str, edited: str, expected: list[str]) -> None:
-    assert added(original, edited) == expected
+    assert added_sentences(original, edited) == expected
 
 
 def test_what_was_put_in_is_told_sentence_by_sentence() -> None:
     edited = "Write the docs. Docs end with a full stop. And keep summaries short"
-    assert added("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
-    assert [rule.text for rule in rules(edited)] == [
+    assert added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
+    assert [rule.text for rule in distil_rules(edited)] == [
         "Write the docs",
         "Docs end with a full stop",
         "keep summaries short",
@@ -120,8 +120,8 @@ def test_what_was_put_in_is_told_sentence_by_sentence() -> None:
 
 
 def test_the_topics_of_a_lesson_are_those_it_names_and_those_of_the_work() -> None:
-    assert category("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
-    assert category("be kind") == ""
+    assert topics_of("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
+    assert topics_of("be kind") == ""
 
 
 def test_a_pattern_that_is_named_by_its_lesson_says_its_text_alone() -> None:
@@ -142,5 +142,5 @@ def test_a_pattern_that_is_named_by_its_lesson_says_its_text_alone() -> None:
     ],
 )
 def test_a_text_loses_what_says_a_lesson_and_no_more(text: str, left: str) -> None:
-    assert without(text, frozenset({lesson_id("docs end with a full stop")})) == left
-    assert without(text, frozenset()) == text
+    assert remove_lessons(text, frozenset({lesson_id("docs end with a full stop")})) == left
+    assert remove_lessons(text, frozenset()) == text

@@ -27,7 +27,7 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
         yield ModelWorld(tmp_path, clock, server)
 
 
-def corrected(world: ModelWorld, prompt: str, said: str) -> str:
+def rule_finding(world: ModelWorld, prompt: str, said: str) -> str:
     """A card that is edited and approved; its session's id. The model does nothing."""
     world.server.script("Done.")
     card = world.propose(prompt)
@@ -55,7 +55,7 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
     with world.opened() as engine:
         for number in range(4):  # work of this channel that was decided: what a rule of it concerns
             world.run(f"Write greeting {number}")
-        session = corrected(world, "Describe the cart", "Please make sure that docs end with a full stop.")
+        session = rule_finding(world, "Describe the cart", "Please make sure that docs end with a full stop.")
         (bubble,) = engine.wisdom.bubbles()
         assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
         assert bubble.learning.category == "documentation code builds tests"
@@ -65,7 +65,7 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
         assert sources(world) == ["leader"]
 
         for number in (2, 3):
-            corrected(world, f"Describe part {number}", "Docs end with a full stop.")
+            rule_finding(world, f"Describe part {number}", "Docs end with a full stop.")
         (known,) = engine.learnings.entries("project")
         assert (known.lesson, known.text.lower()) == (LESSON, RULE)
         assert sources(world) == ["leader"], "the project knows it, and the leader is nearer"
@@ -79,7 +79,7 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
         assert [one.text for one in engine.wisdom.profile("backend_lead").patterns if one.sources] == []
         assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
         assert not [entry for entry in engine.learnings.entries("project") if entry.active]
-        corrected(world, "Describe part 4", "Docs end with a full stop.")
+        rule_finding(world, "Describe part 4", "Docs end with a full stop.")
         engine.wisdom.flush()
         assert sources(world) == [], "what was retracted does not come back by being said again"
         assert engine.learnings.view(known.id).sessions[0] <= session
@@ -102,7 +102,7 @@ def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: 
             world.run(f"Write greeting {number}")
         for number in range(3):
             assert engine.wisdom.bubbles() == [], number
-            corrected(world, f"Fix part {number}", order)
+            rule_finding(world, f"Fix part {number}", order)
         (bubble,) = engine.wisdom.bubbles()
         (known,) = engine.learnings.entries("project")
         assert bubble.learning.text == known.text == order

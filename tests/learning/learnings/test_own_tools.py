@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.learning.learnings.rules import of_own_tools
+from engine.learning.learnings.rules import is_about_own_tools
 from tests.learning.learnings.made import entry
 
 
@@ -23,8 +23,8 @@ from tests.learning.learnings.made import entry
     ],
 )
 def test_what_a_tool_does_is_the_agents(text: str) -> None:
-    assert of_own_tools(entry(text))
-    assert not of_own_tools(entry(text, confidence=0.9)), "the operator said so himself"
+    assert is_about_own_tools(entry(text))
+    assert not is_about_own_tools(entry(text, confidence=0.9)), "the operator said so himself"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_a_tool_does_is_the_agents(text: str) -> None:
     ],
 )
 def test_what_a_project_has_is_the_projects(text: str) -> None:
-    assert not of_own_tools(entry(text))
+    assert not is_about_own_tools(entry(text))
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_what_a_project_has_is_the_projects(text: str) -> None:
     ],
 )
 def test_of_what_rules_found_they_say_what_it_is_about(about: str, own: bool) -> None:
-    assert of_own_tools(entry("whatever it says", about=about)) is own
+    assert is_about_own_tools(entry("whatever it says", about=about)) is own

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.entries import Place, as_fields, read_entry
-from engine.learning.learnings.page import Page, Value, clean_text, read, written
+from engine.learning.learnings.entries import PageLocation, front_matter, read_entry
+from engine.learning.learnings.page import Page, Value, clean_text, format_value, parse_value
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.learning.learnings.made import entry
 
-PLACE = Place(LearningScope.SESSION, "s1", "shop", "s1", LearningKind.INSTITUTIONAL, "learnings/x/institutional.md")
+PLACE = PageLocation(
+    LearningScope.SESSION, "s1", "shop", "s1", LearningKind.INSTITUTIONAL, "learnings/x/institutional.md"
+)
 
 PIECES = [
     "---",
@@ -53,7 +55,7 @@ def test_whatever_is_written_comes_back_entry_by_entry(said: list[tuple[str, str
     again = Page(page.data)
     assert [part.id for part in again.entries] == [f"lrn_{number}" for number in range(len(said))]
     for part, (text, value) in zip(again.entries, said, strict=True):
-        assert not part.fault
+        assert not part.error
         assert part.text == clean_text(text)
         assert part.value("title") == re.sub("[\ud800-\udfff]", "\ufffd", value)
     assert again.data == page.data
@@ -99,7 +101,7 @@ Lost?\r
 
 def test_what_is_not_changed_stays_byte_for_byte() -> None:
     page = Page(BY_HAND)
-    assert page.set("lrn_a", {"status": "retired", "retired_because": "no: longer"})
+    assert page.set_fields("lrn_a", {"status": "retired", "retired_because": "no: longer"})
     changed = BY_HAND.replace(b"status: active\r\n---", b'status: retired\r\nretired_because: "no: longer"\r\n---')
     assert page.data == changed
     assert Page(changed).entries[0].value("reasons") == ["the operator said so"]
@@ -112,7 +114,7 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
     with pytest.raises(ValueError, match=r"line 20: 'nonsense' is not `key: value`"):
         read_entry(bad, PLACE)
     assert page.part("lrn_b") is None
-    assert not page.set("lrn_b", {"status": "retired"})
+    assert not page.set_fields("lrn_b", {"status": "retired"})
 
 
 def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
@@ -165,7 +167,7 @@ def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
     page = Page(b"---\ntype: directive\n---\nUse uv.\n")
     name = page.entries[0].id
     assert name.startswith("lrn_")
-    page.set(name, {"status": "retired"})
+    page.set_fields(name, {"status": "retired"})
     changed = Page(page.data.replace(b"Use uv.", b"Use pip."))
     assert changed.entries[0].id == name
 
@@ -191,7 +193,7 @@ def test_every_field_of_an_entry_comes_back() -> None:
         lesson="les_1",
     )
     page = Page()
-    page.append(one.id, as_fields(one), one.text)
+    page.append(one.id, front_matter(one), one.text)
     read = read_entry(Page(page.data).entries[0], replace(PLACE, session="other"))
     assert read == replace(one, path=PLACE.path)
 
@@ -199,6 +201,6 @@ def test_every_field_of_an_entry_comes_back() -> None:
 @given(st.text() | st.integers() | st.floats(0, 1) | st.lists(st.text(), max_size=3) | st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_values_are_read_as_they_were_written(value: Value) -> None:
-    line = written(value)
+    line = format_value(value)
     assert "\n" not in line
-    assert read([line]) == value
+    assert parse_value([line]) == value

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.learnings.entries import Scope
-from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_project
+from engine.learning.learnings.promotion import (
+    PromotionPlan,
+    find_duplicates,
+    is_promotable,
+    merge_duplicates,
+    plan_project,
+)
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.made import Angles, entry, shuffled
@@ -44,7 +50,7 @@ def made(number: int, one: tuple[int, int, LearningKind, LearningType, LearningS
     )
 
 
-def carried_out(there: list[LearningEntry], plan: Plan) -> list[LearningEntry]:
+def carried_out(there: list[LearningEntry], plan: PromotionPlan) -> list[LearningEntry]:
     """The project after a plan."""
     again = {one.id: sessions for one, sessions in plan.reinforced}
     return [
@@ -72,16 +78,17 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         )
         for number, one in enumerate(there)
     ]
-    plan = to_project(sessions, project, PROJECT, Angles().vectors, MONDAY_MORNING)
+    plan = plan_project(sessions, project, PROJECT, Angles().vectors, MONDAY_MORNING)
     assert (
-        to_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles().vectors, MONDAY_MORNING) == plan
+        plan_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles().vectors, MONDAY_MORNING)
+        == plan
     )
 
     by_id = {session.id: session for session in sessions}
     for one in plan.promoted:
         sources = [by_id[source.entry] for source in one.promoted_from]
         assert len({source.session_id for source in sources}) >= 3
-        assert all(promotable(source) for source in sources)
+        assert all(is_promotable(source) for source in sources)
         assert {(source.kind, source.type) for source in sources} == {(one.kind, one.type)}
         assert one.kind is not LearningKind.PROXY
     for one, names in plan.reinforced:
@@ -91,8 +98,8 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         assert not set(names) & {source.session for source in one.promoted_from}
 
     after = carried_out(project, plan)
-    second = to_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)
-    assert second == Plan()
+    second = plan_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)
+    assert second == PromotionPlan()
 
 
 def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_into_once() -> None:
@@ -105,8 +112,8 @@ def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_i
         )
         for number, again in enumerate(["r2", "s0"])
     )
-    [cluster] = folded_together([one, other], Angles().vectors)
-    (into, _) = folding(cluster)
+    [cluster] = find_duplicates([one, other], Angles().vectors)
+    (into, _) = merge_duplicates(cluster)
     assert (into.fields["reinforced_by"], into.fields["reinforcement_count"]) == (["r1", "r2"], 2)
 
 
@@ -126,9 +133,9 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
         for number, one in enumerate(known)
     ]
     left = {one.id: one for one in project}
-    for cluster in folded_together(project, Angles().vectors):
+    for cluster in find_duplicates(project, Angles().vectors):
         centre = cluster.members[0]
-        (into, *others) = folding(cluster)
+        (into, *others) = merge_duplicates(cluster)
         assert into.entry == centre.id
         sources = {source for member in cluster.members for source in member.promoted_from}
         assert {str(field) for field in into.fields["promoted_from"]} == {
@@ -143,7 +150,7 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
             left[one.entry] = replace(left[one.entry], status=LearningStatus.COMPACTED)
         assert {(member.kind, member.type) for member in cluster.members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
-    assert folded_together(left.values(), Angles().vectors) == []
+    assert find_duplicates(left.values(), Angles().vectors) == []
 
 
 def test_the_same_words_as_two_types_become_one_entry_at_once() -> None:
@@ -153,7 +160,7 @@ def test_the_same_words_as_two_types_become_one_entry_at_once() -> None:
         for number, type in enumerate(types)
         for session in range(number, number + 3)
     ]
-    plan = to_project(sessions, [], PROJECT, Angles().vectors, MONDAY_MORNING)
+    plan = plan_project(sessions, [], PROJECT, Angles().vectors, MONDAY_MORNING)
     assert len(plan.promoted) == len(plan.reinforced) == 1
     after = carried_out([], plan)
-    assert to_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING) == Plan()
+    assert plan_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING) == PromotionPlan()

@@ -10,7 +10,7 @@ import pytest
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import LearningFiles, added
+from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.model.sections import LEARNT, write_section
 from engine.storage.database import Database
@@ -30,7 +30,7 @@ class Part:
         made = replace(entry(text), scope=scope.level, scope_id=scope.id, session_id="", **more)  # type: ignore[arg-type]
         made = replace(made, id=entry_id(scope.level, scope.id, made.kind, "", text))
         made = replace(made, path=scope.page(made.kind, made.id))
-        self.files.apply([added(made)])
+        self.files.apply([add_entry(made)])
         return made
 
     def said(self, task: str = "do it", budget: int = 300) -> tuple[list[str], object]:

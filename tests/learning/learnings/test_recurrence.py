@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.recurrence import Cluster, clusters, matches, names, sides
+from engine.learning.learnings.recurrence import Cluster, find_clusters, find_matches, names, sides
 from engine.model import LearningEntry
 from tests.learning.learnings.made import Angles, WordMeaning, entry, no_vectors, shuffled
 
@@ -16,10 +16,10 @@ def said(found: list[Cluster]) -> list[tuple[str, list[str], tuple[str, ...]]]:
 
 def test_three_distinct_sessions_and_not_two() -> None:
     twice = [entry("use uv", "s1"), entry("use uv", "s2")]
-    assert clusters(twice, no_vectors) == []
+    assert find_clusters(twice, no_vectors) == []
     again = [*twice, entry("Use uv!", "s2", id="lrn_again")]
-    assert clusters(again, no_vectors) == []
-    (found,) = clusters([*twice, entry("use UV.", "s3")], no_vectors)
+    assert find_clusters(again, no_vectors) == []
+    (found,) = find_clusters([*twice, entry("use UV.", "s3")], no_vectors)
     assert found.sessions == ("s1", "s2", "s3")
 
 
@@ -28,13 +28,13 @@ def test_the_threshold_is_a_cosine_of_four_fifths() -> None:
     def three(last: str) -> list[LearningEntry]:
         return [entry("a0 one", "s1"), entry("a0 two", "s2"), entry(last, "s3")]
 
-    assert len(clusters(three("a36x86 three"), Angles().vectors)) == 1
-    assert clusters(three("a36x88 three"), Angles().vectors) == []
+    assert len(find_clusters(three("a36x86 three"), Angles().vectors)) == 1
+    assert find_clusters(three("a36x88 three"), Angles().vectors) == []
 
 
 def test_nothing_joins_because_it_is_like_a_member_only() -> None:
     chain = [entry(f"a{30 * step} word", f"s{step}") for step in range(6)]
-    found = clusters(chain, Angles().vectors)
+    found = find_clusters(chain, Angles().vectors)
     assert len(found) == 2
     assert all(len(one.sessions) == 3 for one in found)
 
@@ -43,17 +43,20 @@ def test_what_a_rule_found_goes_by_what_it_is_about() -> None:
     words = "a test breaks here unnoticed, run it before handing over"
     same = [entry(f"{words} {n}", f"s{n}", about="healed/tests/a.py") for n in range(3)]
     other = [entry(f"{words} {n}", f"s{n}", about=f"healed/tests/{n}.py") for n in range(3)]
-    (found,) = clusters([*same, *other], WordMeaning().vectors)
+    (found,) = find_clusters([*same, *other], WordMeaning().vectors)
     assert {member.about for member in found.members} == {"healed/tests/a.py"}
 
 
 def test_other_files_and_the_contrary_are_not_the_same_however_near() -> None:
     near = "please run the tests of the whole shopping cart before you hand it over"
     files = [entry(f"{near} {name}", f"s{name}") for name in ("tests/cart.py", "tests/user.py", "tests/till.py")]
-    assert clusters(files, WordMeaning().vectors) == []
-    assert clusters([entry(near, "s1"), entry(near, "s2"), entry(f"never {near}", "s3")], WordMeaning().vectors) == []
+    assert find_clusters(files, WordMeaning().vectors) == []
     assert (
-        len(clusters([entry(near, "s1"), entry(near, "s2"), entry(f"always {near}", "s3")], WordMeaning().vectors)) == 1
+        find_clusters([entry(near, "s1"), entry(near, "s2"), entry(f"never {near}", "s3")], WordMeaning().vectors) == []
+    )
+    assert (
+        len(find_clusters([entry(near, "s1"), entry(near, "s2"), entry(f"always {near}", "s3")], WordMeaning().vectors))
+        == 1
     )
     assert names("run tests/a.py::test_b with --fast on port 8080, e.g. twice and/or in 3 goes") == {
         "tests/a.py::test_b",
@@ -65,10 +68,10 @@ def test_other_files_and_the_contrary_are_not_the_same_however_near() -> None:
 def test_opposites_are_not_the_same_however_near() -> None:
     near = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
     kept = [entry(near.format("keep"), "s1"), entry(near.format("keep") + " now", "s2")]
-    assert clusters([*kept, entry(near.format("drop"), "s3")], WordMeaning().vectors) == []
-    assert len(clusters([*kept, entry(near.format("retain"), "s3")], WordMeaning().vectors)) == 1
-    assert matches([entry(near.format("drop"), "s3")], kept, WordMeaning().vectors) == {}
-    assert set(matches([kept[0]], [kept[1]], WordMeaning().vectors)) == {kept[0].id}
+    assert find_clusters([*kept, entry(near.format("drop"), "s3")], WordMeaning().vectors) == []
+    assert len(find_clusters([*kept, entry(near.format("retain"), "s3")], WordMeaning().vectors)) == 1
+    assert find_matches([entry(near.format("drop"), "s3")], kept, WordMeaning().vectors) == {}
+    assert set(find_matches([kept[0]], [kept[1]], WordMeaning().vectors)) == {kept[0].id}
     assert [any(sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
 
 
@@ -79,11 +82,11 @@ def test_opposites_are_not_the_same_however_near() -> None:
 @settings(max_examples=60, deadline=None)
 def test_order_changes_nothing_and_a_second_look_finds_nothing_new(made: list[tuple[int, int]], seed: int) -> None:
     entries = list({one.id: one for one in (entry(f"a{5 * a} w{a}", f"s{s}") for a, s in made)}.values())
-    found = clusters(entries, Angles().vectors)
-    assert said(clusters(shuffled(entries, seed), Angles().vectors)) == said(found)
+    found = find_clusters(entries, Angles().vectors)
+    assert said(find_clusters(shuffled(entries, seed), Angles().vectors)) == said(found)
     for one in found:
         assert len(one.sessions) >= 3
         assert len({member.session_id for member in one.members}) == len(one.sessions)
-    known = matches(entries, [one.centre for one in found], Angles().vectors)
+    known = find_matches(entries, [one.centre for one in found], Angles().vectors)
     assert {member.id for one in found for member in one.members} <= set(known)
-    assert clusters([one for one in entries if one.id not in known], Angles().vectors) == []
+    assert find_clusters([one for one in entries if one.id not in known], Angles().vectors) == []

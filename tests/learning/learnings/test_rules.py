@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from engine.learning.learnings.questions import claimed
+from engine.learning.learnings.questions import read_claims
 from engine.learning.learnings.rules import (
     Finding,
     SessionRecord,
     Statement,
-    assumptions,
-    came_true,
-    edited,
-    findings_of,
-    risks,
+    correction_findings,
+    find_assumptions,
+    find_learnings,
+    find_risks,
+    is_realised,
 )
 from engine.model import (
     LearningKind,
@@ -39,7 +39,7 @@ TEST = "tests/test_cart.py::test_total"
 
 
 def learnt(**more: Any) -> list[Finding]:
-    return findings_of(SessionRecord(more.pop("view", view("s1")), **more))
+    return find_learnings(SessionRecord(more.pop("view", view("s1")), **more))
 
 
 def request(answer: PermissionAnswer | None, by: str = "operator", title: str = "git push origin main") -> Any:
@@ -50,7 +50,7 @@ def request(answer: PermissionAnswer | None, by: str = "operator", title: str = 
 
 def test_a_break_that_was_mended_is_established_by_tests_and_weighs_what_it_cost() -> None:
     healed = fact("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
-    (one,) = learnt(facts=(healed,), view=replace(view("s1"), cost=250_000))
+    (one,) = learnt(entries=(healed,), view=replace(view("s1"), cost=250_000))
     assert (one.about, one.phase, one.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
     assert one.type is LearningType.PROCEDURAL
     assert (one.confidence.value, one.confidence.reasons) == (0.9, ("tests confirmed it",))
@@ -77,7 +77,7 @@ def test_a_break_that_was_mended_is_established_by_tests_and_weighs_what_it_cost
     ],
 )
 def test_facts_of_the_ledger_teach(kind: str, payload: dict[str, Any], about: str, phase: str) -> None:
-    (one,) = learnt(facts=(fact(kind, "s1", **payload),))
+    (one,) = learnt(entries=(fact(kind, "s1", **payload),))
     assert (one.about, one.phase) == (about, phase)
     assert one.text
     assert one.confidence.reasons
@@ -85,8 +85,8 @@ def test_facts_of_the_ledger_teach(kind: str, payload: dict[str, Any], about: st
 
 
 def test_what_went_on_in_another_session_and_what_failed_for_want_of_something_teach_nothing() -> None:
-    assert learnt(facts=(fact("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
-    assert learnt(facts=(fact("LandingUndone", "c1", session_id="s1", left=1),)) == []
+    assert learnt(entries=(fact("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
+    assert learnt(entries=(fact("LandingUndone", "c1", session_id="s1", left=1),)) == []
     assert learnt(view=replace(view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
     (one,) = learnt(view=replace(view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
     assert one.about == "failed/no network in # s"
@@ -102,20 +102,20 @@ def test_answers_of_the_operator_teach_and_those_of_nobody_do_not() -> None:
     again = request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
     assert learnt(permissions=(again, request(None))) == []
     refused = fact("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied", reason="by operator")
-    told = learnt(facts=(refused,), permissions=(request(PermissionAnswer.DENY_ONCE),))
+    told = learnt(entries=(refused,), permissions=(request(PermissionAnswer.DENY_ONCE),))
     assert [one.about for one in told] == ["denied/exec/git push origin main"], "his answer tells of it"
-    assert [one.about for one in learnt(facts=(refused,))] == ["refused/denied/git push origin main"], (
+    assert [one.about for one in learnt(entries=(refused,))] == ["refused/denied/git push origin main"], (
         "a policy's does not"
     )
 
 
 def test_an_edit_teaches_what_was_put_in_and_where_nothing_was_what_was_taken_out() -> None:
-    put_in = edited(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
+    put_in = correction_findings(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
     assert [one.text for one in put_in] == ["Leave the fixtures alone"]
     assert put_in[0].confidence.reasons == ("you confirmed it",)
-    taken = edited(Correction("Round the totals. Also update the docs.", "Round the totals."))
+    taken = correction_findings(Correction("Round the totals. Also update the docs.", "Round the totals."))
     assert [one.text for one in taken] == ["Not wanted: Also update the docs."]
-    assert edited(Correction("Round the totals", "round the  totals.")) == []
+    assert correction_findings(Correction("Round the totals", "round the  totals.")) == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_edit_teaches_what_was_put_in_and_where_nothing_was_what_was_taken_ou
 def test_a_models_form_of_a_correction_counts_when_it_only_leaves_words_out(own: str, said: str, counts: bool) -> None:
     edit = Correction("Describe the cart", f"Describe the cart. {own}")
     answer = json.dumps({"rule": said, "learnings": []})
-    assert [one.text for one in claimed(answer, Touched(), edit)] == ([said.rstrip(".")] if counts else [])
+    assert [one.text for one in read_claims(answer, Touched(), edit)] == ([said.rstrip(".")] if counts else [])
 
 
 def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> None:
@@ -149,7 +149,7 @@ def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> 
         Statement("fact", "I prefer short names", "operator", preference=True),
         Statement("fact", "port 8080 is the proxy's!", "agent"),
     )
-    one, two, three, four = learnt(said=said)
+    one, two, three, four = learnt(statements=said)
     assert [each.confidence.value for each in (one, two, three, four)] == [0.4, 0.5, 0.9, 0.9]
     assert [each.type.value for each in (one, two, three)] == ["directive", "declarative", "corrective"]
     assert [each.kind for each in (three, four)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
@@ -157,20 +157,20 @@ def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> 
 
 
 def test_what_might_go_wrong_comes_from_what_was_known_and_says_when_it_did() -> None:
-    record = SessionRecord(view("s9", prompt="Round cart totals"), red=(TEST,))
+    record = SessionRecord(view("s9", prompt="Round cart totals"), failing=(TEST,))
     known = [
         entry("Run it", "s1", about=f"healed/{TEST}", session_task="round cart TOTALS"),
         entry("elsewhere", "s1", about="unmended/tests/other.py", session_task="write docs"),
         entry("of the project", "", about="overlap/cart.py", scope=LearningScope.PROJECT),
         entry("words", "s1"),
     ]
-    found_now = risks(record, known)
+    found_now = find_risks(record, known)
     assert [one.about for one in found_now] == [f"risk/red/{TEST}", "risk/overlap/cart.py", f"risk/healed/{TEST}"]
     assert all(one.phase == "prospective" for one in found_now)
     fear = entry("fear", about=f"risk/healed/{TEST}", phase="prospective")
-    happened = learnt(facts=(fact("ValidationFailed", "s1", failing=[TEST]),))
-    assert came_true(fear, happened)
-    assert not came_true(fear, learnt(facts=(fact("ValidationFailed", "s1", failing=["tests/b.py"]),)))
+    happened = learnt(entries=(fact("ValidationFailed", "s1", failing=[TEST]),))
+    assert is_realised(fear, happened)
+    assert not is_realised(fear, learnt(entries=(fact("ValidationFailed", "s1", failing=["tests/b.py"]),)))
 
 
 def test_what_an_agent_assumes_is_noted_with_the_milestone() -> None:
@@ -184,8 +184,8 @@ def test_what_an_agent_assumes_is_noted_with_the_milestone() -> None:
         TranscriptLine(number, MONDAY_MORNING + timedelta(seconds=number), kind, text)
         for number, (kind, text) in enumerate(texts)
     ]
-    one, two = assumptions(lines)
+    one, two = find_assumptions(lines)
     assert (one.text, one.title) == ("I assume that the prices are net.", "assumed before the first change")
     assert (two.text, two.title) == ("I'm assuming Python 3.11 here.", "assumed while changing files")
     assert one.confidence.value == 0.4
-    assert assumptions(lines, ["that the prices are net"]) == [two]
+    assert find_assumptions(lines, ["that the prices are net"]) == [two]

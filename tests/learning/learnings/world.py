@@ -60,14 +60,14 @@ class Told:
     offered: dict[str, LearningEntry] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
 
-    def of(self, session_id: str, /) -> SessionRecord | None:
+    def load_record(self, session_id: str, /) -> SessionRecord | None:
         return self.records.get(session_id)
 
-    def begun(self, session_id: str, /) -> SessionRecord | None:
+    def load_start(self, session_id: str, /) -> SessionRecord | None:
         one = self.records.get(session_id)
-        return None if one is None else SessionRecord(one.view, one.leader, red=one.red)
+        return None if one is None else SessionRecord(one.view, one.leader, failing=one.failing)
 
-    def lines(self, session_id: str, /) -> Iterable[TranscriptLine]:
+    def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
         return self.transcripts.get(session_id, [])
 
     def secrets(self) -> Iterable[str]:
@@ -76,7 +76,7 @@ class Told:
     def offer(self, entry: LearningEntry, /) -> None:
         self.offered[entry.id] = entry
 
-    def retracted(self, lesson: str, reason: str, /) -> None:
+    def retract(self, lesson: str, reason: str, /) -> None:
         self.gone.append(lesson)
 
     def report(self, where: str, words: str, /) -> None:
@@ -130,7 +130,7 @@ class World:
     def session(self, id: str, *said: str, by: str = "agent", **more: Any) -> None:
         """A session ended in which an agent, or whoever `by` names, said these things; the chain takes it in."""
         sentences = tuple(Statement("decision", one, by) for one in said)
-        more = {"said": sentences, "leader": "backend_lead", **more}
+        more = {"statements": sentences, "leader": "backend_lead", **more}
         record = SessionRecord(more.pop("view", None) or view(id), **more)
         self.told.records[id] = record
         self.record(SessionStarted(subject=id, workspace=record.view.workspace, prediction_id="p", sandbox="none"))
