@@ -221,6 +221,6 @@ def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
 
 def prepare(lap: Lap) -> None:
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
-    engine.predictions.run_cycle(requested=True)
+    engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
     changelog_card(engine)
     engine.close()
