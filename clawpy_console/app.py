@@ -212,6 +212,7 @@ class ConsoleApp(CardConsole):
         if self.greeted:
             return
         self.greeted = True
+        self._draw_state(frozenset({"sessions"}))  # those known from last time: their output can be read only now
         for refusal in self._complaints:
             self.say(str(refusal), "warning")
         self._complaints.clear()

@@ -129,6 +129,11 @@ def session_state(name: str) -> str:
     return SESSION_STATES.get(name, name)
 
 
+TEST_RUNS = (None, "run_tests")
+"""The flow of sessions whose outcome is the number of tests that failed; None is an agent's work. Of others, tests are
+only a means."""
+
+
 def session_outcome(state: str, result: str | None, failed: tuple[int, int] | None) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands. `failed`: the number of tests that failed, and of errors."""
     if state == "succeeded" and result == "failed":

@@ -11,7 +11,7 @@ from textual.content import Content
 from clawpy_console import words
 from clawpy_console.widgets.rows import Row
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
-from engine.model.text import failures
+from engine.model.text import failures, seconds_in_words
 
 if TYPE_CHECKING:
     from engine.model import ModelCall
@@ -27,7 +27,8 @@ def waits(change: ChangeSet | None) -> bool:
 def session_outcome(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
-    return words.session_outcome(state, session.result, (check.failed, check.errors) if check else None)
+    failed = (check.failed, check.errors) if check and session.flow in words.TEST_RUNS else None
+    return words.session_outcome(state, session.result, failed)
 
 
 def session_row(
@@ -129,7 +130,9 @@ def check_words(check: CheckResult) -> Content:
     parts = ((check.failed, f"{check.failed} failed"), (check.errors, errors), (True, f"{check.passed} passed"))
     counts = ", ".join(word for number, word in parts if number)
     glyph, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
-    head = Content.assemble((f"{glyph} {check.tool}: {counts}", style), (f"  {check.seconds:.1f} s", "$faint"))
+    head = Content.assemble(
+        (f"{glyph} {check.tool}: {counts}", style), (f"  {seconds_in_words(check.seconds)}", "$faint")
+    )
     return Content("\n").join(
         [head, *(Content.styled(f"  {words.one_line(item)}", "$grey") for item in check.failing[:5])]
     )
@@ -137,9 +140,9 @@ def check_words(check: CheckResult) -> Content:
 
 def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     """What stands at the end of the output of a run whose tests failed: each cause with its number of tests, and the
-    first of these. The engine tells which failures are alike."""
+    first of these. The engine tells which failures are alike. A bisect ends with its culprit."""
     check = session.check
-    if check is None or not check.failing:
+    if check is None or not check.failing or session.facts.get("culprit"):
         return []
     causes_found = session.facts.get("causes")
     if causes_found:

@@ -33,6 +33,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, sanitise
 from engine.model.secrets import Redactor, redact
+from engine.model.text import seconds_in_words
 from engine.storage.database import Transaction
 
 TIMED_OUT = 124
@@ -293,7 +294,7 @@ class LiveSession:
             ending = f"exit {exit_code}"
             if finished.timed_out:
                 ending = "ended" if cancel is not None and cancel.is_set() else f"ended after its {timeout:g} s"
-            self._record("exit", [f"{ending} · {finished.seconds:.1f} s"])
+            self._record("exit", [f"{ending} · {seconds_in_words(finished.seconds)}"])
         self.check_running()
         return CommandResult(exit_code, tail.text(), finished.seconds, finished.timed_out)
 

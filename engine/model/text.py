@@ -53,6 +53,11 @@ def failures(failed: int, errors: int) -> str:
     return ", ".join(filter(None, [tests, count(errors, "error") if errors else ""]))
 
 
+def seconds_in_words(seconds: float) -> str:
+    """`2.4 s`, `<0.1 s`."""
+    return "<0.1 s" if seconds < 0.05 else f"{seconds:.1f} s"
+
+
 def mark(text: str) -> str:
     """A short mark of free text: the same for the same words, whatever their case and the space between them. It holds
     none of them, so that what is to be forgotten does not live on in it."""

@@ -15,7 +15,7 @@ from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.texts import says
@@ -66,6 +66,18 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         await until(pilot, lambda: ("propose", "run", stand_in.SHOP) in engine.noted)
         await live(pilot)
         assert "WATCHING" in screen_text(app)
+
+
+async def test_the_output_of_a_session_known_from_last_time_is_read_once_the_engine_is_open(
+    home: Home, engine: StandIn
+) -> None:
+    known = AppState(sessions=tuple(engine.sessions.all[1:]))
+    last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))
+    engine.sessions.all = list(known.sessions)
+    console = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    async with running(console, size=(200, 60)) as pilot:
+        text = engine.sessions.transcripts[known.sessions[0].id][-1].text
+        await sees(pilot, "LAST OUTPUT", text[:30])
 
 
 async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(home: Home) -> None:

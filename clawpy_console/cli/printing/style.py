@@ -97,9 +97,8 @@ def indented(text: str) -> Lines:
 def session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
     check = session["check"]
-    _, tone, text = words.session_outcome(
-        session["state"], session["result"], (check["failed"], check["errors"]) if check else None
-    )
+    failed = (check["failed"], check["errors"]) if check and session["flow"] in words.TEST_RUNS else None
+    _, tone, text = words.session_outcome(session["state"], session["result"], failed)
     return paint(tone, text)
 
 

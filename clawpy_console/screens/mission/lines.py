@@ -16,9 +16,6 @@ from engine.model import Card, Result, SessionState, SessionView, Tier
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
-TESTS = "run_tests"
-"""The flow whose result is the number of tests that failed."""
-
 MAX_SESSIONS = 20
 """Sessions in the list of work."""
 
@@ -72,7 +69,7 @@ def result_words(session: SessionView, now: datetime) -> str:
     detail = words.one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         label, detail = detail or "finished", ""
-    elif session.discarded_at or (session.has_problem and session.flow in (None, TESTS)):
+    elif session.discarded_at or (session.has_problem and session.flow in words.TEST_RUNS):
         detail = ""  # the word says it: discarded, or how many tests failed
     label = f"{label}: {detail}" if detail else label
     at = words.moment(event_time(session), now) if session.state.over else ""

@@ -9,7 +9,7 @@ from statistics import median
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit
+from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit, show_diff
 from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import find_toolchains, require_single_tests, run_tests, toolchain_for
 from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
@@ -142,8 +142,7 @@ class Bisect(ProjectFlow):
             return FlowResult(summary, check=red, facts=facts | {"candidates": search.candidates})
         first_bad = read_commit(job.git, search.culprit)
         job.say(f"First bad commit: {first_bad.sha}\n{first_bad.author}, {first_bad.date}\n{first_bad.subject}")
-        for line in job.git.text("show", "--stat", "--format=", "--no-color", search.culprit).splitlines():
-            job.say(one_line(line))
+        show_diff(job, search.culprit)
         facts |= {
             "culprit": first_bad.sha,
             "author": first_bad.author,

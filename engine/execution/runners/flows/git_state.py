@@ -8,8 +8,12 @@ from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows.wording import one_line
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.leftovers import secret_kind
 from engine.git.tree import follow_files
 from engine.model import sanitise
+
+MAX_DIFF_LINES = 200
+"""Maximum number of lines of a commit's diff in the transcript."""
 
 
 @frozen
@@ -57,6 +61,16 @@ MAX_RECENT_COMMITS = 3
 
 LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
 """Environment for git: every path is literal, also one that begins with `:`."""
+
+
+def show_diff(job: Job, sha: str) -> None:
+    """Show the diff of the commit, without lines that look secret."""
+    text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
+    lines = text.splitlines()
+    for line in lines[:MAX_DIFF_LINES]:
+        job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else sanitise(line))
+    if len(lines) > MAX_DIFF_LINES:
+        job.say(f"and {len(lines) - MAX_DIFF_LINES} more lines: git show {sha[:10]}")
 
 
 def recent_commits(git: Git, path: str, span: str) -> list[str]:

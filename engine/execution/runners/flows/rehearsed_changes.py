@@ -15,6 +15,7 @@ from engine.execution.runners.flows.git_state import (
     reset_worktree,
     resolve_commit,
     restore_tree,
+    show_diff,
 )
 from engine.execution.runners.flows.merges import unmerged_files
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision, TestId
@@ -38,7 +39,6 @@ from engine.execution.runners.flows.wording import (
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git import Git
-from engine.git.leftovers import secret_kind
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
 from engine.git.reflog import Stash, read_stashes
@@ -46,9 +46,6 @@ from engine.model import CheckResult, sanitise
 from engine.model.adaptation import MAX_PATCH
 
 # -- Revert one commit in a worktree, and run the tests on the result ---------------------------------------------
-
-MAX_DIFF_LINES = 200
-"""Maximum number of lines of the commit's diff in the transcript."""
 
 
 class RehearseRevert(ProjectFlow):
@@ -73,7 +70,7 @@ class RehearseRevert(ProjectFlow):
         if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
             raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         job.say(f"{culprit_commit.sha}\n{culprit_commit.author}, {culprit_commit.date}\n{culprit_commit.subject}")
-        _show_diff(job, culprit)
+        show_diff(job, culprit)
         start = job.git.text("rev-parse", "HEAD")
         parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
         mainline = ("--mainline", "1") if len(parents) > 1 else ()
@@ -126,16 +123,6 @@ def _run_single_test(job: Job, tool: Toolchain, test: str) -> CheckResult | None
     check = run_tests(job, tool, [test])
     job.say(f"{one_line(test)}: {describe_check(check)}")
     return check
-
-
-def _show_diff(job: Job, culprit: str) -> None:
-    """Show the diff of the commit, without lines that look secret."""
-    text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", culprit)
-    lines = text.splitlines()
-    for line in lines[:MAX_DIFF_LINES]:
-        job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else sanitise(line))
-    if len(lines) > MAX_DIFF_LINES:
-        job.say(f"and {len(lines) - MAX_DIFF_LINES} more lines: git show {culprit[:10]}")
 
 
 # -- Squash the `fixup!` commits in a worktree --------------------------------------------------------------------

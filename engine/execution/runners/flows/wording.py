@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from engine.model import CheckResult, sanitise
+from engine.model.text import seconds_in_words
 
 MAX_NAMES = 8
 """Maximum number of names in a list; "and 3 more" stands for the rest."""
@@ -48,7 +49,7 @@ def join_names(names: Iterable[str], shown: int = MAX_NAMES) -> str:
 def describe_check(check: CheckResult) -> str:
     """A result in one sentence without a full stop."""
     skipped = f", {check.skipped} skipped" if check.skipped else ""
-    took = f" in {check.seconds:.1f} s"
+    took = f" in {seconds_in_words(check.seconds)}"
     if not check.counted:
         name = check.failing[0] if check.failing else check.tool
         return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
