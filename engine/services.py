@@ -213,7 +213,8 @@ class Services:
 
     def layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""
-        return [self.files.layer_state(), self.ledger.layer(), *self.memory.layers()]
+        states = [self.files.layer_state(), self.ledger.layer(), *self.memory.layers(), *self.knowledge.layers()]
+        return sorted(states, key=lambda state: state.layer)
 
     def since(self, instant: datetime | None = None) -> views.Since:
         """What ran, was blocked, decided and spent since `instant`, by default since you were last away, else since

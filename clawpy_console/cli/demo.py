@@ -309,8 +309,8 @@ def learn(engine: Engine) -> None:
     engine.knowledge.catch_up()
     engine.learnings.catch_up()
     engine.knowledge.nightly.run(engine.clock.local().date())
-    for draft in engine.memory.drafts.waiting():
-        engine.memory.drafts.promote(draft.id)
+    for draft in engine.knowledge.drafts.waiting():
+        engine.knowledge.drafts.promote(draft.id)
     engine.adaptation.digest()
 
 

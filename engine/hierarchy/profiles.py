@@ -472,7 +472,7 @@ def forget_sent(tx: Transaction) -> None:
 
 
 class WisdomTexts:
-    """Items of profiles in all their wordings; see `engine.memory.forget.Store`."""
+    """Items of profiles in all their wordings; see `engine.memory.forget.ErasableStore`."""
 
     name = "wisdom"
 

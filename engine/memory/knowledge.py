@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from engine.home import Home
@@ -49,12 +50,14 @@ class Knowledge:
         model: Asks,
         report: Callable[[str, str], None],
         secrets: Callable[[], Iterable[str]] = tuple,
+        others: Sequence[ErasableStore] = (),
+        named: Mapping[str, Callable[[str], str | None]] = MappingProxyType({}),
     ) -> None:
-        """`model` sums sessions up and evaluates days where the operator named one."""
+        """`model` sums sessions up and evaluates days where the operator named one. Forgetting takes words out of
+        `others` too; `named` says what their entries say, by what their ids begin with."""
         database, clock = memory.database, memory.clock
-        self._home = home
         self._memory = memory
-        self._work = work
+        self._named = named
         self.graph = TaskGraph(home.data, clock)
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)
@@ -84,24 +87,15 @@ class Knowledge:
         )
         self.sources = LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para)
         """What recall asks besides layers C and E."""
-        self.forgetting = self.build_forgetting(())
-
-    def build_forgetting(
-        self, others: Sequence[ErasableStore], named: Mapping[str, Callable[[str], str | None]] | None = None
-    ) -> Forgetting:
-        """Have forgetting take words out of `others`, too; `named` says what their entries say, by what their ids begin
-        with."""
-        database = self._memory.database
-        own = (self._memory.store, self.captures, self.drafts, self.para, self.graph)
-        rest = (HomeFiles((self._home.data, self._home.logs, self._home.cache)), DatabaseRows(database))
+        own = (memory.store, self.captures, self.drafts, self.para, self.graph)
+        rest = (HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database))
         self.forgetting = Forgetting(
             database,
             [*own, *others, *rest],
-            text_of=lambda id: self._text_of(id, named or {}),
-            running=lambda: [item.id for item in self._work.running()],
+            text_of=self._text_of,
+            running=lambda: [item.id for item in work.running()],
             second_pass=others,
         )
-        return self.forgetting
 
     # -- life
 
@@ -169,7 +163,7 @@ class Knowledge:
             for draft in self.drafts.waiting()
         ]
 
-    def _text_of(self, id: str, named: Mapping[str, Callable[[str], str | None]]) -> str | None:
+    def _text_of(self, id: str) -> str | None:
         """What an entry of any layer says, None when `id` is none."""
         prefix = id.partition("_")[0]
         try:
@@ -183,8 +177,8 @@ class Knowledge:
                 return self.para.get(id).fact if prefix == "fact" else self.drafts.get(id).fact
         except Refusal:
             return None
-        if prefix in named:
-            return named[prefix](id)
+        if prefix in self._named:
+            return self._named[prefix](id)
         node = self.graph.get(id) if self.graph.is_ready and " " not in id else None
         return "\n".join((node.title, node.description)) if node else None
 
@@ -204,7 +198,7 @@ class Knowledge:
         return self._sessions_by_vector(numpy.frombuffer(vectors[0][2], dtype="<f4"), k, SIMILAR_WITHIN)
 
     def _sessions_near(self, text: str, k: int) -> Sequence[tuple[str, float]]:
-        """See `knowing.Near`."""
+        """See `layer_sources.NearestSessions`."""
         question = self._memory.vectors.embed(text)
         return () if question is None else self._sessions_by_vector(question.array, k, 2 - 2 * MIN_RELEVANCE)
 

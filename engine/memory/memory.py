@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -21,13 +20,6 @@ from engine.memory.vectorising import Vectoriser
 from engine.memory.vectors import MAX_EXACT, Vectors
 from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
 from engine.storage.database import Database
-
-if TYPE_CHECKING:
-    from engine.memory.captures import Captures
-    from engine.memory.drafts import Drafts
-    from engine.memory.forget import Forgetting
-    from engine.memory.graph import TaskGraph
-    from engine.memory.para import Para
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +49,6 @@ class MemoryService:
         self.clock = clock
         self._running = running
         self._override: Embedder | None = None
-        self._layers: Callable[[], list[LayerState]] = list
         self._unindexed = 0
         self._is_started = False
         self._helper = Helper()
@@ -73,23 +64,6 @@ class MemoryService:
         self.recaller = Recaller([self.finding], clock=clock)
         if not meaning:
             self.close()
-
-    def know(
-        self,
-        *,
-        captures: Captures,
-        graph: TaskGraph,
-        para: Para,
-        drafts: Drafts,
-        forgetting: Forgetting,
-        sources: Sequence[LayerSource],
-        layers: Callable[[], list[LayerState]],
-    ) -> None:
-        """Have layers D, F and G too, and be asked for them; the composition root calls it once."""
-        self.captures, self.graph, self.para, self.drafts = captures, graph, para, drafts
-        self.forget_preview, self.forget = forgetting.preview, forgetting.forget
-        self._layers = layers
-        self.join(*sources)
 
     # -- remembering
 
@@ -149,7 +123,7 @@ class MemoryService:
     # -- looking
 
     def layers(self) -> list[LayerState]:
-        """How layers C to G stand (SPEC 9.5)."""
+        """How layers C and E stand (SPEC 9.5)."""
         pending = self.store.pending_count(self.vectoriser.model)
         fault = self.vectoriser.trouble or self.vectors.trouble
         states = []
@@ -165,7 +139,7 @@ class MemoryService:
             elif index.state in ("building", "degraded"):
                 status, message, progress = index.state, f"index: {index.message}", index.progress
             states.append(LayerState(layer, count, newest, status, message, progress))
-        return sorted([*states, *self._layers()], key=lambda status: status.layer)
+        return states
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""

@@ -76,7 +76,7 @@ class SessionSource:
         view = start_record.view
         until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
         facts = core.ledger.between(view.created_at, until, ENTRY_KINDS)
-        statements = [_said(capture, line) for capture, line in core.memory.captures.extract(session_id)]
+        statements = [_said(capture, line) for capture, line in core.knowledge.captures.extract(session_id)]
         return SessionRecord(
             view,
             start_record.leader,

@@ -131,6 +131,7 @@ def shared_database(overrides: Overrides) -> str:
 
 def build_knowledge(core: Services, overrides: Overrides) -> None:
     """Build memory's knowledge, and register all observers of sessions."""
+    learnt = core.learnings.texts
     core.knowledge = Knowledge(
         core.home,
         core.memory,
@@ -148,19 +149,10 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         model=MemoryModel(core.settings, core.completions),
         report=core.report,
         secrets=core.keys.secrets,
+        others=(core.wisdom.texts, learnt, CandidateTexts(core.database)),
+        named={"lrn": learnt.text_of},
     )
-    learnt = core.learnings.texts
-    others = (core.wisdom.texts, learnt, CandidateTexts(core.database))
-    core.knowledge.build_forgetting(others, {"lrn": learnt.text_of})
-    core.memory.know(
-        captures=core.knowledge.captures,
-        graph=core.knowledge.graph,
-        para=core.knowledge.para,
-        drafts=core.knowledge.drafts,
-        forgetting=core.knowledge.forgetting,
-        sources=core.knowledge.sources,
-        layers=core.knowledge.layers,
-    )
+    core.memory.join(*core.knowledge.sources)
     core.importer = Importer(
         core.database,
         core.memory.remember,

@@ -61,9 +61,9 @@ class TestForget:
         assert (shown["forgotten"], shown["counts"]) == (False, {"memories": 1, "captures": 1})
         assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text("forget", shown)
         assert "--yes" in text("forget", shown)
-        assert len(engine.memory.captures.entries(words="phone")) == 1
+        assert len(engine.knowledge.captures.entries(words="phone")) == 1
         done = dispatch(engine, "forget", {"what": NUMBER, "yes": True})
         assert (done["forgotten"], done["counts"]) == (True, {"memories": 1, "captures": 1})
         assert done["left"]
-        assert engine.memory.captures.entries(words="phone") == []
+        assert engine.knowledge.captures.entries(words="phone") == []
         assert NUMBER.encode() not in engine.home.database.read_bytes()

@@ -346,6 +346,7 @@ class StandIn:
         self.flows = FlowRegistry(FLOWS, list)
         self.files = Files(self)
         self.memory: Any = Remembering(self)
+        self.knowledge = self.memory
         self.layers = self.memory.layers
         self.recalling = Recalling(self)
         self.adaptation = Adaptation(self)

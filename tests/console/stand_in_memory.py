@@ -175,7 +175,7 @@ PARTS = (
 
 
 class Remembering:
-    """The port `engine.memory`."""
+    """The services `engine.memory` and `engine.knowledge`."""
 
     def __init__(self, engine: StandIn) -> None:
         self._engine = engine
@@ -190,6 +190,7 @@ class Remembering:
             get=lambda id: self._one(self.facts, id),
             corrections=self._chain,
         )
+        self.forgetting = self
         self.waiting = drafts(now)
         self.drafts = SimpleNamespace(waiting=lambda: list(self.waiting), promote=self._promote, reject=self._reject)
 
@@ -254,7 +255,7 @@ class Remembering:
         self._engine.noted.append(("reject", id))
         self.waiting = [item for item in self.waiting if item.id != id]
 
-    def forget_preview(self, id: str) -> ForgetPreview:
+    def preview(self, id: str) -> ForgetPreview:
         item = self.entry(Layer.VECTORS, id)
         text = item.text if item else id
         return ForgetPreview(

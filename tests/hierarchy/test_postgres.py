@@ -285,7 +285,7 @@ def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
             assert each.engine.wisdom.flush().failed == each.engine.summaries.exchange() == ""
         assert two.summaries()
         assert {was.text for was in two.engine.wisdom.history("cto", "p1")} == {"ask Zoe about basket 1"}
-        two.engine.memory.forget("basket 1")  # not where it was said
+        two.engine.knowledge.forgetting.forget("basket 1")  # not where it was said
         for each in (two, one, two):
             assert each.engine.wisdom.flush().failed == each.engine.summaries.exchange() == ""
         for each in (one, two):

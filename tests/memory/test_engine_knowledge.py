@@ -44,13 +44,13 @@ def ran(engine: Engine, repository: Repository) -> str:
 def test_what_a_session_did_is_known_afterwards(engine: Engine, repository: Repository) -> None:
     session = ran(engine, repository)
     engine.knowledge.catch_up()
-    node = engine.memory.graph.get(session)
+    node = engine.knowledge.graph.get(session)
     assert node is not None
     assert node.success is True
     summary = engine.memory.entries(Layer.CONTEXT)[0]
     assert summary.session == session
     assert len(summary.text.split()) <= 120
-    states = {state.layer: state for state in engine.memory.layers()}
+    states = {state.layer: state for state in engine.layers()}
     assert states[Layer.GRAPH].count == 1
     assert states[Layer.PARA].state == "ready"
     engine.knowledge.catch_up()

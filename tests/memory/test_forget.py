@@ -67,10 +67,10 @@ def fill(engine: Engine) -> None:
         NewMemory(f"Summary. {SECRET}. {KEPT}.", layer=Layer.CONTEXT, kind="summary"),
         NewMemory(KEPT),
     ])  # fmt: skip
-    first = engine.memory.para.add([NewFact(SECRET)])[0]
-    engine.memory.para.supersede(first.id, "She moved away")
-    engine.memory.para.add([NewFact(KEPT)])
-    graph = engine.memory.graph
+    first = engine.knowledge.para.add([NewFact(SECRET)])[0]
+    engine.knowledge.para.supersede(first.id, "She moved away")
+    engine.knowledge.para.add([NewFact(KEPT)])
+    graph = engine.knowledge.graph
     graph.put(GraphNode("session_1", f"Write to {SECRET.upper()}", MONDAY_MORNING, True))
     graph.put(GraphNode("session_2", KEPT, MONDAY_MORNING))
     graph.relate("session_2", Relation.DERIVED_FROM, "session_1")
@@ -95,24 +95,24 @@ def holders(root: Path, words: str = "vandersloot") -> list[str]:
 
 def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
     assert len(holders(tmp_path / "home")) >= 6
-    preview = engine.memory.forget_preview(SECRET)
+    preview = engine.knowledge.forgetting.preview(SECRET)
     assert {store for store, _ in preview.counts} == {"memories", "facts", "tasks", "files", "records"}
-    report = engine.memory.forget(preview.wanted)
+    report = engine.knowledge.forgetting.forget(preview.wanted)
     assert dict(report.counts)["memories"] == 2
     assert holders(tmp_path / "home") == []
     assert len(holders(tmp_path / "home", "port 8000")) >= 4
-    assert engine.memory.forget_preview(SECRET).total == 0
+    assert engine.knowledge.forgetting.preview(SECRET).total == 0
 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
-    engine.memory.forget(SECRET)
-    stub = engine.memory.graph.neighbourhood("session_1")
+    engine.knowledge.forgetting.forget(SECRET)
+    stub = engine.knowledge.graph.neighbourhood("session_1")
     assert stub.node.title == ""
     assert stub.node.invalidated_at is not None
     assert [neighbour.task_id for neighbour in stub.neighbours] == ["session_2"]
-    facts = engine.memory.para.facts()
+    facts = engine.knowledge.para.facts()
     gone = next(fact for fact in facts if fact.forgotten)
-    assert [fact.fact for fact in engine.memory.para.corrections(gone.id)] == ["", "She moved away"]
+    assert [fact.fact for fact in engine.knowledge.para.corrections(gone.id)] == ["", "She moved away"]
     ids = engine.memory.remember([NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one")])
     memory = engine.memory.store.get(ids[0])
     assert memory is not None
@@ -122,7 +122,7 @@ def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
 def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
     file = engine.home.transcripts / "session_1.jsonl"
     before = file.read_bytes().split(b"\n")
-    engine.memory.forget(SECRET)
+    engine.knowledge.forgetting.forget(SECRET)
     after = file.read_bytes().split(b"\n")
     assert [len(line) for line in after] == [len(line) for line in before]
     assert (after[0], after[2]) == (before[0], before[2])
@@ -146,9 +146,9 @@ def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, t
         messages=[PromptPart("recalled", (PromptLine(f"- {told[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
     )  # fmt: skip
     assert SECRET in wisdom.guidance("backend_builder").block
-    preview = engine.memory.forget_preview(told)
+    preview = engine.knowledge.forgetting.preview(told)
     assert dict(preview.counts)["wisdom"] == 2
-    engine.memory.forget(preview.wanted)
+    engine.knowledge.forgetting.forget(preview.wanted)
     assert "vandersloot" not in wisdom.guidance("backend_builder").block.lower(), "at once, not after 300 s"
     assert wisdom.profile("backend_lead").principles == (KEPT,)
     assert not any("vandersloot" in bubble.learning.text.lower() for bubble in wisdom.bubbles())
@@ -163,7 +163,7 @@ def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, t
 def test_too_little_is_refused(engine: Engine) -> None:
     for what in ("", "ab", " . "):
         with pytest.raises(Refusal) as refusal:
-            engine.memory.forget(what)
+            engine.knowledge.forgetting.forget(what)
         assert refusal.value.code == "too_short"
 
 
@@ -182,7 +182,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
         else:
             patch.setattr(Database, "scrub", finished)
         with pytest.raises(KeyboardInterrupt):
-            engine.memory.forget(SECRET)
+            engine.knowledge.forgetting.forget(SECRET)
     engine.close()
     again = opened(tmp_path / "home")
     try:
@@ -206,9 +206,9 @@ def crash(*_: object, **__: object) -> None:
 def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.knowledge.forgetting, "_running", lambda: ["session_1"])
     with pytest.raises(Refusal) as refusal:
-        engine.memory.forget(SECRET)
+        engine.knowledge.forgetting.forget(SECRET)
     assert refusal.value.code == "session_running"
-    assert engine.memory.forget_preview(SECRET).total > 0
+    assert engine.knowledge.forgetting.preview(SECRET).total > 0
 
 
 class TestWanted:

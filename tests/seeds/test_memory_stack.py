@@ -132,7 +132,7 @@ def test_task_graph(world: World) -> None:
     card = next(one for one in world.predicted() if one["taskId"] == tests["id"])
     view = world.approved(card["id"])
     world.engine.knowledge.catch_up()
-    graph = world.engine.memory.graph
+    graph = world.engine.knowledge.graph
     failed = graph.get(view.id)
     assert failed is not None
     assert failed.success is False
@@ -143,12 +143,12 @@ def test_task_graph(world: World) -> None:
     edges = graph.neighbourhood(release["id"]).edges
     assert all(edge.invalidated for edge in edges if edge.relation is Relation.BLOCKS)
     with world.reopened() as engine:
-        assert engine.memory.graph.get(view.id) is not None
+        assert engine.knowledge.graph.get(view.id) is not None
 
 
 def test_canonical_facts(world: World) -> None:
     """4.7: Facts are never deleted: a new one takes the old one's place, and the chain of corrections stays."""
-    para = world.engine.memory.para
+    para = world.engine.knowledge.para
     (old,) = para.add(
         [NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")]
     )

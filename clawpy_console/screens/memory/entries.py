@@ -250,7 +250,7 @@ RELATIONS = {
 
 def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """Entries of a layer, the newest first, those with all the words of `needle`; the page after those there are."""
-    memory, last = engine.memory, after[-1].value if after else None
+    memory, knowledge, last = engine.memory, engine.knowledge, after[-1].value if after else None
     before = getattr(last, "seq", None) or getattr(last, "id", None)
     match layer:
         case Layer.LEDGER:
@@ -258,15 +258,15 @@ def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] 
         case Layer.VECTORS | Layer.CONTEXT:
             return [to_entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.CAPTURE:
-            return [to_entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
+            return [to_entry(item) for item in knowledge.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.GRAPH:
-            nodes = memory.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
+            nodes = knowledge.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
             return [to_entry(item) for item in nodes[len(after) :]]
     if after:
         return []  # files and facts are read at once
     if layer is Layer.PARA:
-        drafts = [draft for draft in memory.drafts.waiting() if _has_words(draft.fact, needle)]
-        return [to_entry(draft) for draft in (*drafts, *memory.para.facts(words=needle))]
+        drafts = [draft for draft in knowledge.drafts.waiting() if _has_words(draft.fact, needle)]
+        return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=needle))]
     files = (file for file in engine.files.list() if file.digest or file.problem)
     return [to_entry(file) for file in files if _has_words(f"{file.agent} {file.name} {file.text}", needle)]
 
@@ -295,7 +295,7 @@ def _has_words(text: str, needle: str) -> bool:
 
 def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
     """One entry by its id. Raises `Refusal` `unknown_memory` when there is none (any more)."""
-    memory = engine.memory
+    memory, knowledge = engine.memory, engine.knowledge
     value: Any = None
     match layer:
         case Layer.MARKDOWN:
@@ -304,11 +304,13 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
         case Layer.VECTORS | Layer.CONTEXT:
             value = memory.entry(layer, id)
         case Layer.CAPTURE:
-            value = memory.captures.entry(id)
+            value = knowledge.captures.entry(id)
         case Layer.GRAPH:
-            value = memory.graph.get(id)
+            value = knowledge.graph.get(id)
         case Layer.PARA:
-            value = next((draft for draft in memory.drafts.waiting() if draft.id == id), None) or memory.para.get(id)
+            value = next((draft for draft in knowledge.drafts.waiting() if draft.id == id), None) or knowledge.para.get(
+                id
+            )
         case Layer.LEDGER if id.isdigit():
             value = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
     if value is None:
@@ -352,7 +354,7 @@ def _session(id: str, heading: str) -> list[Entry]:
 
 def _around(engine: Engine, task_id: str) -> list[Entry]:
     """The tasks one step away in the graph."""
-    around = engine.memory.graph.neighbourhood(task_id)
+    around = engine.knowledge.graph.neighbourhood(task_id)
     nodes = {node.task_id: node for node in around.neighbours}
     links = []
     for edge in around.edges:
@@ -372,7 +374,7 @@ def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
             group=heading,
             word="this one" if correction.id == fact_id else "valid" if correction.active else "replaced",
         )
-        for correction in engine.memory.para.corrections(fact_id)
+        for correction in engine.knowledge.para.corrections(fact_id)
     ]
 
 

@@ -328,7 +328,7 @@ class MemoryScreen(Filtering):
         draft = self._value
         confirmation = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
         message = confirmation if how == "promote" else "Rejected. It will not be drafted again."
-        self._do(lambda engine: getattr(engine.memory.drafts, how)(draft.id), lambda _: message)
+        self._do(lambda engine: getattr(engine.knowledge.drafts, how)(draft.id), lambda _: message)
 
     def action_forget(self) -> None:
         """Show what forgetting it would touch, and ask."""

@@ -187,7 +187,7 @@ def drafts(
     engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
 ) -> Document:
     """List drafts of facts; keep one as a fact, with the text of `edit` if given; or dismiss one for good."""
-    service = engine.memory.drafts
+    service = engine.knowledge.drafts
     waiting = service.waiting(MAX_LISTED)
     if action == "list":
         return {"drafts": document(waiting)}
@@ -204,7 +204,7 @@ def drafts(
 
 def _is_draft(engine: Services, draft_id: str) -> bool:
     try:
-        return bool(engine.memory.drafts.get(draft_id))
+        return bool(engine.knowledge.drafts.get(draft_id))
     except Refusal:
         return False
 
@@ -213,15 +213,15 @@ def _is_draft(engine: Services, draft_id: str) -> bool:
 def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
     """What forgetting an id or words would delete; with `yes` delete it, which cannot be undone.
 
-    Raises `Refusal`: `nothing_found`, and as `Forget.forget`.
+    Raises `Refusal`: `nothing_found`, and as `Forgetting.forget`.
     """
-    preview = engine.memory.forget_preview(what)
+    preview = engine.knowledge.forgetting.preview(what)
     if not preview.total:
         message = f"nothing contains “{sanitise(what)[:80]}”"
         raise Refusal("nothing_found", message, "give the full id of an entry, or its exact words")
     counts, remaining = preview.counts, preview.left
     if yes:
-        report = engine.memory.forget(preview.wanted)
+        report = engine.knowledge.forgetting.forget(preview.wanted)
         counts, remaining = report.counts, report.left
     return {
         "forgotten": yes,

@@ -363,7 +363,7 @@ _UNDECIDED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.R
 
 
 class CandidateTexts:
-    """See `engine.memory.forget.Store`. What else a candidate says goes with the other records."""
+    """See `engine.memory.forget.ErasableStore`. What else a candidate says goes with the other records."""
 
     name = "candidates"
 

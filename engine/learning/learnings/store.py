@@ -401,7 +401,7 @@ FORGOTTEN = "forgotten"
 
 
 class LearningTexts:
-    """Entries of all scopes; see `engine.memory.forget.Store`."""
+    """Entries of all scopes; see `engine.memory.forget.ErasableStore`."""
 
     name = "learnings"
 
