@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from engine.home import Home
@@ -50,14 +49,12 @@ class Knowledge:
         model: Asks,
         report: Callable[[str, str], None],
         secrets: Callable[[], Iterable[str]] = tuple,
-        others: Sequence[ErasableStore] = (),
-        named: Mapping[str, Callable[[str], str | None]] = MappingProxyType({}),
     ) -> None:
-        """`model` sums sessions up and evaluates days where the operator named one. Forgetting takes words out of
-        `others` too; `named` says what their entries say, by what their ids begin with."""
+        """`model` sums sessions up and evaluates days where the operator named one."""
         database, clock = memory.database, memory.clock
+        self._home = home
         self._memory = memory
-        self._named = named
+        self._work = work
         self.graph = TaskGraph(home.data, clock)
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)
@@ -87,13 +84,21 @@ class Knowledge:
         )
         self.sources = LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para)
         """What recall asks besides layers C and E."""
-        own = (memory.store, self.captures, self.drafts, self.para, self.graph)
+
+    def build_forgetting(
+        self, others: Sequence[ErasableStore], text_of_other: Mapping[str, Callable[[str], str | None]]
+    ) -> None:
+        """Have `forgetting` take words out of all layers, of `others`, and of the home's files. The composition root
+        calls it once; `text_of_other` says what entries of `others` say, by what their ids begin with."""
+        home, database = self._home, self._memory.database
+        own = (self._memory.store, self.captures, self.drafts, self.para, self.graph)
         rest = (HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database))
+        self._text_of_other = text_of_other
         self.forgetting = Forgetting(
             database,
             [*own, *others, *rest],
             text_of=self._text_of,
-            running=lambda: [item.id for item in work.running()],
+            running=lambda: [item.id for item in self._work.running()],
             second_pass=others,
         )
 
@@ -177,8 +182,8 @@ class Knowledge:
                 return self.para.get(id).fact if prefix == "fact" else self.drafts.get(id).fact
         except Refusal:
             return None
-        if prefix in self._named:
-            return self._named[prefix](id)
+        if prefix in self._text_of_other:
+            return self._text_of_other[prefix](id)
         node = self.graph.get(id) if self.graph.is_ready and " " not in id else None
         return "\n".join((node.title, node.description)) if node else None
 

@@ -131,7 +131,6 @@ def shared_database(overrides: Overrides) -> str:
 
 def build_knowledge(core: Services, overrides: Overrides) -> None:
     """Build memory's knowledge, and register all observers of sessions."""
-    learnt = core.learnings.texts
     core.knowledge = Knowledge(
         core.home,
         core.memory,
@@ -149,9 +148,9 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         model=MemoryModel(core.settings, core.completions),
         report=core.report,
         secrets=core.keys.secrets,
-        others=(core.wisdom.texts, learnt, CandidateTexts(core.database)),
-        named={"lrn": learnt.text_of},
     )
+    learnt = core.learnings.texts
+    core.knowledge.build_forgetting((core.wisdom.texts, learnt, CandidateTexts(core.database)), {"lrn": learnt.text_of})
     core.memory.join(*core.knowledge.sources)
     core.importer = Importer(
         core.database,

@@ -24,7 +24,6 @@ from engine.learning.decisions.training_examples import TrainingPlan
 from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.memory.embedding_cache import EmbeddingCache
-from engine.memory.threads import Threads
 from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.overrides import Overrides
 from engine.prediction import templates
@@ -41,6 +40,7 @@ from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import learned
+from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin
 from engine.settings_store import SettingsStore
 from engine.wiring.foundation import learned_work

@@ -188,7 +188,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
     try:
         assert holders(tmp_path / "home") == []
         assert not again.knowledge.forgetting.unfinished()
-        assert len(again.memory.graph.neighbourhood("session_1").edges) == 1
+        assert len(again.knowledge.graph.neighbourhood("session_1").edges) == 1
     finally:
         again.close()
 

@@ -198,17 +198,17 @@ class TestNight:
         )
 
     def test_the_model_keeps_facts_of_the_day(self, day: Engine, world: ModelWorld, server: ModelServer) -> None:
-        source = day.memory.captures.entries()[0].source
+        source = day.knowledge.captures.entries()[0].source
         server.script(self.fact(source))
         report = day.knowledge.nightly.run(MONDAY)
         assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
-        fact = day.memory.para.facts()[0]
+        fact = day.knowledge.para.facts()[0]
         assert (fact.fact, fact.workspace) == ("The service listens on port 8000", str(world.repository.path))
         assert report.cost == only_call(day, NIGHT).cost > 0
         assert booked(day) == [("nightly", "settled", report.cost)]
 
     def test_what_was_wrong_with_its_answer_is_told_it(self, day: Engine, server: ModelServer) -> None:
-        source = day.memory.captures.entries()[0].source
+        source = day.knowledge.captures.entries()[0].source
         server.script(Reply(text="I would keep the port."), self.fact(source, bucket="cellar"), self.fact(source))
         report = day.knowledge.nightly.run(MONDAY)
         assert report.promoted == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory.threads import TAIL_BYTES, Threads, final_question
+from engine.prediction.threads import TAIL_BYTES, Threads, final_question
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHOP = "/home/me/shop"
