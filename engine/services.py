@@ -55,20 +55,20 @@ if TYPE_CHECKING:
     from engine.memory.memory import MemoryService
     from engine.memory.prompt_part import RecallPromptPart
     from engine.memory.shared_summaries import SummarySharing
-    from engine.memory.threads import Threads
     from engine.memory.transcript_import import Importer
-    from engine.memory.validation_runs import ValidationRuns
     from engine.overrides import Contexts
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import Predictions
     from engine.prediction.model_twin import ModelTwin
     from engine.prediction.tasks import TaskBoard
+    from engine.prediction.threads import Threads
     from engine.prediction.twin import EmbeddedTwin
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
     from engine.storage.database import Database
     from engine.storage.ledger import Ledger
     from engine.storage.retention import RetentionRounds
+    from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
 

@@ -30,10 +30,10 @@ from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
+from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,10 @@ from engine.execution.session_workspace import SessionWorkspace, bounded, state_
 from engine.execution.snapshots import Snapshot
 from engine.execution.tree_diff import differences
 from engine.frozen import frozen
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
 from engine.storage.database import Database, Transaction
+from engine.storage.validation_runs import ValidationRuns
 
 TOLD = 6_000
 """Characters of a red run's output that are handed back to the agent: the end, where the failures are summed up."""

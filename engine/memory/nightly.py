@@ -26,7 +26,6 @@ from engine.memory.captures import Captures
 from engine.memory.day import MAX_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.drafts import Drafts
 from engine.memory.para_file import GROUP, MAX_FACT
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
 from engine.model.secrets import redact
 from engine.storage import state
@@ -34,6 +33,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
 from engine.storage.types import utc_column
+from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
 

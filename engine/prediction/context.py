@@ -20,11 +20,11 @@ from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.lock_files import LockMismatch
 from engine.git.state import FileState, GitState
-from engine.memory.validation_runs import PastRun
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
 from engine.model.text import count, listing, moment, plain, span
 from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git_evidence, open_tasks, thread_words
+from engine.storage.validation_runs import ValidationRun
 
 
 @frozen
@@ -43,8 +43,8 @@ class Part:
     `here[0]`, empty without one; `below`: folders of projects inside it that have tools."""
 
     project: Project
-    runs: tuple[PastRun, ...] = ()
-    here: tuple[PastRun, ...] = ()
+    runs: tuple[ValidationRun, ...] = ()
+    here: tuple[ValidationRun, ...] = ()
     changed: tuple[ChangedFile, ...] = ()
     below: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ class WorkspaceContext:
     git: GitState | None = None
     inspection: Inspection = NOTHING_INSPECTED
     github: GitHubState | None = None
-    runs: tuple[PastRun, ...] = ()
+    runs: tuple[ValidationRun, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
     covered: frozenset[str] = frozenset()

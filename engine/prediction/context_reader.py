@@ -24,8 +24,6 @@ from engine.git.lock_files import LockFileReader
 from engine.git.reader import GitReader
 from engine.git.state import GitState, Touch
 from engine.git.status import is_byproduct
-from engine.memory.threads import Threads
-from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
@@ -43,6 +41,8 @@ from engine.prediction.signals import (
     time_signal,
 )
 from engine.prediction.tasks import TaskBoard
+from engine.prediction.threads import Threads
+from engine.storage.validation_runs import ValidationRun, ValidationRuns
 
 Value = TypeVar("Value")
 
@@ -224,7 +224,7 @@ class ContextReader:
         self,
         folder: Path,
         git: GitState | None,
-        runs: tuple[PastRun, ...],
+        runs: tuple[ValidationRun, ...],
         elsewhere: Collection[str],
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
@@ -239,7 +239,7 @@ class ContextReader:
             parts.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
         return tuple(parts)
 
-    def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[ChangedFile, ...]:
+    def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run."""
         for revision, exact in ((last.tree, True), (last.head, last.clean)):
             between = self._git.files_between(folder, revision, git.head) if revision and git.head else None
@@ -249,7 +249,7 @@ class ContextReader:
                 return tuple(item for item in marked if not (item.gone and is_byproduct(item.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
 
-    def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...]) -> frozenset[str]:
+    def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
         if git is None or not git.head:
             return frozenset()
         recent = {commit.id for commit in git.recent}

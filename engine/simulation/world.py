@@ -14,7 +14,6 @@ from engine.clock import Clock
 from engine.execution.runners.toolchains import project_tools, projects
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.git.state import Branch, Commit, FileState, GitState, Touch
-from engine.memory.validation_runs import PastRun
 from engine.model import CheckResult, SessionView
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since
 from engine.prediction.signals import (
@@ -27,6 +26,7 @@ from engine.prediction.signals import (
     time_signal,
 )
 from engine.storage.database import Transaction
+from engine.storage.validation_runs import ValidationRun
 
 PYTEST = replace(next(row for row in TEST_RUNNERS if row.name == "pytest"), suffixes=(".py", ".json"))
 RUFF = next(row for row in LINTERS if row.name == "ruff")
@@ -59,7 +59,7 @@ class SimulatedProject:
     since_tag: int = 3
     files: dict[str, datetime] = field(default_factory=dict)
     ours: set[str] = field(default_factory=set)
-    runs: list[PastRun] = field(default_factory=list)
+    runs: list[ValidationRun] = field(default_factory=list)
     sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=RECENT))
     touched: datetime | None = None
     made: int = 0
@@ -114,7 +114,8 @@ class SimulatedProject:
     def ran(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
         """A session ran the tests."""
         with self.lock:
-            run = PastRun(session_id, self.head, f"{self.made}", not self.files, full, now, check)
+            files = {"head": self.head, "tree": f"{self.made}", "clean": not self.files}
+            run = ValidationRun.of(check, session_id=session_id, workspace="", full=full, ran_at=now, **files)
             self.runs = [run, *self.runs[: RECENT - 1]]
 
     @property

@@ -16,7 +16,6 @@ from engine.execution.tree_diff import apply_patch
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.sources import HealedTests, ModelPrice, ModelsUsed
-from engine.memory.validation_runs import mended_tests
 from engine.model import (
     ChangeState,
     ParaFact,
@@ -29,6 +28,7 @@ from engine.model import (
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
 from engine.model.lessons import Correction
 from engine.storage.ledger import LedgerEntry
+from engine.storage.validation_runs import mended_tests
 from engine.wiring.people import correction
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from engine.learning.candidates.trials import Overlays, Trials
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer, database_of
 from engine.memory.memory import MemoryService
-from engine.memory.validation_runs import ValidationRuns
 from engine.model.adaptation import FlowOffload, Overlay
 from engine.overrides import Overrides
 from engine.prediction.templates.work import LearnedWork
@@ -24,6 +23,7 @@ from engine.safety.safety import Hooks, Safety
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, append
+from engine.storage.validation_runs import ValidationRuns
 
 if TYPE_CHECKING:
     from engine.services import Services

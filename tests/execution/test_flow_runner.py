@@ -29,7 +29,6 @@ from engine.execution.sandbox import Caches, best_sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import (
     Assignment,
     CheckResult,
@@ -42,6 +41,7 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database
+from engine.storage.validation_runs import ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import Watcher, rails, until
 

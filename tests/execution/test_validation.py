@@ -22,7 +22,6 @@ from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
-from engine.memory.validation_runs import ValidationRun, ValidationRuns
 from engine.model import (
     ChangeState,
     CheckResult,
@@ -32,6 +31,7 @@ from engine.model import (
 from engine.model.secrets import CUT
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import ProseRunner, RepositoryWorld
 

@@ -30,10 +30,10 @@ from engine.memory.nightly import (
 from engine.memory.para import NewFact, Para
 from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clipped, summarise_by_rules
 from engine.memory.store import MemoryStore
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.storage.validation_runs import ValidationRuns
 from tests.memory.fake_work import NOW, FakeWork, ended, view
 
 TODAY = date(2026, 1, 5)

@@ -11,10 +11,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.flows import FLOWS
 from engine.git.github import GitHub
-from engine.memory.validation_runs import flipped_tests, verdict_on
 from engine.model import Proposal, SessionState, Tier
 from engine.prediction.templates.failures import bisect
 from engine.prediction.templates.runs import failing_ci, run_tests
+from engine.storage.validation_runs import flipped_tests, verdict_on
 from tests.conftest import Repository
 from tests.git.test_github import answering
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session

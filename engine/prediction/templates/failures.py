@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from engine.memory.validation_runs import PastRun, flipped_tests, verdict_on
 from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
@@ -18,6 +17,7 @@ from engine.prediction.templates.offers import (
     template,
     usable_failures,
 )
+from engine.storage.validation_runs import ValidationRun, flipped_tests, verdict_on
 
 RECENT_LANDING = timedelta(days=7)
 
@@ -46,7 +46,9 @@ def bisect(context: WorkspaceContext, part: Part) -> Offer | None:
     return None
 
 
-def _bisect_offer(context: WorkspaceContext, part: Part, red: PastRun, test: str, good: str, passed_at: str) -> Offer:
+def _bisect_offer(
+    context: WorkspaceContext, part: Part, red: ValidationRun, test: str, good: str, passed_at: str
+) -> Offer:
     git, name = context.repository, short_test(test)
     last = git.recent[0]
     others = and_others(red.check.failing, ", with ")

@@ -10,12 +10,12 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.git.state import GitState
-from engine.memory.validation_runs import PastRun
 from engine.model import Proposal, SessionView, Tier, sanitise
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.signals import related_task, signal, tasks_signal, time_signal
+from engine.storage.validation_runs import ValidationRun
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
@@ -153,7 +153,7 @@ def short_test(test: str) -> str:
     return plain(name, 40)
 
 
-def usable_failures(run: PastRun) -> list[str]:
+def usable_failures(run: ValidationRun) -> list[str]:
     """The tests that failed in a run, those whose names may become a parameter."""
     return [test for test in run.check.failing if is_usable(test)]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from engine.execution.runners.flows.failure_causes import TEST_FILE
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.memory.validation_runs import seconds_of
 from engine.model import SessionState
 from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
@@ -27,6 +26,7 @@ from engine.prediction.templates.offers import (
     usable_failures,
     usable_names,
 )
+from engine.storage.validation_runs import seconds_of
 
 DAY = timedelta(days=1)
 

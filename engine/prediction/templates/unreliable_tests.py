@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any
 
-from engine.memory.validation_runs import flipped_tests
 from engine.model import SessionState
 from engine.model.text import listing
 from engine.prediction.context import Part, WorkspaceContext
@@ -16,6 +15,7 @@ from engine.prediction.templates.offers import (
     short_test,
     template,
 )
+from engine.storage.validation_runs import flipped_tests
 
 TIMES = 20
 QUARANTINE = timedelta(days=14)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import JSON, Column, Index, bindparam
-from sqlmodel import Field, col, desc, select
+from sqlmodel import Field, col, desc
 
-from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
@@ -49,19 +49,19 @@ class ValidationRun(Row, table=True):
     failing: list[str] = Field(sa_column=Column(JSON, nullable=False))
     durations: list[list[Any]] = Field(sa_column=Column(JSON, nullable=False))
 
+    @classmethod
+    def of(cls, check: CheckResult, **columns: Any) -> ValidationRun:
+        """A run with the result `check`."""
+        columns |= {name: getattr(check, name) for name in ("tool", "seconds", "passed", "failed", "skipped", "errors")}
+        return cls(failing=list(check.failing), durations=[list(pair) for pair in check.durations], **columns)
 
-@frozen
-class PastRun:
-    """A run as others see it. `clean`: the files were exactly those of `head`. `project` as in `ValidationRun`."""
-
-    session_id: str
-    head: str
-    tree: str
-    clean: bool
-    full: bool
-    ran_at: datetime
-    check: CheckResult
-    project: str = ""
+    @cached_property
+    def check(self) -> CheckResult:
+        """What the run said."""
+        return CheckResult(
+            *(self.tool, self.passed, self.failed, self.skipped, self.errors, self.seconds, tuple(self.failing)),
+            durations=tuple((str(name), float(seconds)) for name, seconds in self.durations),
+        )
 
 
 _LATEST = (
@@ -69,6 +69,11 @@ _LATEST = (
     .where(col(ValidationRun.workspace) == bindparam("workspace"), ~col(ValidationRun.changed))
     .order_by(desc(col(ValidationRun.id)))
     .limit(bindparam("limit"))
+)
+_OF_SESSION = (
+    select_all(ValidationRun)
+    .where(col(ValidationRun.session_id) == bindparam("session_id"))
+    .order_by(col(ValidationRun.id))
 )
 
 
@@ -81,38 +86,21 @@ class ValidationRuns:
     def record(self, transaction: Transaction, *, check: CheckResult, cost: int = 0, **run: Any) -> None:
         """Store one run in `transaction`, `cost` in micro-dollars until then; `run` are the other columns
         of `ValidationRun`."""
-        names = ("tool", "seconds", "passed", "failed", "skipped", "errors")
-        run |= {name: getattr(check, name) for name in names}
-        run |= {"failing": list(check.failing), "durations": [list(pair) for pair in check.durations]}
-        transaction.insert(ValidationRun(ran_at=transaction.now, cost_microusd=cost, **run))
+        transaction.insert(ValidationRun.of(check, ran_at=transaction.now, cost_microusd=cost, **run))
 
-    def latest(self, workspace: str, limit: int = 20) -> list[PastRun]:
+    def latest(self, workspace: str, limit: int = 20) -> list[ValidationRun]:
         """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files
         that only its worktree has: it says nothing of these."""
         with self._database.read() as session:
-            return [
-                _past(row)
-                for row in load_all(session, ValidationRun, _LATEST, {"workspace": workspace, "limit": limit})
-            ]
+            return load_all(session, ValidationRun, _LATEST, {"workspace": workspace, "limit": limit})
 
-    def of_session(self, session_id: str) -> list[PastRun]:
+    def of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""
         with self._database.read() as session:
-            rows = session.exec(
-                select(ValidationRun).where(col(ValidationRun.session_id) == session_id).order_by(col(ValidationRun.id))
-            )
-            return [_past(row) for row in rows]
+            return load_all(session, ValidationRun, _OF_SESSION, {"session_id": session_id})
 
 
-def _past(row: ValidationRun) -> PastRun:
-    check = CheckResult(
-        *(row.tool, row.passed, row.failed, row.skipped, row.errors, row.seconds, tuple(row.failing)),
-        durations=tuple((str(name), float(seconds)) for name, seconds in row.durations),
-    )
-    return PastRun(row.session_id, row.head, row.tree, row.clean, row.full, row.ran_at, check, row.project)
-
-
-def verdict_on(run: PastRun, test: str) -> bool | None:
+def verdict_on(run: ValidationRun, test: str) -> bool | None:
     """Whether `test` passed in `run`; None when the run does not say (it broke, or did not contain the test).
 
     A failing test is on the list; one that passed must have been measured, or the whole suite have run.
@@ -126,9 +114,9 @@ def verdict_on(run: PastRun, test: str) -> bool | None:
     return None
 
 
-def mended_tests(before: Sequence[PastRun], after: PastRun) -> dict[str, PastRun]:
+def mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[str, ValidationRun]:
     """Tests that were red when last heard of in `before` (newest first) and pass in `after`, each with that red run."""
-    mended: dict[str, PastRun] = {}
+    mended: dict[str, ValidationRun] = {}
     for run in before:
         for test in run.check.failing:
             newest = next(other for other in before if verdict_on(other, test) is not None)
@@ -137,7 +125,7 @@ def mended_tests(before: Sequence[PastRun], after: PastRun) -> dict[str, PastRun
     return mended
 
 
-def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:
+def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
     """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
     flipped: dict[str, str] = {}
     for run in runs:
@@ -148,7 +136,7 @@ def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:
     return list(flipped.items())
 
 
-def seconds_of(run: PastRun, test: str) -> float | None:
+def seconds_of(run: ValidationRun, test: str) -> float | None:
     """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
     at most as long as the last of them. None when the run does not say."""
     times = dict(run.check.durations)
