@@ -302,15 +302,17 @@ class ConsoleApp(CardConsole):
         self._presence.looked_back()
 
     def on_key(self, event: events.Key) -> None:
-        """A key that was pressed before the text in focus had it is text; so is one for a dialog that just opened. One
-        that can do nothing now says why."""
+        """Type a key that came before its text had the focus, also in a dialog that just opened; say why a key cannot
+        do anything now."""
         if event.is_printable and event.character:
             if self.focused is not None:
                 type_into(self.focused, event.character)
             elif isinstance(self.screen, BaseScreen) and self.screen.is_modal:
                 self.screen.typed_ahead += event.character
-            if isinstance(self.screen, ConsoleScreen) and (why := self.screen.explain_key(event.key, event.character)):
-                self.say(why)
+            if isinstance(self.screen, ConsoleScreen) and (
+                text := self.screen.disabled_key_message(event.key, event.character)
+            ):
+                self.say(text)
 
     # Actions
 

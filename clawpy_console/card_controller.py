@@ -29,8 +29,8 @@ class CardController:
     def __init__(self, app: Console) -> None:
         self._app = app
         self._decided: list[Card] = []
-        self.approved = ""
-        """The card approved here last; the work screen opens on its session, once."""
+        self.last_approved_id = ""
+        """The card that was approved here last, "" for none or once the work screen has opened on its session."""
         self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
         self._in_turn = asyncio.Lock()
 
@@ -54,10 +54,10 @@ class CardController:
         }
         self._decided.append(card)
         self._override(card.id, None)
-        self.approved = card.id if how == "approve" else self.approved
+        self.last_approved_id = card.id if how == "approve" else self.last_approved_id
 
         def on_refusal(refusal: Refusal) -> None:
-            self.approved = ""
+            self.last_approved_id = ""
             self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._unsettled.pop(card.id, None)
             refused(card, refusal)
@@ -94,7 +94,7 @@ class CardController:
 
         def done(_: Card) -> None:
             self._decided.append(card)
-            self.approved = card.id
+            self.last_approved_id = card.id
             approved()
             self._changed(card.id, None)
 
@@ -106,7 +106,7 @@ class CardController:
             say("Nothing to undo.", "$grey")
             return
         card = self._decided.pop()
-        self.approved = ""
+        self.last_approved_id = ""
 
         def on_refusal(refusal: Refusal) -> None:
             self._unsettled.pop(card.id, None)

@@ -21,7 +21,7 @@ from textual.worker import Worker
 
 from clawpy_console import last_screen, words
 from clawpy_console.keys import shown_key
-from clawpy_console.state import NEWEST, TOPICS, Autonomy, Wanted, in_use, read
+from clawpy_console.state import NEWEST, TOPICS, Autonomy, ReadScope, in_use, read
 from clawpy_console.widgets.status import Frame
 from engine.home import Home
 from engine.model import Hold, Refusal, TranscriptLine
@@ -140,7 +140,7 @@ class Console(App[None]):
                 topics = [topic for topic in TOPICS if topic in self._stale][:3]
                 self._stale.difference_update(topics)
                 settled, self._before = (self._before, []) if "cards" in topics else ([], self._before)
-                wanted = Wanted(self._newest, self.workspace)
+                wanted = ReadScope(self._newest, self.workspace)
                 values, failed = await asyncio.to_thread(read, self.engine, topics, wanted)
                 for settle in settled:
                     settle()

@@ -90,11 +90,11 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
     return _SHORT.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
 
 
-def labelled_action(mode: str, keys: Collection[str], keymap: Mapping[str, str]) -> Action | None:
+def find_key_line_action(mode: str, keys: Collection[str], keymap: Mapping[str, str]) -> Action | None:
     """The action of the key line that one of `keys` does somewhere on the screen `mode`, or everywhere."""
     groups = {"app"}.union(*(live for live in _TOGETHER if mode in live))
-    near = (action for action in ACTIONS if action.label and action.group in groups)
-    return next((action for action in near if not _keys_of(action, keymap).isdisjoint(keys)), None)
+    actions = (action for action in ACTIONS if action.label and action.group in groups)
+    return next((action for action in actions if not _keys_of(action, keymap).isdisjoint(keys)), None)
 
 
 def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console import outside
 from clawpy_console.attach.client import PASSED_VARIABLES
 from engine.model import Layer, PromptSource, Refusal, SourceKind
 
@@ -25,9 +24,11 @@ TMUX_TIMEOUT_S = 5
 """Seconds that tmux may take to open a window."""
 
 
-def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "") -> None:
-    """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends. `says` is
-    told to you, `banner` is the line before the shell. A folder that is gone is said, and nothing opens."""
+def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str = "") -> None:
+    """Open a shell in `folder`: in a new tmux window where there is tmux, else in this terminal until the shell ends.
+
+    `notice` is a toast, `banner` the line before the shell. Where the folder is gone a toast says so.
+    """
 
     def on_checked(exists: bool) -> None:
         if not exists:
@@ -35,11 +36,12 @@ def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "
             return
         environment = _environment(app)
         if environment.get("TMUX"):
-            back = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
-            app.ask(lambda _: _tmux(environment, "-c", folder), lambda _: app.say(" ".join(filter(None, [back, says]))))
+            message = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
+            message += f" {notice}" if notice else ""
+            app.ask(lambda _: _open_tmux_window(environment, "-c", folder), lambda _: app.say(message))
             return
-        if says:
-            app.say(says)
+        if notice:
+            app.say(notice)
         if app.terminal is not None:
             message = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
             app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, message)
@@ -48,7 +50,7 @@ def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "
 
 
 def open_editor(app: CardConsole, path: str) -> None:
-    """The operator's editor (`VISUAL`, `EDITOR`) on `path`; without one, or without the file, its path is said."""
+    """Open `path` in the operator's editor (`VISUAL`, `EDITOR`). Without an editor or the file a toast says so."""
     environment = _environment(app)
     command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
 
@@ -59,7 +61,7 @@ def open_editor(app: CardConsole, path: str) -> None:
             app.copy_to_clipboard(path)
             app.say(f"{path} (copied). Set EDITOR to open it there")
         elif environment.get("TMUX"):
-            app.ask(lambda _: _tmux(environment, shlex.join([*command, path])))
+            app.ask(lambda _: _open_tmux_window(environment, shlex.join([*command, path])))
         elif app.terminal is not None:
             app.terminal.run([*command, path], str(Path(path).parent), "")
 
@@ -67,7 +69,7 @@ def open_editor(app: CardConsole, path: str) -> None:
 
 
 def _environment(app: CardConsole) -> Mapping[str, str]:
-    """That of the terminal, which may not be that of the engine's process."""
+    """The environment of the terminal, which may not be that of the engine's process."""
     if app.terminal is None:
         return os.environ
     return {name: value for name, value in os.environ.items() if name not in PASSED_VARIABLES} | dict(
@@ -75,8 +77,8 @@ def _environment(app: CardConsole) -> Mapping[str, str]:
     )
 
 
-def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
-    """A new window of the tmux that the terminal is in. Raises `Refusal` with what tmux says."""
+def _open_tmux_window(environment: Mapping[str, str], *arguments: str) -> None:
+    """Open a new window of the tmux that the terminal is in. Raises `Refusal` with what tmux says."""
     command = ["tmux", "new-window", *arguments]
     try:
         subprocess.run(command, check=True, timeout=TMUX_TIMEOUT_S, capture_output=True, text=True, env=environment)
@@ -87,11 +89,11 @@ def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
         ) from error
 
 
-def lead_to(app: CardConsole, source: PromptSource, session_id: str) -> None:
-    """Open what `source` names: a file in the editor, a card, the session's transcript; else say what it is."""
+def open_source(app: CardConsole, source: PromptSource, session_id: str) -> None:
+    """Open what `source` names: a file in the editor, a card, the session's transcript. Anything else is a toast."""
     match source.kind:
         case SourceKind.SOUL | SourceKind.PROJECT if source.ref:
-            outside.open_editor(app, source.ref)
+            open_editor(app, source.ref)
         case SourceKind.TASK if source.ref.startswith("pred_"):
             _open_card(app, source.ref)
         case SourceKind.MEMORY if source.ref and source.label[:1] in set(Layer):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Quiet:
-    """Quiet hours from `start`:00 to `end`:00, and do-not-disturb; `now` says that either is in force."""
+class QuietHours:
+    """QuietHours hours from `start`:00 to `end`:00, and do-not-disturb; `now` says that either is in force."""
 
     now: bool = False
     start: int = 0
@@ -99,7 +99,7 @@ class AppState:
     burn: tuple[Burn, ...] = ()
     chain: tuple[ChainStep, ...] = ()
     levels: tuple[StopLevel, ...] = ()
-    quiet: Quiet = Quiet()
+    quiet: QuietHours = QuietHours()
     switches: tuple[tuple[str, bool], ...] = ()
     autonomies: tuple[tuple[str, str], ...] = ()
     workspaces: tuple[str, ...] = ()
@@ -158,19 +158,19 @@ NEWEST = 60
 
 
 @frozen
-class Wanted:
+class ReadScope:
     """What a console wants to know: so many of the newest sessions, and changes of theirs; `workspace` comes first."""
 
     newest: int = NEWEST
     workspace: str = ""
 
 
-def _sessions(engine: Engine, wanted: Wanted) -> dict[str, Any]:
-    found = engine.sessions.list(limit=wanted.newest + 1)
-    return {"sessions": found[: wanted.newest], "older": len(found) > wanted.newest}
+def _sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+    found = engine.sessions.list(limit=scope.newest + 1)
+    return {"sessions": found[: scope.newest], "older": len(found) > scope.newest}
 
 
-def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
+def _autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
     view = engine.autonomy.state()
     return {
         "autonomy": Autonomy(
@@ -189,14 +189,14 @@ def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
     }
 
 
-def _rails(engine: Engine, _: Wanted) -> dict[str, Any]:
+def _rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
     current, autonomy = engine.settings.current, engine.autonomy
     return {
         "rails": engine.safety.rails(),
         "burn": engine.safety.costs.history(),
         "chain": engine.safety.chain(limit=30),
         "levels": engine.safety.levels(),
-        "quiet": Quiet(autonomy.quiet(), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()),
+        "quiet": QuietHours(autonomy.quiet(), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()),
     }
 
 
@@ -209,7 +209,7 @@ SWITCHES = {
 """Settings that the safety screen shows as switches, by the name in the file."""
 
 
-def _settings(engine: Engine, _: Wanted) -> dict[str, Any]:
+def _settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
     current = engine.settings.current
     places = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
@@ -232,8 +232,8 @@ def _sandbox(engine: Engine) -> str:
     return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
 
 
-def _place(engine: Engine, wanted: Wanted) -> dict[str, Any]:
-    workspaces = sorted(engine.workspaces, key=lambda workspace: workspace != wanted.workspace)
+def _place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+    workspaces = sorted(engine.workspaces, key=lambda workspace: workspace != scope.workspace)
     return {
         "workspaces": workspaces,
         "place": engine.place(workspaces[0]) if workspaces else "",
@@ -241,7 +241,7 @@ def _place(engine: Engine, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _phase(engine: Engine, _: Wanted) -> dict[str, Any]:
+def _phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
     phase = engine.predictions.phase()
     earned = engine.autonomy.earning(engine.workspaces)
     return {
@@ -252,13 +252,13 @@ def _phase(engine: Engine, _: Wanted) -> dict[str, Any]:
     }
 
 
-TOPICS: Mapping[str, Callable[[Engine, Wanted], dict[str, Any]]] = {
+TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.holds()},
     "sessions": _sessions,
-    "changes": lambda engine, wanted: {"changes": engine.changes.list(limit=wanted.newest), "waiting": engine.queue()},
+    "changes": lambda engine, scope: {"changes": engine.changes.list(limit=scope.newest), "waiting": engine.queue()},
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
     "agents": lambda engine, _: {"agents": engine.hierarchy.list(), "retired": engine.hierarchy.retired()},
     "place": _place,
@@ -276,7 +276,7 @@ TOPICS: Mapping[str, Callable[[Engine, Wanted], dict[str, Any]]] = {
 """What can be read again by itself, in the order in which it matters on the first screen."""
 
 
-def read(engine: Engine, topics: Iterable[str], wanted: Wanted) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
+def read(engine: Engine, topics: Iterable[str], scope: ReadScope) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
     """The fields of `AppState` for `topics`, and what failed. Blocking: call it in a thread.
 
     One failing port takes away its own part only.
@@ -285,7 +285,7 @@ def read(engine: Engine, topics: Iterable[str], wanted: Wanted) -> tuple[dict[st
     failed: list[tuple[str, Exception]] = []
     for topic in topics:
         try:
-            values |= TOPICS[topic](engine, wanted)
+            values |= TOPICS[topic](engine, scope)
         except Exception as error:
             failed.append((topic, error))
     return {name: tuple(item) if isinstance(item, list) else item for name, item in values.items()}, failed

@@ -1,4 +1,4 @@
-"""What every screen has: the frame, panes to move between, what is known, a list that words are filtered by."""
+"""The base of every screen: status line, key line, panes to move between; and of screens with a list to filter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from clawpy_console.keys import GROUPS, bindings, labelled_action, shown_key
+from clawpy_console.keys import GROUPS, bindings, find_key_line_action, shown_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.keyline import Columns, Filter, KeyLine
@@ -30,9 +30,7 @@ T = TypeVar("T")
 class ConsoleScreen(BaseScreen[None]):
     """A full screen: status line, banner, body, key line.
 
-    `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal
-    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen. `PURPOSE` is the sentence
-    at its top.
+    A narrow terminal shows only the column of the pane in focus: the screen has the class `-at-COLUMN`.
     """
 
     app: CardConsole
@@ -40,11 +38,19 @@ class ConsoleScreen(BaseScreen[None]):
     BINDINGS = bindings("panes", "zoom")
 
     MODE: ClassVar[str] = ""
+
     PURPOSE: ClassVar[str] = ""
+    """The sentence at the top."""
+
     PANES: ClassVar[Mapping[str, str]] = {}
+    """The panes in the order of Tab, each with the id of its widget that takes the focus."""
+
     COLUMNS: ClassVar[Mapping[str, str]] = {}
+    """The column of each pane."""
 
     _complete = False
+    """True once everything that was composed is mounted."""
+
     _key_line: KeyLine
 
     def __init__(self) -> None:
@@ -71,33 +77,33 @@ class ConsoleScreen(BaseScreen[None]):
 
     @property
     def ready(self) -> bool:
-        """True while the screen's widgets are there to be drawn on."""
-        # Each key asks this for each binding, and a query would look at the whole tree.
+        """True while the screen's widgets can be drawn on."""
+        # Read for each binding at each key: a query would look at the whole tree.
         return self._complete and self._key_line in self.children and self.is_attached and self.is_running
 
     @property
     def pane(self) -> str:
-        """The pane that has the focus."""
-        node: Widget | None = self.focused
-        return next((pane for pane, target in self.PANES.items() if node is not None and node.id == target), "")
+        """The pane that has the focus, "" for none."""
+        focused = self.focused
+        return next((pane for pane, target in self.PANES.items() if focused is not None and focused.id == target), "")
 
     def on_mount(self) -> None:
-        # Textual calls this besides the on_mount of a screen that has one of its own.
-        self._complete = True  # mounted comes after everything composed was, panes within panes too
+        # Textual calls this as well as the `on_mount` of a subclass, after everything that was composed is mounted.
+        self._complete = True
         self.refresh_state(frozenset())
 
     def on_screen_resume(self) -> None:
         self.refresh_state(frozenset())
-        self._key_line.look()
+        self._key_line.update_keys()
 
     def on_resize(self, event: events.Resize) -> None:
         self.tick(self.app.now())
 
     def refresh_state(self, changed: frozenset[str]) -> None:
-        """Draw what is known, times included. `changed` names the fields of `AppState` that moved; empty means all."""
+        """Draw the state, times included. `changed` names the fields of `AppState` that changed; empty means all."""
         self.tick(self.app.now())
         if "holds" in changed:
-            self._key_line.look()
+            self._key_line.update_keys()
         self.draw(changed)
         self.draw_columns()
 
@@ -105,14 +111,14 @@ class ConsoleScreen(BaseScreen[None]):
         """Bring the body up to date."""
 
     def tick(self, now: datetime) -> None:
-        """Time passed: bring up to date what shows times."""
+        """Draw what depends on the time."""
         self.app.draw_frame(self.query_one(Frame), now)
 
     def put(self, selector: str, content: Content) -> None:
-        """Put `content` into the Static at `selector`; the same words again cost nothing."""
+        """Put `content` into the Static at `selector`, unless it is there already."""
         static = self.query_one(selector, Static)
-        shown = static.content
-        if not (isinstance(shown, Content) and shown.is_same(content)):
+        before = static.content
+        if not (isinstance(before, Content) and before.is_same(content)):
             static.update(content, layout=static.styles.auto_dimensions)
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
@@ -124,64 +130,64 @@ class ConsoleScreen(BaseScreen[None]):
         return self.ready or not self._complete
 
     def engine_moved(self, topics: frozenset[str]) -> None:
-        """The engine reported that these topics moved, whether or not what is known of them changed."""
+        """Called when the engine reports `topics`, also when the state of the console stays the same."""
 
     def output_grew(self, sessions: frozenset[str]) -> None:
-        """These sessions wrote more."""
+        """Called when these sessions wrote more output."""
 
     def on_descendant_focus(self) -> None:
         self._show_column(self.pane)
-        self._key_line.look()
+        self._key_line.update_keys()
         if self.ready:
             self.draw_columns()
 
     def columns(self) -> Mapping[str, str]:
-        """A word for each column, for a narrow terminal, where one column is shown."""
+        """The title of each column, for a narrow terminal, which shows one column."""
         return {}
 
     def draw_columns(self) -> None:
-        """On a narrow terminal: which column is shown, what is beside it, and the key that leads there."""
+        """On a narrow terminal, draw which column is shown, the others, and the key that leads to the next."""
         for line in self.query_children(Columns):
             here = next((column for column in self.COLUMNS.values() if self.has_class(f"-at-{column}")), "")
             line.show(list(self.columns().items()), here, shown_key("panes.next", self.app.keymap))
 
     def action_show_column(self, name: str) -> None:
-        """On a narrow terminal: go to this column."""
-        any(self.go_to(pane) for pane, column in self.COLUMNS.items() if column == name)
+        """Go to the first pane of this column that takes the focus."""
+        for pane, column in self.COLUMNS.items():
+            if column == name and self.go_to(pane):
+                return
 
     def _show_column(self, pane: str) -> None:
-        """On a narrow terminal: the column of `pane`, and no other."""
+        """Make the column of `pane` the one that a narrow terminal shows."""
         if (column := self.COLUMNS.get(pane)) is not None:
             self.update_classes({f"-at-{item}": item == column for item in self.COLUMNS.values()})
 
-    def _go(self, by: int) -> None:
-        panes = list(self.PANES)
-        here = self.pane
-        start = panes.index(here) if here else (-1 if by > 0 else 0)
-        for step in range(1, len(panes) + 1):
-            pane = panes[(start + by * step) % len(panes)]
+    def _go_to_neighbour(self, step: int) -> None:
+        """Go to the next pane that takes the focus, or with -1 to the previous one."""
+        panes = list(self.PANES)[::step]
+        start = panes.index(self.pane) + 1 if self.pane else 0
+        for pane in [*panes[start:], *panes[:start]]:
             if self.go_to(pane):
                 return
 
     def go_to(self, pane: str) -> bool:
-        """Put the focus on `pane`; False when it cannot take it."""
+        """Put the focus on `pane`; False when it cannot take the focus."""
         self._show_column(pane)
         target = self.query_one(f"#{self.PANES[pane]}")
-        if not target.can_focus or any(
-            not node.display for node in target.ancestors_with_self if isinstance(node, Widget)
-        ):
+        is_hidden = any(not node.display for node in target.ancestors_with_self if isinstance(node, Widget))
+        if is_hidden or not target.can_focus:
             return False
         self.set_focus(target)
         return True
 
     def action_next_pane(self) -> None:
-        self._go(1)
+        self._go_to_neighbour(1)
 
     def action_previous_pane(self) -> None:
-        self._go(-1)
+        self._go_to_neighbour(-1)
 
     async def action_press(self, action_id: str) -> None:
-        """Do what the key of `action_id` does (clicks in the key line)."""
+        """Do what the key of `action_id` does. Clicks in the key line call this."""
         for active in list(self.active_bindings.values()):
             if active.binding.id == action_id:
                 await self.app.run_action(active.binding.action, active.node)
@@ -192,32 +198,34 @@ class ConsoleScreen(BaseScreen[None]):
             self.app.copy_to_clipboard(text)
             self.app.say(f"copied {text}")
 
-    def explain_key(self, key: str, character: str) -> str:
-        """What an action of the key line does that this key has no effect for now, and why; "" when there is none."""
-        action = labelled_action(self.MODE, {key, character}, self.app.keymap)
+    def disabled_key_message(self, key: str, character: str) -> str:
+        """What the key would do and why it cannot now; "" for a key that works, or has no action in the key line."""
+        action = find_key_line_action(self.MODE, {key, character}, self.app.keymap)
         if action is None or key in self.active_bindings:
             return ""
         place = GROUPS[action.group].partition(", ")[2]
-        reason = f"It works {place}." if place else self.reason_not(action.id)
+        reason = f"It works {place}." if place else self.disabled_reason(action.id)
         return f"{shown_key(action.id, self.app.keymap)}: {action.tooltip}. {reason}"
 
-    def reason_not(self, action_id: str) -> str:
-        """Why this action of the screen cannot be done now."""
+    def disabled_reason(self, action_id: str) -> str:
+        """Why the action `action_id` of this screen cannot be done now."""
         return "Nothing is stopped." if action_id == "app.resume" else "There is nothing here to do that with."
 
     def copy_text(self) -> str:
-        """What `y` copies: the id of what is in focus."""
+        """The text that `y` copies, such as the id under the cursor; "" for none."""
         return ""
 
 
-class Filtering(ConsoleScreen):
-    """Base of a screen with a `Filter` for the list of the pane `FILTERED`. Enter goes to the list, Escape shows all
-    of it again."""
+class FilterableScreen(ConsoleScreen):
+    """Base of a screen with a `Filter` for the list in `FILTER_PANE`.
 
-    FILTERED: ClassVar[str] = ""
+    Enter goes to the list, Escape shows all of it again.
+    """
 
-    def filtered(self) -> None:
-        """The words moved: show what has them."""
+    FILTER_PANE: ClassVar[str] = ""
+
+    def apply_filter(self) -> None:
+        """Show the rows that match the words of the filter, which changed."""
         raise NotImplementedError
 
     @property
@@ -226,26 +234,26 @@ class Filtering(ConsoleScreen):
 
     @property
     def needle(self) -> list[str]:
-        """The words that are asked for, in lower case; none before there is a line to type them in."""
+        """The words of the filter, in lower case; none before the filter is mounted."""
         filters = self.query(Filter)
         return filters.first().words if filters else []
 
     def action_filter(self) -> None:
-        self.go_to(self.FILTERED)
+        self.go_to(self.FILTER_PANE)
         self.filter.open()
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self) -> None:
-        self.filtered()
+        self.apply_filter()
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
         self.filter.set_class(bool(self.needle), "-shown")
-        self.go_to(self.FILTERED)
+        self.go_to(self.FILTER_PANE)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape" and self.filter.has_class("-shown"):
             event.stop()
-            self.filter.put_away()
-            self.filtered()
-            self.go_to(self.FILTERED)
+            self.filter.close()
+            self.apply_filter()
+            self.go_to(self.FILTER_PANE)

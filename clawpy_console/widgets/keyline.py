@@ -31,7 +31,7 @@ class Filter(Input):
         self.add_class("-shown")
         self.screen.set_focus(self)  # at once: the next key is text
 
-    def put_away(self) -> None:
+    def close(self) -> None:
         """Empty, and out of sight."""
         with self.prevent(Input.Changed):
             self.value = ""
@@ -91,10 +91,10 @@ class KeyLine(Widget):
     keys: reactive[tuple[tuple[str, str, str], ...]] = reactive(())
 
     def on_mount(self) -> None:
-        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.look())
-        self.call_after_refresh(self.look)
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.update_keys())
+        self.call_after_refresh(self.update_keys)
 
-    def look(self) -> None:
+    def update_keys(self) -> None:
         """Take over the bindings that are active now."""
         if not self.is_attached or not self.screen.is_current:
             return

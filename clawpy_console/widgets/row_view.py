@@ -1,5 +1,4 @@
-"""Views of many rows that draw only those in sight, in styles that have names; such views with a cursor; and what the
-keys of a list and the mouse do to all of them."""
+"""Views of many rows, which draw only the rows in sight: the base, one with a cursor, and the keys that scroll them."""
 
 from __future__ import annotations
 
@@ -25,32 +24,35 @@ from clawpy_console.keys import bindings
 
 
 def selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> list[Segment]:
-    """`segments` of `widget` that say where they stand; what is selected is lit. They begin at character `x` of line
-    `y` of the text that is copied from the widget."""
+    """`segments` of `widget` with their place in the text that is copied from it; the selected part is highlighted.
+
+    The segments begin at character `x` of line `y` of that text.
+    """
     span = widget.text_selection.get_span(y) if widget.text_selection is not None else None
-    light = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
+    highlight = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
     pieces = []
     for text, style, _ in segments:
         start, end = (max(0, min(item - x, len(text))) if item >= 0 else len(text) for item in span or (0, 0))
         for begin, stop in pairwise((0, start, max(start, end), len(text))):
-            lit = light if begin == start and stop == end else Style()
-            place = Style.from_meta({"offset": (x + begin, y)})
-            pieces += [Segment(text[begin:stop], (style or Style()) + lit + place)] if begin < stop else []
+            if begin < stop:
+                selection = highlight if begin == start and stop == end else Style()
+                place = Style.from_meta({"offset": (x + begin, y)})
+                pieces.append(Segment(text[begin:stop], (style or Style()) + selection + place))
         x += len(text)
     return pieces
 
 
 if TYPE_CHECKING:
-    from textual.widget import Widget as Scrolling
+    from textual.widget import Widget as ScrollableWidget
 else:
-    Scrolling = object  # a second widget among its bases would cost a widget the styles of the first
+    ScrollableWidget = object  # with a second widget among its bases a widget would lose the styles of the first
 
-SCROLLS = bindings("rows", but="rows.open")
+SCROLL_BINDINGS = bindings("rows", but="rows.open")
 """The bindings of a widget with `ScrollKeys`."""
 
 
-class ScrollKeys(Scrolling):
-    """What j and k, arrows, pages, ends do to a widget that scrolls and has no cursor."""
+class ScrollKeys(ScrollableWidget):
+    """The actions of `SCROLL_BINDINGS` for a widget that scrolls and has no cursor."""
 
     def action_step(self, by: int) -> None:
         self.scroll_relative(y=by, animate=False)
@@ -65,56 +67,58 @@ class ScrollKeys(Scrolling):
         self.scroll_end(animate=False)
 
 
-class Scrolled(ScrollKeys, VerticalScroll, can_focus=True):
-    """A column with the focus."""
+class ScrollPane(ScrollKeys, VerticalScroll, can_focus=True):
+    """A column of widgets that takes the focus and scrolls."""
 
-    BINDINGS = SCROLLS
-    DEFAULT_CSS = "Scrolled { scrollbar-size-vertical: 1; }"
+    BINDINGS = SCROLL_BINDINGS
+    DEFAULT_CSS = "ScrollPane { scrollbar-size-vertical: 1; }"
 
 
 class RowView(ScrollKeys, ScrollView):
-    """Rows that are drawn in `TONES`: by name, a style as `Content` takes it; other names are colours of the theme.
+    """Base of a view of many rows, which are drawn in named styles.
 
-    In place of Textual's component classes: for each of them it makes up a widget and matches it with every style rule
-    whenever the real one is styled, which was more work than all the widgets of a screen.
+    Textual's component classes are not used: for each of them Textual makes a widget and matches it with every style
+    rule whenever the real one is styled, which took longer than styling all the widgets of a screen.
     """
 
-    BINDINGS = SCROLLS
+    BINDINGS = SCROLL_BINDINGS
     TONES: ClassVar[Mapping[str, str]] = {}
+    """Styles by name, as `Content` takes them; other names are colours of the theme."""
+
     DEFAULT_CSS = "RowView { height: 1fr; scrollbar-size: 0 1; overflow-x: hidden; }"
 
     def __init__(self, *, empty: str = "", id: str | None = None, classes: str | None = None) -> None:
-        """`empty` is said in place of the rows where there are none."""
+        """`empty` is shown in place of the rows where there are none."""
         super().__init__(id=id, classes=classes)
         self.empty = empty
         self.set_reactive(RowView.virtual_size, Size(0, 1))
         self._tones: dict[str, Style] = {}
 
     @property
-    def height(self) -> int:
-        """How many rows there are."""
+    def row_count(self) -> int:
+        """Number of rows."""
         raise NotImplementedError
 
-    def row(self, number: int, width: int, base: Style) -> Strip:
+    def draw_row(self, number: int, width: int, base: Style) -> Strip:
         """Row `number`, counted from 0, in `width` cells; `base` is the style of the widget."""
         raise NotImplementedError
 
-    def resized(self) -> None:
-        """There are more rows, or fewer."""
-        self.virtual_size = Size(0, max(1, self.height))
+    def update_row_count(self) -> None:
+        """Adapt the scrollbar to `row_count`, and draw all rows again."""
+        self.virtual_size = Size(0, max(1, self.row_count))
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         base = self.visual_style.rich_style
-        if number < self.height:
-            return self.row(number, width, base)
-        if self.height or number or not self.empty:
+        if number < self.row_count:
+            return self.draw_row(number, width, base)
+        if self.row_count or number or not self.empty:
             return Strip.blank(width, base)
         return Strip([Segment(words.fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
 
     def tone(self, name: str) -> Style:
-        """The style `name` in the colours of the theme, to lay over the widget's own."""
+        """The style `name` in the colours of the theme; it is added to the widget's own."""
         if name not in self._tones:
             style = TextualStyle.parse(self.TONES.get(name, f"${name}"))
             if style.background is not None and style.background.a < 1:
@@ -130,7 +134,7 @@ class RowView(ScrollKeys, ScrollView):
 
 
 class CursorView(RowView):
-    """Entries, numbered from 0, with a cursor on one of them. Posts `Moved` when it moves."""
+    """A view of entries, numbered from 0, with a cursor on one of them. Posts `Moved` when the cursor moves."""
 
     cursor: reactive[int] = reactive(0)
 
@@ -145,41 +149,42 @@ class CursorView(RowView):
             return self.view
 
     @property
-    def entries(self) -> int:
-        """How many entries there are; each is a row where a class does not say otherwise."""
-        return self.height
+    def entry_count(self) -> int:
+        """Number of entries. Here each entry is one row."""
+        return self.row_count
 
-    def takes(self, number: int) -> bool:
+    def accepts_cursor(self, number: int) -> bool:
         """Whether the cursor can stand on this entry."""
-        return 0 <= number < self.entries
+        return 0 <= number < self.entry_count
 
-    def place(self, number: int) -> Region:
-        """The rows of an entry."""
+    def entry_region(self, number: int) -> Region:
+        """The place of an entry among the rows."""
         return Region(0, number, 1, 1)
 
     def entry_at(self, row: int) -> int:
         """The entry that row `row` belongs to."""
         return row
 
-    def go(self, number: int, by: int) -> None:
-        """Put the cursor on entry `number`, or on the next one that takes it, in steps of `by` (1 or -1)."""
-        number = max(0, min(number, self.entries - 1))
-        self.cursor = next(filter(self.takes, range(number, self.entries if by > 0 else -1, by)), self.cursor)
+    def move_cursor(self, number: int, step: int) -> None:
+        """Put the cursor on entry `number`, else on the next that accepts it, or with a `step` of -1 the previous."""
+        number = max(0, min(number, self.entry_count - 1))
+        candidates = range(number, self.entry_count if step > 0 else -1, step)
+        self.cursor = next(filter(self.accepts_cursor, candidates), self.cursor)
 
     def show_cursor(self) -> None:
-        """Scroll to where the cursor is."""
-        if self.takes(self.cursor):
-            self.scroll_to_region(self.place(self.cursor), animate=False)
+        """Scroll the cursor into sight."""
+        if self.accepts_cursor(self.cursor):
+            self.scroll_to_region(self.entry_region(self.cursor), animate=False)
 
     def refresh_entry(self, number: int) -> None:
-        """Draw this entry again, if it is there."""
-        if self.takes(number):
-            place = self.place(number)
-            self.refresh_lines(place.y, place.height)
+        """Draw entry `number` again, if it exists."""
+        if self.accepts_cursor(number):
+            region = self.entry_region(number)
+            self.refresh_lines(region.y, region.height)
 
-    def watch_cursor(self, before: int, now: int) -> None:
+    def watch_cursor(self, before: int, after: int) -> None:
         self.refresh_entry(before)
-        self.refresh_entry(now)
+        self.refresh_entry(after)
         self.show_cursor()
         self.post_message(self.Moved(self))
 
@@ -191,26 +196,26 @@ class CursorView(RowView):
 
     def on_click(self, event: events.Click) -> None:
         number = self.entry_at(event.y + self.scroll_offset.y)
-        if self.takes(number):
+        if self.accepts_cursor(number):
             self.click(number)
 
     def click(self, number: int) -> None:
-        """Put the cursor on this entry; open it where it is there already."""
+        """Put the cursor on entry `number`; open the entry when the cursor is there already."""
         if number == self.cursor:
             self.action_open()
         self.cursor = number
 
     def action_open(self) -> None:
-        """Do what Enter does with the entry under the cursor."""
+        """Open the entry under the cursor. Called on Enter and on a click."""
 
     def action_step(self, by: int) -> None:
-        self.go(self.cursor + by, by)
+        self.move_cursor(self.cursor + by, by)
 
     def action_page(self, by: int) -> None:
-        self.go(self.cursor + by * self.size.height, -by)
+        self.move_cursor(self.cursor + by * self.size.height, -by)
 
     def action_first(self) -> None:
-        self.go(0, 1)
+        self.move_cursor(0, 1)
 
     def action_last(self) -> None:
-        self.go(self.entries - 1, -1)
+        self.move_cursor(self.entry_count - 1, -1)

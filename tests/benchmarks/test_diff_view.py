@@ -162,7 +162,7 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, Chang
     found = await measured(DiffView(), diff, ["j", "pagedown", "right_square_bracket", "k", "G", "pageup", "g"])
     rows = {"this view": found}
     rows["LinesView, plain"] = await measured(
-        LinesView(cap=200_000, tail=False), plain, ["j", "pagedown", "k", "pageup"]
+        LinesView(max_lines=200_000, follow_end=False), plain, ["j", "pagedown", "k", "pageup"]
     )
     rows["Textual's Static, highlighted"] = await measured(
         VerticalScroll(Static()), static, ["down", "pagedown", "up", "pageup"], times=40

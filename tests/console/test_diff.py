@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.conversing import ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.screens.work.session_actions import ReplyLine
 from clawpy_console.widgets.rows import Rows
 from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import at, live, running, screen_text, sees, until
@@ -48,7 +48,7 @@ def test_lines_have_the_numbers_of_both_files() -> None:
         (" ", 1, 1), ("-", 2, 0), ("-", 3, 0), ("+", 0, 2), ("+", 0, 3), ("+", 0, 4), (" ", 4, 5),
     ]  # fmt: skip
     assert (second.title, second.count, [line.text for line in second.lines]) == ("", 2, ["gone", "last"])
-    assert [line.ended for line in second.lines] == [True, False]
+    assert [line.has_newline for line in second.lines] == [True, False]
 
 
 def test_hunks_that_are_left_keep_their_numbers() -> None:

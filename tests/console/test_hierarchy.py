@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.outside import lead_to
+from clawpy_console.outside import open_source
 from clawpy_console.screens.hierarchy.screen import HierarchyScreen
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.screens.work.screen import WorkScreen
@@ -126,7 +126,7 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
     assert told.cut
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_builder", "right_square_bracket")
-        assert screen.query_one("#block").whole == told.block
+        assert screen.query_one("#block").prompt_text == told.block
         text = said(console)
         assert f"{told.tokens} of 300 tokens from" in text
         for hop in told.hops:
@@ -334,7 +334,7 @@ async def test_circles_and_missing_leaders_are_drawn_as_such(console: ConsoleApp
 
 async def test_a_line_of_a_prompt_leads_to_the_leader_that_says_it(console: ConsoleApp, people: World) -> None:
     async with running(console, size=WIDE) as pilot:
-        lead_to(console, PromptSource(SourceKind.LEADER, "cfo#principles", "cfo, 2 up"), "sess_9")
+        open_source(console, PromptSource(SourceKind.LEADER, "cfo#principles", "cfo, 2 up"), "sess_9")
         await until(pilot, lambda: isinstance(console.screen, HierarchyScreen) and shown(console.screen) == "cfo")
 
 

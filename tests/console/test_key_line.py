@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.work import conversing
+from clawpy_console.screens.work import permission_pane
 from clawpy_console.widgets.keyline import KeyLine
 from tests.console.conftest import running, screen_text, settled, until
 from tests.console.people import make_people, with_people
@@ -46,7 +46,7 @@ async def _at(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
 async def test_every_key_that_is_shown_does_something(
     console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversing, "GUARD_S", 0.0)  # a request may be answered as soon as it is shown
+    monkeypatch.setattr(permission_pane, "GUARD_S", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":
         (tmp_path / "made").mkdir()

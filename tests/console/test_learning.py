@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.ask import Ask
-from clawpy_console.outside import lead_to
+from clawpy_console.outside import open_source
 from clawpy_console.screens.learning.screen import DecisionDialog, LearningScreen
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
@@ -225,7 +225,7 @@ async def test_what_recurs_is_promoted_now(console: ConsoleApp) -> None:
 @pytest.mark.parametrize(("kind", "id"), [(SourceKind.OVERLAY, STOCK.id), (SourceKind.LEARNING, PROJECT.id)])
 async def test_a_line_of_a_prompt_leads_here(console: ConsoleApp, kind: SourceKind, id: str) -> None:
     async with running(console, size=WIDE) as pilot:
-        lead_to(console, PromptSource(kind, id, "learned here"), SESSIONS[0])
+        open_source(console, PromptSource(kind, id, "learned here"), SESSIONS[0])
         await until(pilot, lambda: isinstance(console.screen, LearningScreen) and console.screen.current == id)
 
 

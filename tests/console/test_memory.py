@@ -154,10 +154,10 @@ async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engin
 
 
 async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> None:
-    from clawpy_console.outside import lead_to
+    from clawpy_console.outside import open_source
 
     async with running(console, size=WIDE) as pilot:
-        lead_to(console, PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3"), "sess_9")
+        open_source(console, PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3"), "sess_9")
         await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen._is_single)
         assert console.screen.entry.id == "mem_0000000000000002"
         assert "from another screen" in screen_text(console)

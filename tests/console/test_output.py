@@ -37,7 +37,7 @@ from tests.console.stand_in_data import NOW
 )
 def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None) -> None:
     progress = Progress()
-    shown = [progress.row(line) for line in lines][-1]
+    shown = [progress.progress_row(line) for line in lines][-1]
     assert shown == row if row is None else shown is not None and shown[BAR_CELLS + 1 :] == row
 
 

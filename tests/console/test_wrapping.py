@@ -11,15 +11,15 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.lines import LinesView, breaks
-from clawpy_console.widgets.prompt_lines import GUTTER, PromptLines
+from clawpy_console.widgets.lines import LinesView, row_starts
+from clawpy_console.widgets.prompt_lines import SOURCE_CELLS, PromptLines
 from engine.model import PromptLine, PromptPart, PromptSource, SourceKind
 
 LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
 
 
 def rows_of(text: str, room: int) -> list[str]:
-    starts = breaks(text, room)
+    starts = row_starts(text, room)
     return [text[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
 
 
@@ -101,9 +101,9 @@ async def test_a_prompt_is_copied_without_its_gutter() -> None:
         view.show([PromptPart("identity", (PromptLine(LONG, source),))])
         await pilot.pause()
         row = next(y for y in range(6) if "the quick" in shown(view, y))
-        for x in (0, GUTTER):  # in the gutter, and on the first character
+        for x in (0, SOURCE_CELLS):  # in the gutter, and on the first character
             _, start = app.screen.get_widget_and_offset_at(x, row)
-            _, end = app.screen.get_widget_and_offset_at(GUTTER + 3, row)
+            _, end = app.screen.get_widget_and_offset_at(SOURCE_CELLS + 3, row)
             assert start is not None
             assert end is not None
             chosen = Selection.from_offsets(start, end)

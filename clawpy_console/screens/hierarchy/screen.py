@@ -16,14 +16,14 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import Filtering
+from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.hierarchy import agent as agent_fields
-from clawpy_console.screens.hierarchy.organising import Organising
+from clawpy_console.screens.hierarchy.agent_actions import AgentActions
 from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
 from clawpy_console.widgets.keyline import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import Scrolled
+from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import session_row
 from engine import dispatch
@@ -57,7 +57,7 @@ def read_agent(engine: Engine, id: str) -> dict[str, Any]:
     return shown | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
 
 
-class HierarchyScreen(Organising, Filtering):
+class HierarchyScreen(AgentActions, FilterableScreen):
     """The tree left, the agent under its cursor right. Nothing of it is read on the event loop."""
 
     MODE = "hierarchy"
@@ -67,7 +67,7 @@ class HierarchyScreen(Organising, Filtering):
     BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "tree", "items": "items", "story": "story", "block": "block"}
     COLUMNS = {"tree": "left", "items": "right", "story": "right", "block": "right"}
-    FILTERED = "tree"
+    FILTER_PANE = "tree"
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class HierarchyScreen(Organising, Filtering):
             with Vertical(id="right", classes="pane"):
                 yield TabLine()
                 yield Rows(id="items")
-                with Scrolled(id="story"):
+                with ScrollPane(id="story"):
                     yield ReflowingText(id="detail")
                 yield PromptLines(id="block")
 
@@ -109,7 +109,7 @@ class HierarchyScreen(Organising, Filtering):
         if topics & {"agents", "memory"}:
             self._read_detail()
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         self._draw_tree()
         rows = self.query_one("#tree", Tree)
         matches = [node.id for node in rows.nodes.values() if node.agent and node.matches]
@@ -153,7 +153,7 @@ class HierarchyScreen(Organising, Filtering):
         block, guidance = self.query_one("#block", PromptLines), shown["block"] if tab == "guidance" else None
         block.display = guidance is not None and bool(guidance.lines)
         self.set_class(block.display, "-block")
-        if guidance and block.display and block.whole != guidance.block:
+        if guidance and block.display and block.prompt_text != guidance.block:
             block.show([PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)])
             block.seek(SourceKind.LEADER)
         self._draw_story()
@@ -235,7 +235,7 @@ class HierarchyScreen(Organising, Filtering):
 
     def show(self, agent_id: str) -> None:
         self._wanted = agent_id
-        self.filter.put_away()
+        self.filter.close()
         self._draw_tree()
 
     @on(Rows.Moved, "#tree")

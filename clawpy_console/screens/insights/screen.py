@@ -18,7 +18,7 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import Scrolled
+from clawpy_console.widgets.row_view import ScrollPane
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer
 
@@ -62,7 +62,7 @@ class InsightsScreen(ConsoleScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             for pane in self.PANES:
-                with Scrolled(id=pane, classes="pane"):
+                with ScrollPane(id=pane, classes="pane"):
                     yield ReflowingText(id=f"{pane}-told")
 
     # Reading

@@ -19,12 +19,12 @@ from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import Filtering
+from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
 from clawpy_console.widgets.keyline import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
-from clawpy_console.widgets.row_view import Scrolled
+from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Rows, grouped
 from engine import document
 from engine.frozen import frozen
@@ -106,7 +106,7 @@ DECISIONS = {
 }
 
 
-class LearningScreen(Filtering):
+class LearningScreen(FilterableScreen):
     """One list left, what is under its cursor right, with its records or sources below. Nothing of it is read on the
     event loop."""
 
@@ -117,7 +117,7 @@ class LearningScreen(Filtering):
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "list", "detail": "detail", "links": "links"}
     COLUMNS = {"list": "left", "detail": "right", "links": "right"}
-    FILTERED = "list"
+    FILTER_PANE = "list"
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class LearningScreen(Filtering):
                 yield Filter("words, type, scope, status")
                 yield Rows(id="list", empty="Loading…")
             with Vertical(id="right", classes="pane"):
-                with Scrolled(id="detail"):
+                with ScrollPane(id="detail"):
                     yield ReflowingText(id="told")
                 yield Rows(id="links", classes="-fit")
                 yield ReflowingText(id="record")
@@ -204,15 +204,15 @@ class LearningScreen(Filtering):
         return self._view if self._view and _id(self._view) == self.current else None
 
     def show(self, id: str) -> None:
-        """Put the cursor on a candidate or a learning, whatever is filtered, as soon as it was read."""
+        """Put the cursor on a candidate or a learning, as soon as it was read; the filter is cleared."""
         self._wanted, self._only = id, ""
-        self.filter.put_away()
+        self.filter.close()
         self.read_again()
         self.go_to("list")
 
     # Drawing
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         self._draw_list()
         self.read_again(TYPING_DEBOUNCE_S)
 

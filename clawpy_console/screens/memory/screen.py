@@ -17,7 +17,7 @@ from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import Filtering
+from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.memory import entries
 from clawpy_console.screens.memory.entries import (
     LAYER_NAMES,
@@ -28,10 +28,10 @@ from clawpy_console.screens.memory.entries import (
     forgetting_fields,
     layer_fields,
 )
-from clawpy_console.screens.memory.recalled import WouldRecall
+from clawpy_console.screens.memory.recall_preview import RecallPreview
 from clawpy_console.widgets.keyline import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import Scrolled
+from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, Recalled
@@ -46,7 +46,7 @@ REFRESH_S = 2.0
 """Seconds between two readings of how the layers stand, while they change."""
 
 
-class MemoryScreen(Filtering):
+class MemoryScreen(FilterableScreen):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
     Entries are a page of the layer, those with some words, those with a meaning, or one that another screen led to.
@@ -60,7 +60,7 @@ class MemoryScreen(Filtering):
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "layers", "entries": "entries", "entry": "entry", "links": "links"}
     COLUMNS = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
-    FILTERED = "entries"
+    FILTER_PANE = "entries"
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class MemoryScreen(Filtering):
                 yield Rows(id="entries", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield Static("ENTRY", id="entry-title", classes="heading", markup=False)
-                with Scrolled(id="entry"):
+                with ScrollPane(id="entry"):
                     yield ReflowingText(id="detail")
                 yield Rows(id="links", classes="-fit")
 
@@ -157,7 +157,7 @@ class MemoryScreen(Filtering):
     # Reading
 
     def read_again(self, wait: float = 0.0, *, whole: bool = False) -> None:
-        """Read the entries of the layer, as they are filtered now; with `whole` also where one of them is shown."""
+        """Read the entries of the layer that match the filter; with `whole` also while a single one is shown."""
         layer, needle = self._layer, " ".join(self.needle)
         self._is_single = self._is_single and not whole
         if self._is_single:
@@ -198,7 +198,7 @@ class MemoryScreen(Filtering):
     def _go_to_layer(self, layer: Layer) -> None:
         self._layer, self._entries, self._shown = layer, [], None
         self._is_single = self._by_meaning = False
-        self.filter.put_away()
+        self.filter.close()
         self._draw_lists(self.app.now())
         self._draw_detail()
 
@@ -266,7 +266,7 @@ class MemoryScreen(Filtering):
 
     # Filter and meaning
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         if not self._by_meaning:
             self.read_again(TYPING_DEBOUNCE_S)
 
@@ -363,7 +363,7 @@ class MemoryScreen(Filtering):
         place = (card.agent, card.assignment.channel) if card else ("", "")
         request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
         self.app.push_screen(
-            WouldRecall(request), lambda memory: self.show(memory.layer, memory.id) if memory else None
+            RecallPreview(request), lambda memory: self.show(memory.layer, memory.id) if memory else None
         )
 
 

@@ -99,7 +99,7 @@ class MissionScreen(ConsoleScreen):
                 yield from self._list("agents", Rows(id="agents", classes="-fit"))
             with Vertical(id="pane-live", classes="pane"):
                 yield Static(id="live-title", classes="heading", markup=False)
-                yield Transcript(id="live", tail=400)
+                yield Transcript(id="live", max_lines=400)
             yield from self._list("work", Rows(id="sessions"))
 
     def _list(self, name: str, rows: Rows) -> ComposeResult:

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import Filtering
+from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState
 from clawpy_console.widgets.keyline import Filter
@@ -49,7 +49,7 @@ AUTONOMY = (
 )
 
 
-class SafetyScreen(Filtering):
+class SafetyScreen(FilterableScreen):
     """What keeps the engine in bounds, and how it stands: rails, what was blocked, what can be switched.
 
     On a middling terminal the last two share a place, on a narrow one all three: the pane in focus is the one that is
@@ -63,7 +63,7 @@ class SafetyScreen(Filtering):
     BINDINGS = bindings("safety", "columns", "filter")
     PANES = {"rails": "rails", "blocked": "blocked", "switches": "switches"}
     COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
-    FILTERED = "blocked"
+    FILTER_PANE = "blocked"
 
     _beat: Timer | None = None
     _read_at: datetime | None = None
@@ -72,12 +72,12 @@ class SafetyScreen(Filtering):
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
                 yield Static("RAILS", classes="heading", markup=False)
-                yield Rows(id="rails", empty="Loading…", opens=False, classes="-fit")
+                yield Rows(id="rails", empty="Loading…", can_open=False, classes="-fit")
                 yield ReflowingText(id="standing")
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
                 yield Filter("rail, rule, words of the prompt or the reason")
-                yield Rows(id="blocked", empty=NOTHING, opens=False, classes="-fit")
+                yield Rows(id="blocked", empty=NOTHING, can_open=False, classes="-fit")
                 yield ReflowingText(id="why")
             with VerticalScroll(id="third", classes="pane", can_focus=False):
                 yield Static("SWITCHES", classes="heading", markup=False)
@@ -200,7 +200,7 @@ class SafetyScreen(Filtering):
         self.app.say("Allowed once. Approve the card to run it.")
         self.app.renew(["log", "cards", "rails"])
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         self._draw_blocked(self.app.now())
 
     # Switches

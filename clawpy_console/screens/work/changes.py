@@ -1,4 +1,4 @@
-"""What a session changed: what landing does, its files as a tree, their diff, comments and marks (SPEC 3.9, 9.4)."""
+"""The change set of a session: what landing it does, its files as a tree, diff, comments and marks (SPEC 3.9, 9.4)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import change_words, check_words, marked_files, waits
+from clawpy_console.widgets.session import change_words, check_words, file_warnings, is_waiting_to_land
 from engine.model import ChangeSet, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
 
-
-MAX_MARKED = 8
-"""Lines about files that need a look, above the list, on a terminal that is not small."""
-
+MAX_WARNINGS = 8
+"""Maximum number of warnings about files, above the list, on a terminal that is not small."""
 
 DEBOUNCE_S = 0.2
-"""Seconds without another mark until it is found out what landing would do."""
+"""Seconds without another mark until what landing would do is computed."""
 
 
 class Files(Rows):
@@ -40,7 +38,7 @@ class Files(Rows):
 
     @dataclass
     class Marked(Message):
-        """The row of `path` is to be marked, a folder where it ends in a slash."""
+        """The operator marked the row of `path`, a folder where it ends in a slash."""
 
         path: str
 
@@ -50,7 +48,7 @@ class Files(Rows):
 
 
 class Changes(Vertical):
-    """Shows one change set, or that there is none."""
+    """Shows the change set of one session, or that it has none."""
 
     app: Console
 
@@ -58,12 +56,18 @@ class Changes(Vertical):
         super().__init__(id=id, classes=classes)
         self._change: ChangeSet | None = None
         self._session: SessionView | None = None
-        self._shown: tuple[object, ...] = ()  # what the diff was read for, the id of the change set first
-        self._marked: dict[
-            object, dict[diff_files.Mark, str]
-        ] = {}  # by change set: marks, with the lines they stand on
-        self._begun: dict[str, set[diff_files.Mark]] = {}  # by change set: marks whose landing was begun here
-        self._dropped: set[str] = set()  # change sets that lost marks, until you land or mark again
+        self._diff_key: tuple[object, ...] = ()
+        """The version of the change set whose diff is shown: its id, then what changes with its diff."""
+
+        self._marked_lines: dict[object, dict[diff_files.Mark, str]] = {}
+        """By change set: its marks, and the lines of each mark."""
+
+        self._landing_marks: dict[str, set[diff_files.Mark]] = {}
+        """By change set: the marks that are being landed."""
+
+        self._lost_marks: set[str] = set()
+        """Change sets that lost marks, until the operator lands or marks again."""
+
         self._preview: LandPreview | None = None
         self._head = Content("")
 
@@ -75,85 +79,86 @@ class Changes(Vertical):
 
     @property
     def view(self) -> DiffView:
+        """The diff."""
         return self.query_one(DiffView)
 
     @property
     def parts(self) -> list[FilePart]:
-        """What is marked to be landed; [] for all of it."""
+        """The parts that are marked to be landed; [] for the whole change set."""
         return diff_files.file_parts(self.view.files, self.view.marked)
 
-    def cannot_land(self, change: ChangeSet) -> str:
-        """Why `L` waits, "" when it does not: without its marks, all of a change set would land."""
-        if not self.view.files or self._shown[0] != change.id:
+    def landing_problem(self, change: ChangeSet) -> str:
+        """Why `change` cannot be landed yet, "" when it can: without its marks, all of it would land."""
+        if not self.view.files or self._diff_key[0] != change.id:
             return "The diff is not read yet. Try again in a moment."
-        if change.id in self._dropped:
-            self._dropped.remove(change.id)
+        if change.id in self._lost_marks:
+            self._lost_marks.remove(change.id)
             lands = "what is still marked" if self.view.marked else "all of it"
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
 
     def begin_landing(self, change: ChangeSet) -> None:
-        """What is marked is being landed: its marks go with it."""
-        self._begun[change.id] = self.view.marked
+        """Note that what is marked is being landed: the marks are removed with it."""
+        self._landing_marks[change.id] = self.view.marked
 
-    def landing_refused(self, change: ChangeSet) -> None:
-        """Nothing was landed: the marks stay."""
-        self._begun.pop(change.id, None)
+    def cancel_landing(self, change: ChangeSet) -> None:
+        """Note that nothing was landed: the marks stay."""
+        self._landing_marks.pop(change.id, None)
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
-        """Show what `session` changed; False when there is nothing to show, test result included."""
+        """Show the change set of `session`. False when there is nothing to show, not even a test result."""
         self._session, self._change = session, change
         files = change.files if change else ()
         self.query_one(Files).display = self.view.display = bool(files)
-        wanted = (change.id, change.state, change.landed, files) if change else ()
-        if wanted != self._shown:
+        diff_key = (change.id, change.state, change.landed, files) if change else ()
+        if diff_key != self._diff_key:
             if self.view.files:
-                lines = diff_files.lines(self.view.files)
-                self._marked[self._shown[0]] = {mark: lines[mark] for mark in self.view.marked}
-            self._shown, self._preview = wanted, None
-            self.view.say("Loading…" if change else "")
+                lines = diff_files.lines_by_mark(self.view.files)
+                self._marked_lines[self._diff_key[0]] = {mark: lines[mark] for mark in self.view.marked}
+            self._diff_key, self._preview = diff_key, None
+            self.view.show_message("Loading…" if change else "")
             if change is not None:
-                self._read(change)
+                self._read_diff(change)
         elif change is not None:
-            self.view.comment(change.comments)
+            self.view.show_comments(change.comments)
         self._draw()
         return change is not None or (session is not None and session.check is not None)
 
     @property
-    def _reads(self) -> BaseScreen[None]:
+    def _base_screen(self) -> BaseScreen[None]:
         assert isinstance(self.screen, BaseScreen)
         return self.screen
 
-    def _read(self, change: ChangeSet) -> None:
-        request = self._shown
+    def _read_diff(self, change: ChangeSet) -> None:
+        diff_key = self._diff_key
 
-        def read(files: list[diff_files.DiffFile]) -> None:
-            if self._shown != request:  # you went on to another session meanwhile
+        def on_files(files: list[diff_files.DiffFile]) -> None:
+            if self._diff_key != diff_key:  # another session is shown by now
                 return
-            lines, before = diff_files.lines(files), self._marked.pop(change.id, {})
-            marks = before.keys() - self._begun.pop(change.id, set())
+            lines, before = diff_files.lines_by_mark(files), self._marked_lines.pop(change.id, {})
+            marks = before.keys() - self._landing_marks.pop(change.id, set())
             unchanged = {mark for mark in marks if lines.get(mark) == before[mark]}
             self.view.show(files, change.comments, unchanged)
             if marks - unchanged:
-                self._dropped.add(change.id)
+                self._lost_marks.add(change.id)
                 self.app.say("The diff changed and lost hunks that you had marked. Look at the marks again.", "warning")
-            self._look()
+            self._read_preview()
 
-        self._reads.read(
+        self._base_screen.read(
             lambda engine: diff_files.read_files(change.files, engine.changes.diff(change.id)),
-            read,
-            lambda refusal: self.view.say(str(refusal)) if self._shown == request else None,
+            on_files,
+            lambda refusal: self.view.show_message(str(refusal)) if self._diff_key == diff_key else None,
             group="diff",
         )
 
     @on(DiffView.Marked)
     def _marks_changed(self) -> None:
         if self._change is not None:
-            self._dropped.discard(self._change.id)
-        self._look()
+            self._lost_marks.discard(self._change.id)
+        self._read_preview()
 
-    def _look(self) -> None:
-        """Find out what landing would do, now that other parts are marked."""
+    def _read_preview(self) -> None:
+        """Read what landing would do with the marks as they are."""
 
         def on_preview(preview: LandPreview) -> None:
             self._preview = preview
@@ -161,9 +166,9 @@ class Changes(Vertical):
 
         self._preview = None
         self._draw()
-        if (change := self._change) is not None and waits(change):
+        if (change := self._change) is not None and is_waiting_to_land(change):
             parts = self.parts
-            self._reads.read(
+            self._base_screen.read(
                 lambda engine: engine.changes.preview_land(change.id, parts),
                 on_preview,
                 lambda refusal: on_preview(LandPreview(False, unsupported=(str(refusal),))),
@@ -174,16 +179,16 @@ class Changes(Vertical):
     def _draw(self) -> None:
         change, session = self._change, self._session
         check = (change.check if change else None) or (session.check if session else None)
-        lines = [Content.styled(change_words(change, session), "$wants" if waits(change) else "$grey")]
-        if change and waits(change):
-            lines += [Content.styled(text, style) for text, style in self._landing(change)]
+        lines = [Content.styled(change_words(change, session), "$wants" if is_waiting_to_land(change) else "$grey")]
+        if change and is_waiting_to_land(change):
+            lines += [Content.styled(text, style) for text, style in self._preview_lines(change)]
         if change and change.note:
             lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
         if check:
             lines.append(check_words(check))
         files = change.files if change else ()
-        lines += marked_files(files, max(self.size.width - 2, 20), MAX_MARKED if self.app.size.height >= 40 else 2)
-        if self.unsent:
+        lines += file_warnings(files, max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2)
+        if self.has_comments_to_send:
             key = shown_key("work.send_comments", self.app.keymap)
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
         head = Content("\n").join([*lines, Content("")])
@@ -193,8 +198,8 @@ class Changes(Vertical):
         shown = self.view.files or [diff_files.DiffFile(file, [], [], True) for file in files]
         self.query_one(Files).show(diff_files.tree_rows(shown, self.view.marked))
 
-    def _landing(self, change: ChangeSet) -> list[tuple[str, str]]:
-        """What landing would do, in words with their style."""
+    def _preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
+        """What landing would do, as lines with their style."""
         lines = []
         if parts := self.parts:
             hunks = sum(len(part.hunks) for part in parts)
@@ -207,34 +212,36 @@ class Changes(Vertical):
         if preview.clean:
             text = f"Landing changes {words.count(preview.files, 'file')} in {place}; HEAD and index stay"
             return [*lines, (text, "$grey")]
-        for wrong, paths in (
+        for problem, paths in (
             ("you changed the same lines in", preview.conflicts),
             ("in the way:", preview.in_the_way),
             ("cannot be landed:", preview.unsupported),
         ):
             if paths:
                 more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-                lines.append((f"✗ {wrong} {', '.join(paths[:3])}{more}", "$wrong"))
+                lines.append((f"✗ {problem} {', '.join(paths[:3])}{more}", "$wrong"))
         return lines
 
     @property
-    def unsent(self) -> bool:
-        """Whether there are comments that can go to the agent that made the changes."""
-        sends = self._session is not None and self._session.flow is None and self._session.state.over
-        return sends and self._change is not None and any(not comment.sent for comment in self._change.comments)
+    def has_comments_to_send(self) -> bool:
+        """Whether there are comments that can be sent to the agent that made the changes."""
+        session, change = self._session, self._change
+        if session is None or change is None or session.flow is not None or not session.state.over:
+            return False
+        return any(not comment.sent for comment in change.comments)
 
     @on(DiffView.Moved, "#diff")
-    def _follow(self) -> None:
+    def _select_file(self) -> None:
         self.query_one(Files).select(self.view.path)
 
     @on(Files.Marked)
-    def _mark(self, message: Files.Marked) -> None:
+    def _mark_file(self, message: Files.Marked) -> None:
         path = message.path
-        inside = path if path.endswith("/") else f"{path}/"
-        chosen = [file for file in self.view.files if file.change.path == path or file.change.path.startswith(inside)]
-        self.view.mark(set().union(*(item.marks for item in chosen)))
+        folder = path if path.endswith("/") else f"{path}/"
+        files = [file for file in self.view.files if file.change.path == path or file.change.path.startswith(folder)]
+        self.view.mark(set().union(*(file.marks for file in files)))
 
     @on(Rows.Opened, "#files")
-    def _open(self, message: Rows.Opened) -> None:
+    def _go_to_file(self, message: Rows.Opened) -> None:
         self.view.go_to_file(message.row_id)
         self.view.focus()

@@ -1,4 +1,4 @@
-"""A diff as files, hunks and rows of lines, and its files as a tree. Pure: read in a thread, nothing is drawn here."""
+"""A diff as files, hunks and lines, and its files as the rows of a tree. Pure functions; nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import file_row
 from engine.model import FileChange, FileDiff, FilePart
 
-HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
-SIMILAR = 0.4
-"""Two lines are the same line, changed, when so much of the longer one is in both."""
+HUNK_HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
 
+MIN_SIMILARITY = 0.4
+"""Share of the longer of two lines that must be in both, for the differing part to be emphasised."""
 
 Mark = tuple[str, int]
-"""A path with the number of a hunk, 0 for a file without hunks."""
+"""What can be marked to land: a path with the number of a hunk, 0 for a file without hunks."""
 
 
 class Line(NamedTuple):
-    """A line of a file: `sign` is "+", "-" or " ", `old` and `new` count from 1, 0 where it is not in that file.
-    `number` is its place in the hunk; `ended` is False where no newline follows."""
+    """A line of a hunk."""
 
     sign: str
+    """"+", "-" or " "."""
     old: int
+    """Its number in the file before the change, from 1; 0 for an added line."""
     new: int
+    """Its number in the file after the change, from 1; 0 for a removed line."""
     text: str
     number: int
-    ended: bool = True
+    """Its number in the hunk, from 0."""
+    has_newline: bool = True
 
 
 class Pair(NamedTuple):
-    """A line before and after; None where it was added or removed. Both are the same where nothing changed."""
+    """A line before and after the change; None where it was added or removed, the same line where it is unchanged."""
 
     old: Line | None
     new: Line | None
@@ -47,13 +50,17 @@ class Pair(NamedTuple):
 
 @dataclass(eq=False)
 class Hunk:
-    """Lines of a file in a row, from the lines `old` and `new` on. They are read when they are asked for."""
+    """Consecutive lines of a file that changed together. Its lines are parsed when they are first used."""
 
     file: int
+    """The number of its file in the diff."""
     number: int
+    """The engine's number of the hunk, from 1."""
     title: str
     old: int
+    """Its first line in the file before the change."""
     new: int
+    """Its first line in the file after the change."""
     text: str
     folded: bool = False
 
@@ -64,7 +71,7 @@ class Hunk:
 
     @cached_property
     def count(self) -> int:
-        """Lines."""
+        """Number of lines."""
         return len(self.signs) - self.signs.count("\\")
 
     @cached_property
@@ -74,7 +81,7 @@ class Hunk:
         for line in self.text.split("\n"):
             sign = line[:1] or " "
             if sign == "\\":
-                lines[-1] = lines[-1]._replace(ended=False)
+                lines[-1] = lines[-1]._replace(has_newline=False)
                 continue
             lines.append(Line(sign, old if sign != "+" else 0, new if sign != "-" else 0, line[1:], len(lines)))
             old, new = old + (sign != "+"), new + (sign != "-")
@@ -82,7 +89,7 @@ class Hunk:
 
     @cached_property
     def height(self) -> int:
-        """Rows that it takes side by side."""
+        """Number of rows with lines side by side."""
         runs: list[str] = re.findall("[-+]+", self.signs.replace("\\", ""))
         return self.count - sum(min(run.count("-"), run.count("+")) for run in runs)
 
@@ -99,15 +106,17 @@ class Hunk:
 
 @dataclass
 class DiffFile:
-    """A changed file with its hunks; `notes` say what the hunks do not. `all_or_nothing`: it lands with all hunks or
-    none; `landed`: number of further hunks that are landed already."""
+    """A changed file with its hunks."""
 
     change: FileChange
     hunks: list[Hunk]
     notes: list[tuple[str, str]]
+    """What the hunks do not show, as tone and text."""
     all_or_nothing: bool
+    """Whether only all hunks together can land."""
     folded: bool = False
     landed: int = 0
+    """Number of hunks that landed already, and are not in `hunks`."""
 
     @property
     def name(self) -> str:
@@ -115,12 +124,12 @@ class DiffFile:
 
     @property
     def marks(self) -> set[Mark]:
-        """What stands for it, and for each of its hunks, among what is marked."""
+        """The marks of all its hunks, or of the file where it has none."""
         return {(self.change.path, hunk.number) for hunk in self.hunks} or {(self.change.path, 0)}
 
 
 def language_of(path: str) -> str:
-    """What a file is highlighted as, by its name; "" for none. Loads what is needed for that, the first time."""
+    """The language that a file is highlighted in, by its name; "" for none. The first call for a language loads it."""
     name = PurePath(path).name
     return _language(PurePath(name).suffix or name)
 
@@ -132,20 +141,21 @@ def _language(ending: str) -> str:
 
 
 def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
-    """The files of a change set with their hunks, in the order of `changes`. Slow, for a thread."""
+    """The files of a change set with their hunks, in the order of `changes`. Slow: call it in a thread."""
     diff_by_path = {diff.path: diff for diff in diffs}
     for change in changes:
-        language_of(change.path)
-    return [_file(number, change, diff_by_path.get(change.path)) for number, change in enumerate(changes)]
+        language_of(change.path)  # loads the language here, not while it is drawn
+    return [_diff_file(number, change, diff_by_path.get(change.path)) for number, change in enumerate(changes)]
 
 
-def _file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
+def _diff_file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
     notes = [("wrong", f"✗ cannot be landed: {change.refused}")] if change.refused else []
     if change.note:
         notes.append(("wants", f"▲ {change.note}"))
     hunks = _hunks(number, diff) if diff is not None else []
     if change.status in ("added", "deleted", "renamed", "mode"):
-        notes.append(("grey", {"mode": "only its mode changed"}.get(change.status, f"the file was {change.status}")))
+        text = "only its mode changed" if change.status == "mode" else f"the file was {change.status}"
+        notes.append(("grey", text))
     if not hunks and diff is not None and change.status not in ("renamed", "mode"):
         notes.append(("grey", "a binary file: its lines are not shown" if diff.binary else "no lines changed"))
     if diff is not None and diff.cut:
@@ -155,7 +165,7 @@ def _file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
 
 def _hunks(file: int, diff: FileDiff) -> list[Hunk]:
     text = diff.hunks
-    heads = list(HEADER.finditer(text))
+    heads = list(HUNK_HEADER.finditer(text))
     ends = [*(head.start() - 1 for head in heads[1:]), len(text.removesuffix("\n"))]
     return [
         Hunk(file, number, head[3], int(head[1]), int(head[2]), text[head.end() + 1 : end])
@@ -165,54 +175,61 @@ def _hunks(file: int, diff: FileDiff) -> list[Hunk]:
 
 def changed_part(text: str, other: str) -> tuple[int, int]:
     """The part of `text` that differs from `other`, as start and end (exclusive); (0, 0) when they are not similar."""
-    start = len(commonprefix((text, other)))  # noqa: RUF071 (characters are what it compares)
-    end = len(commonprefix((text[start:][::-1], other[start:][::-1])))  # noqa: RUF071
-    return (start, len(text) - end) if start + end >= SIMILAR * max(len(text), len(other)) else (0, 0)
+    prefix_length = len(commonprefix((text, other)))  # noqa: RUF071 (it compares characters)
+    suffix_length = len(commonprefix((text[prefix_length:][::-1], other[prefix_length:][::-1])))  # noqa: RUF071
+    if prefix_length + suffix_length < MIN_SIMILARITY * max(len(text), len(other)):
+        return 0, 0
+    return prefix_length, len(text) - suffix_length
 
 
-def lines(files: Sequence[DiffFile]) -> dict[Mark, str]:
-    """The lines that each mark stands on."""
+def lines_by_mark(files: Sequence[DiffFile]) -> dict[Mark, str]:
+    """The lines of what each mark stands for."""
     hunks = {(file.change.path, hunk.number): hunk.text for file in files for hunk in file.hunks}
     return hunks | {(file.change.path, 0): "" for file in files if not file.hunks}
 
 
 def file_parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
-    """What is marked, as it is landed."""
-    file_parts = []
+    """The parts of `files` that are marked, as the engine lands them."""
+    parts = []
     for file in files:
-        if here := file.marks & marked:
-            hunks = () if file.all_or_nothing or here == file.marks else tuple(sorted(number for _, number in here))
-            file_parts.append(FilePart(file.change.path, hunks))
-    return file_parts
+        marks = file.marks & marked
+        if not marks:
+            continue
+        is_whole = file.all_or_nothing or marks == file.marks
+        parts.append(FilePart(file.change.path, () if is_whole else tuple(sorted(number for _, number in marks))))
+    return parts
 
 
-def mark_of(marks: set[Mark], marked: set[Mark]) -> str:
-    """`●` all of these are marked, `◐` some, `○` none."""
-    return "●" if marks <= marked else "◐" if marks & marked else "○"
+def mark_sign(marks: set[Mark], marked: set[Mark]) -> str:
+    """`●` when all of `marks` are marked, `◐` when some are, `○` when none is."""
+    if marks <= marked:
+        return "●"
+    return "◐" if marks & marked else "○"
 
 
 def tree_rows(files: Sequence[DiffFile], marked: set[Mark]) -> list[Row]:
-    """Folders and files as rows, a folder with one folder in it as one; the id of a folder ends in a slash."""
-    rows: list[Row] = []
-    _branch(files, "", 0, marked, rows)
-    return rows
+    """Folders and files as rows, a folder with a single folder in it as one row; the id of a folder ends in a slash."""
+    return _folder_rows("", files, 0, marked)
 
 
-def _branch(files: Sequence[DiffFile], above: str, depth: int, marked: set[Mark], rows: list[Row]) -> None:
+def _folder_rows(folder: str, files: Sequence[DiffFile], depth: int, marked: set[Mark]) -> list[Row]:
+    """The rows of what is in `folder`, which is "" or ends in a slash."""
     groups: dict[str, list[DiffFile]] = {}
     for file in files:
-        first, inside, _ = file.change.path[len(above) :].partition("/")
-        groups.setdefault(first + inside, []).append(file)
-    indent = "  " * depth
+        name, slash, _ = file.change.path[len(folder) :].partition("/")
+        groups.setdefault(name + slash, []).append(file)
+    rows: list[Row] = []
     for name, members in groups.items():
-        mark = mark_of(set().union(*(member.marks for member in members)), marked) if marked else ""
-        before = f"{indent}{mark}{' ' * bool(mark)}"
+        sign = f"{mark_sign(set().union(*(member.marks for member in members)), marked)} " if marked else ""
+        lead = "  " * depth + sign
         if not name.endswith("/"):
             row = file_row(members[0].change)
             style = row.mark_style if row.mark in "✗▲" else "ink"
-            rows.append(replace(row, text=f"{before}{row.mark} {name}", mark="", style=style))
+            rows.append(replace(row, text=f"{lead}{row.mark} {name}", mark="", style=style))
             continue
         path = commonpath([member.change.path.rpartition("/")[0] for member in members]) + "/"
-        added, removed = (sum(getattr(member.change, side) or 0 for member in members) for side in ("added", "removed"))
-        rows.append(Row(path, f"{before}{path[len(above) :]}", "", f"+{added} -{removed}", "grey"))
-        _branch(members, path, depth + 1, marked, rows)
+        added = sum(member.change.added or 0 for member in members)
+        removed = sum(member.change.removed or 0 for member in members)
+        rows.append(Row(path, f"{lead}{path[len(folder) :]}", "", f"+{added} -{removed}", "grey"))
+        rows += _folder_rows(path, members, depth + 1, marked)
+    return rows

@@ -1,4 +1,4 @@
-"""A diff of many files: highlighted, foldable, side by side where there is room; only what is seen is drawn."""
+"""A diff of many files: highlighted, foldable, side by side where there is room; only rows in sight are drawn."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_of
+from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_sign
 from clawpy_console.widgets.row_view import CursorView, selectable
 from engine.model import DiffComment
 
-SIDE_BY_SIDE, LEAST = 160, 100
-"""Columns of the terminal, and of the view, from which the files before and after stand side by side."""
+MIN_SPLIT_TERMINAL, MIN_SPLIT_VIEW = 160, 100
+"""Minimum number of columns of the terminal, and of the view, that show a file before and after side by side."""
 
 HIGHLIGHT_LINES = 64
-"""Lines that are highlighted at once."""
+"""Number of lines that are highlighted at once."""
 
 MAX_CACHED_ROWS = 2000
-"""Rows that are kept as they were drawn."""
+"""Maximum number of drawn rows that are cached."""
 
 SHIFT_COLUMNS = 16
-"""Columns that a long line is moved by."""
+"""Columns by which a key moves long lines."""
 
 
-class Syntax(HighlightTheme):
-    """Kinds of words in code, as tones of a `DiffView`."""
+class SyntaxTheme(HighlightTheme):
+    """The tones of a `DiffView` for the tokens of code."""
 
     STYLES = {
         Token.Comment: "comment", Token.Keyword: "keyword", Token.Operator.Word: "keyword",
@@ -47,23 +47,24 @@ class Syntax(HighlightTheme):
 
 
 class Entry(NamedTuple):
-    """A row of the view: a file, a note, a hunk, a line, or a row of a comment.
-
-    A line has what it was (`old`) and what it became (`new`). Its `tone` is the sign of the one that is shown; it is ""
-    where both are, side by side.
-    """
+    """A row of the view."""
 
     kind: str
+    """"file", "note", "hunk", "line" or "comment"."""
     file: int
+    """The number of its file."""
     hunk: Hunk | None = None
     old: Line | None = None
+    """The line before the change."""
     new: Line | None = None
+    """The line after the change."""
     text: str = ""
     tone: str = ""
+    """The tone of a text; the sign of a line, "" where both lines stand side by side."""
     comment: DiffComment | None = None
 
 
-def _rows(hunk: Hunk, split: bool) -> list[Entry]:
+def _hunk_entries(hunk: Hunk, split: bool) -> list[Entry]:
     if split:
         return [Entry("line", hunk.file, hunk, old, new) for old, new in hunk.pairs]
     pairs = {line.number: pair for pair in hunk.pairs for line in pair if line is not None}
@@ -82,11 +83,11 @@ class DiffView(CursorView, can_focus=True):
     }  # fmt: skip
 
     class Marked(Message):
-        """`marked` changed."""
+        """The marks changed."""
 
     @dataclass
-    class Removed(Message):
-        """This comment is to be removed."""
+    class RemoveComment(Message):
+        """The operator wants to remove the comment of this number."""
 
         number: int
 
@@ -94,46 +95,47 @@ class DiffView(CursorView, can_focus=True):
         super().__init__(id=id)
         self.files: Sequence[DiffFile] = ()
         self.marked: set[Mark] = set()
-        """What lands. Nothing: all of it lands."""
-        self._blocks: list[list[Entry] | Hunk] = []  # rows one below the other; those of a hunk are made when seen
+        """The hunks that land; the whole change set lands while nothing is marked."""
+        self._blocks: list[list[Entry] | Hunk] = []  # in their order; the rows of a hunk are made when it is in sight
         self._starts: list[int] = []  # the first row of each block
-        self._heads: list[tuple[int, Entry]] = []  # the rows of files and hunks
-        self._end = 0  # the row after the last
+        self._heads: list[tuple[int, Entry]] = []  # the rows of files and hunks, with their numbers
+        self._row_count = 0
         self._comments: tuple[DiffComment, ...] = ()
         self._split = False
-        self._digits = 3
-        self._shift = 0  # columns that long lines are moved by
+        self._digits = 3  # cells of a line number
+        self._shift = 0  # columns by which long lines are moved
         self._width = 0
-        self._tokens: dict[tuple[int, str, int], dict[int, list[tuple[str, str]]]] = {}
-        self._strips: dict[tuple[int, bool], Strip] = {}  # rows as they were drawn, and whether the cursor was there
+        self._tokens: dict[tuple[int, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlighted`
+        self._strips: dict[tuple[int, bool], Strip] = {}  # drawn rows, by number and whether the cursor was there
 
     @property
-    def height(self) -> int:
-        return self._end
+    def row_count(self) -> int:
+        return self._row_count
 
     @property
     def split(self) -> bool:
-        """Whether it shows lines side by side."""
-        return self.app.size.width >= SIDE_BY_SIDE and self.size.width >= LEAST
+        """Whether there is room to show lines side by side."""
+        return self.app.size.width >= MIN_SPLIT_TERMINAL and self.size.width >= MIN_SPLIT_VIEW
 
     @property
     def current(self) -> Entry | None:
-        return self._entry(self.cursor) if self.cursor < self._end else None
+        """The row under the cursor."""
+        return self._entry(self.cursor) if self.cursor < self._row_count else None
 
     @property
     def path(self) -> str:
-        """The file that the cursor stands in, "" for none."""
+        """The path of the file under the cursor, "" for none."""
         return self.files[entry.file].change.path if (entry := self.current) else ""
 
     def _entry(self, row: int) -> Entry:
-        place = bisect_right(self._starts, row) - 1
-        block = self._blocks[place]
+        number = bisect_right(self._starts, row) - 1
+        block = self._blocks[number]
         if isinstance(block, Hunk):
-            block = self._blocks[place] = _rows(block, self._split)
-        return block[row - self._starts[place]]
+            block = self._blocks[number] = _hunk_entries(block, self._split)
+        return block[row - self._starts[number]]
 
-    def say(self, text: str) -> None:
-        """Show no files, but `text`."""
+    def show_message(self, text: str) -> None:
+        """Show `text` in place of files."""
         self.empty = text
         self.show(())
 
@@ -143,75 +145,83 @@ class DiffView(CursorView, can_focus=True):
         comments: tuple[DiffComment, ...] = (),
         marked: Collection[Mark] = (),
     ) -> None:
-        """Show these files from the top, with these marks."""
+        """Show `files` from the top."""
         self.files, self._comments, self.marked, self._shift = files, comments, set(marked), 0
-        last = (max(file.hunks[-1].old, file.hunks[-1].new) + file.hunks[-1].count for file in files if file.hunks)
-        self._digits = max(3, len(str(max(last, default=0))))
+        last_hunks = [file.hunks[-1] for file in files if file.hunks]
+        last_line = max((max(hunk.old, hunk.new) + hunk.count for hunk in last_hunks), default=0)
+        self._digits = max(3, len(str(last_line)))
         self._tokens.clear()
-        self._build(None)
+        self._rebuild_rows(None)
 
-    def comment(self, comments: tuple[DiffComment, ...]) -> None:
-        """Show these comments below their lines."""
+    def show_comments(self, comments: tuple[DiffComment, ...]) -> None:
+        """Show `comments` below their lines."""
         if comments != self._comments:
             self._comments = comments
-            self._build(self.current)
+            self._rebuild_rows(self.current)
 
-    def _build(self, at: Entry | None) -> None:
-        """Make the rows anew, with the cursor on `at`."""
+    def _rebuild_rows(self, current: Entry | None) -> None:
+        """Make the rows anew, with the cursor on `current`, by default at the top."""
         self._split = self.split
-        self._blocks, self._starts, self._heads, self._end = [], [], [], 0
+        self._blocks, self._starts, self._heads, self._row_count = [], [], [], 0
         self._strips.clear()
         for number, file in enumerate(self.files):
             self._add_head(Entry("file", number))
             if file.folded:
                 continue
             notes = [Entry("note", number, text=text, tone=tone) for tone, text in file.notes]
-            self._add(notes, len(notes))
+            self._add_block(notes, len(notes))
             comments = [comment for comment in self._comments if comment.path == file.change.path]
             for hunk in file.hunks:
                 self._add_head(Entry("hunk", number, hunk))
-                if comments and not hunk.folded:
-                    rows = self._with_comments(_rows(hunk, self._split), comments)
-                    self._add(rows, len(rows))
-                elif not hunk.folded:
-                    self._add(hunk, hunk.height if self._split else hunk.count)
-            remaining = [row for comment in comments for row in self._comment_rows(comment, number)]
-            self._add(remaining, len(remaining))
-        self.set_reactive(DiffView.cursor, self._row_of(at) if at else 0)
-        self.resized()
+                if hunk.folded:
+                    continue
+                if comments:
+                    rows = self._with_comments(_hunk_entries(hunk, self._split), comments)
+                    self._add_block(rows, len(rows))
+                else:
+                    self._add_block(hunk, hunk.height if self._split else hunk.count)
+            remaining = [row for comment in comments for row in self._comment_entries(comment, number)]
+            self._add_block(remaining, len(remaining))
+        self.set_reactive(DiffView.cursor, self._row_of(current) if current else 0)
+        self.update_row_count()
         self.show_cursor()
 
     def _add_head(self, head: Entry) -> None:
-        self._heads.append((self._end, head))
-        self._add([head], 1)
+        self._heads.append((self._row_count, head))
+        self._add_block([head], 1)
 
-    def _add(self, block: list[Entry] | Hunk, height: int) -> None:
+    def _add_block(self, block: list[Entry] | Hunk, height: int) -> None:
         if height:
             self._blocks.append(block)
-            self._starts.append(self._end)
-            self._end += height
+            self._starts.append(self._row_count)
+            self._row_count += height
 
-    def _row_of(self, at: Entry) -> int:
-        """The row of `at`, else that of its hunk or file."""
-        heads = [*self._heads, (self._end, at)]
-        place = next(place for place, (_, head) in enumerate(heads) if head.file == at.file and head.hunk is at.hunk)
-        below = range(heads[place][0] + 1, heads[place + 1][0]) if at.kind not in ("file", "hunk") else ()
-        return next((row for row in below if is_same_row(self._entry(row), at)), heads[place][0])
+    def _row_of(self, entry: Entry) -> int:
+        """The number of the row of `entry`, else that of its hunk or file."""
+        heads = [*self._heads, (self._row_count, entry)]
+        number = next(
+            number for number, (_, head) in enumerate(heads) if head.file == entry.file and head.hunk is entry.hunk
+        )
+        head_row, next_head_row = heads[number][0], heads[number + 1][0]
+        if entry.kind in ("file", "hunk"):
+            return head_row
+        rows = range(head_row + 1, next_head_row)
+        return next((row for row in rows if is_same_row(self._entry(row), entry)), head_row)
 
     def _with_comments(self, rows: Iterable[Entry], comments: list[DiffComment]) -> list[Entry]:
-        """Takes from `comments` those on these rows."""
+        """`rows` with the comments on them below each; these are removed from `comments`."""
         entries = []
         for entry in rows:
             entries.append(entry)
-            for comment in [comment for comment in comments if _is_on(comment, entry)]:
+            for comment in [comment for comment in comments if _is_comment_on(comment, entry)]:
                 comments.remove(comment)
-                entries += self._comment_rows(comment, entry.file, entry.hunk)
+                entries += self._comment_entries(comment, entry.file, entry.hunk)
         return entries
 
-    def _comment_rows(self, comment: DiffComment, file: int, hunk: Hunk | None = None) -> list[Entry]:
+    def _comment_entries(self, comment: DiffComment, file: int, hunk: Hunk | None = None) -> list[Entry]:
         room = max(20, self._width - 2 * self._digits - 8)
-        where = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
-        text = f"{where}{comment.text}{'  (sent)' if comment.sent else ''}"
+        place = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
+        text = f"{place}{comment.text}{'  (sent)' if comment.sent else ''}"
         pieces = chain.from_iterable(textwrap.wrap(line, room) for line in text.split("\n"))
         return [Entry("comment", file, hunk, text=piece, tone="wants", comment=comment) for piece in pieces]
 
@@ -222,108 +232,124 @@ class DiffView(CursorView, can_focus=True):
         if width == self._width:
             self.show_cursor()
             return
-        at = self.current
+        current = self.current
         self._width = width
-        self._build(at)
+        self._rebuild_rows(current)
 
-    def row(self, number: int, width: int, base: Style) -> Strip:
-        here = number == self.cursor and self.has_focus
-        strip = self._strips.get((number, here))
+    def draw_row(self, number: int, width: int, base: Style) -> Strip:
+        has_cursor = number == self.cursor and self.has_focus
+        strip = self._strips.get((number, has_cursor))
         if strip is None:
             if len(self._strips) > MAX_CACHED_ROWS:
                 self._strips.clear()
-            strip = self._drawn(self._entry(number), here, width, base).apply_offsets(0, number)
-            self._strips[number, here] = strip
+            strip = self._draw_entry(self._entry(number), has_cursor, width, base).apply_offsets(0, number)
+            self._strips[number, has_cursor] = strip
         return strip if self.text_selection is None else Strip(selectable(self, strip, 0, number), width)
 
-    def _drawn(self, entry: Entry, here: bool, width: int, base: Style) -> Strip:
-        lead = Strip([Segment("▸" if here else " ", base + self.tone("accent"))])
-        style = base + self.tone("file" if entry.kind == "file" else "lit") if here or entry.kind == "file" else base
+    def _draw_entry(self, entry: Entry, has_cursor: bool, width: int, base: Style) -> Strip:
+        cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
+        style = base
+        if entry.kind == "file":
+            style += self.tone("file")
+        elif has_cursor:
+            style += self.tone("lit")
         width -= 1
         if entry.kind == "line":
-            return Strip.join([lead, self._line(entry, width, style)])
+            return Strip.join([cursor, self._draw_line(entry, width, style)])
         if entry.kind == "file":
-            return Strip.join([lead, self._file(self.files[entry.file], width, style)])
+            return Strip.join([cursor, self._draw_file(self.files[entry.file], width, style)])
         if entry.hunk is not None and entry.kind == "hunk":
-            text, tone = self._hunk(entry.hunk), "faint"
+            text, tone = self._hunk_text(entry.hunk), "faint"
         else:
-            before = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
-            text, tone = before + entry.text, entry.tone
-        return Strip.join([lead, Strip([Segment(words.fit_to_width(text, width), style + self.tone(tone))])])
+            indent = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
+            text, tone = indent + entry.text, entry.tone
+        return Strip.join([cursor, Strip([Segment(words.fit_to_width(text, width), style + self.tone(tone))])])
 
-    def _file(self, file: DiffFile, width: int, style: Style) -> Strip:
+    def _draw_file(self, file: DiffFile, width: int, style: Style) -> Strip:
         change = file.change
         right = " binary " if change.added is None else f" +{change.added} -{change.removed} "
-        name = f"{self._mark(file.marks)}{'▸' if file.folded else '▾'} {file.name}"
+        name = f"{self._mark_sign(file.marks)}{'▸' if file.folded else '▾'} {file.name}"
         name = words.fit_to_width(name, width - len(right))
         return Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])
 
-    def _hunk(self, hunk: Hunk) -> str:
+    def _hunk_text(self, hunk: Hunk) -> str:
         file = self.files[hunk.file]
         folded = f"  {words.count(hunk.count, 'line')}" if hunk.folded else ""
-        mark = "" if file.all_or_nothing else self._mark({(file.change.path, hunk.number)})
+        mark = "" if file.all_or_nothing else self._mark_sign({(file.change.path, hunk.number)})
         number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
         return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
 
-    def _mark(self, marks: set[Mark]) -> str:
-        return f"{mark_of(marks, self.marked)} " if self.marked else ""
+    def _mark_sign(self, marks: set[Mark]) -> str:
+        return f"{mark_sign(marks, self.marked)} " if self.marked else ""
 
-    def _line(self, entry: Entry, width: int, base: Style) -> Strip:
-        """One line, or what it was and what it became side by side."""
+    def _draw_line(self, entry: Entry, width: int, base: Style) -> Strip:
+        """One line, or the line before and after the change side by side."""
         hunk, old, new, digits = entry.hunk, entry.old, entry.new, self._digits
         assert hunk is not None
         if entry.tone:
             line, other = (old, new) if entry.tone == "-" else (new, old)
             assert line is not None
-            return self._side(hunk, line, other, f"{line.old or '':>{digits}} {line.new or '':>{digits}}", width, base)
+            numbers = f"{line.old or '':>{digits}} {line.new or '':>{digits}}"
+            return self._draw_side(hunk, line, other, numbers, width, base)
         half = (width - 1) // 2
         return Strip.join(
             [
-                self._side(hunk, old, new, f"{old.old if old else '':>{digits}}", half, base),
+                self._draw_side(hunk, old, new, f"{old.old if old else '':>{digits}}", half, base),
                 Strip([Segment("│", base + self.tone("faint"))]),
-                self._side(hunk, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base),
+                self._draw_side(hunk, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base),
             ]
         )
 
-    def _side(self, hunk: Hunk, line: Line | None, other: Line | None, numbers: str, room: int, base: Style) -> Strip:
-        """`line` after its `numbers`, in `room` cells. What it was or became is `other`: the difference stands out."""
+    def _draw_side(
+        self, hunk: Hunk, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
+    ) -> Strip:
+        """`line` after its `numbers`, in `width` cells; the part that differs from `other` stands out."""
         if line is None:
-            return Strip.blank(room, base)
+            return Strip.blank(width, base)
         gutter = Strip([Segment(f"{numbers} {line.sign} ", base + self.tone(line.sign))])
-        room = max(1, room - gutter.cell_length)
-        ground = {"+": "added", "-": "removed"}.get(line.sign, "")
-        few = self.app.current_theme.ansi  # sixteen colours: no ground is faint enough for text of any other
-        style = base + self.tone(line.sign if few else ground) if ground else base
-        start, end = changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
-        segments, place = [], 0
-        for tone, text in self._highlighted(hunk, line):
-            for begin, stop in ((0, start), (start, end), (end, len(line.text))):
-                if piece := text[max(0, begin - place) : max(0, stop - place)]:
-                    kind = style if few and ground else style + self.tone(tone or "ink")
-                    part = Style(underline=True) if few else self.tone(f"{ground} part") if ground else Style()
-                    segments.append(Segment(piece, kind + part if begin == start < end else kind))
-            place += len(text)
-        if not line.ended:
-            segments.append(Segment("  no newline at the end", style + self.tone("faint")))
-        code = Strip(segments)
-        offset = min(self._shift, max(0, code.cell_length - room))
-        if code.cell_length > offset + room:
-            more = Strip([Segment("…", style + self.tone("faint"))])
-            code = Strip.join([code.crop(offset, offset + room - 1).extend_cell_length(room - 1, style), more])
+        code, style = self._draw_code(hunk, line, other, base)
+        code_width = max(1, width - gutter.cell_length)
+        offset = min(self._shift, max(0, code.cell_length - code_width))
+        if code.cell_length > offset + code_width:
+            ellipsis = Strip([Segment("…", style + self.tone("faint"))])
+            code = code.crop(offset, offset + code_width - 1).extend_cell_length(code_width - 1, style)
+            return Strip.join([gutter, code, ellipsis])
+        return Strip.join([gutter, code.crop(offset).extend_cell_length(code_width, style)])
+
+    def _draw_code(self, hunk: Hunk, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
+        """The whole of `line`, highlighted, and the style of its background."""
+        change = {"+": "added", "-": "removed"}.get(line.sign, "")
+        is_ansi = self.app.current_theme.ansi  # of 16 colours none is a background that all text can be read on
+        if not change:
+            style, part_style = base, Style()
+        elif is_ansi:
+            style, part_style = base + self.tone(line.sign), Style(underline=True)
         else:
-            code = code.crop(offset).extend_cell_length(room, style)
-        return Strip.join([gutter, code])
+            style, part_style = base + self.tone(change), self.tone(f"{change} part")
+        start, end = changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
+        segments, position = [], 0
+        for tone, text in self._highlighted(hunk, line):
+            token_style = style if is_ansi and change else style + self.tone(tone or "ink")
+            for begin, stop in ((0, start), (start, end), (end, len(line.text))):
+                if piece := text[max(0, begin - position) : max(0, stop - position)]:
+                    segments.append(Segment(piece, token_style + part_style if begin == start < end else token_style))
+            position += len(text)
+        if not line.has_newline:
+            segments.append(Segment("  no newline at the end", style + self.tone("faint")))
+        return Strip(segments), style
 
     def _highlighted(self, hunk: Hunk, line: Line) -> list[tuple[str, str]]:
-        """The words of `line`, each with its tone."""
+        """The tokens of `line`, each with its tone; highlighted with the lines around it, and cached."""
         side, block = "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
         key = (id(hunk), side, block)
         if key not in self._tokens:
-            around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
-            lines = [around_line for around_line in around if around_line.sign in (" ", side)]
+            block_lines = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
+            lines = [block_line for block_line in block_lines if block_line.sign in (" ", side)]
             language = language_of(self.files[hunk.file].change.path)
-            plain = [[("", line.text)] for line in lines]
-            tokens_by_line = _words("\n".join(line.text for line in lines), language) if language else plain
+            if language:
+                tokens_by_line = _highlight("\n".join(line.text for line in lines), language)
+            else:
+                tokens_by_line = [[("", line.text)] for line in lines]
             self._tokens[key] = {line.number: tokens for line, tokens in zip(lines, tokens_by_line, strict=True)}
         return self._tokens[key][line.number]
 
@@ -332,11 +358,11 @@ class DiffView(CursorView, can_focus=True):
         self._strips.clear()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """What is copied: rows as they are drawn."""
+        """The selected rows as they are drawn."""
         first = selection.start.y if selection.start is not None else 0
-        last = selection.end.y if selection.end is not None else self._end - 1
-        width, rows = self.scrollable_content_region.width, range(first, min(last + 1, self._end))
-        lines = [""] * first + [self._drawn(self._entry(row), False, width, Style()).text for row in rows]
+        last = selection.end.y if selection.end is not None else self._row_count - 1
+        width, rows = self.scrollable_content_region.width, range(first, min(last + 1, self._row_count))
+        lines = [""] * first + [self._draw_entry(self._entry(row), False, width, Style()).text for row in rows]
         return selection.extract("\n".join(lines)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -345,30 +371,30 @@ class DiffView(CursorView, can_focus=True):
     # Moving
 
     def action_open(self) -> None:
-        """What a click on the row under the cursor does."""
+        """Fold or unfold the file or the hunk under the cursor."""
         if (entry := self.current) is not None and entry.kind in ("file", "hunk"):
             self.action_fold()
 
     def action_seek(self, kind: str, by: int) -> None:
-        """To the next row of `kind`, the one before with -1."""
+        """Go to the next row of `kind`, or with -1 to the previous one."""
         rows = [row for row, head in self._heads[::by] if head.kind == kind and (row - self.cursor) * by > 0]
         if rows:
             self._jump(rows[0], 2)
 
     def go_to_file(self, path: str) -> None:
-        """To the first file whose path begins so."""
+        """Go to the first file whose path begins with `path`."""
         for row, head in self._heads:
             if head.kind == "file" and self.files[head.file].change.path.startswith(path):
                 self._jump(row, 0)
                 break
 
-    def _jump(self, row: int, above: int) -> None:
-        """Put the cursor on `row`, with so many rows above it."""
-        self.scroll_to(y=max(0, row - above), animate=False, immediate=True)
+    def _jump(self, row: int, rows_above: int) -> None:
+        """Put the cursor on `row`, and show `rows_above` rows above it."""
+        self.scroll_to(y=max(0, row - rows_above), animate=False, immediate=True)
         self.cursor = row
 
     def action_shift(self, by: int) -> None:
-        """Move long lines."""
+        """Move long lines to the left, or back with -1."""
         self._shift = max(0, self._shift + by * SHIFT_COLUMNS)
         self._strips.clear()
         self.refresh()
@@ -379,9 +405,9 @@ class DiffView(CursorView, can_focus=True):
         """Fold or unfold the hunk under the cursor; on a file all of it."""
         entry = self.current
         if entry is not None:
-            folds = entry.hunk or self.files[entry.file]
-            folds.folded = not folds.folded
-            self._build(Entry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
+            foldable = entry.hunk or self.files[entry.file]
+            foldable.folded = not foldable.folded
+            self._rebuild_rows(Entry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
 
     def action_mark(self) -> None:
         """Mark the hunk under the cursor to be landed, or no longer; on a file all of it."""
@@ -389,11 +415,13 @@ class DiffView(CursorView, can_focus=True):
         if entry is None:
             return
         file = self.files[entry.file]
-        alone = entry.hunk is not None and not file.all_or_nothing
-        self.mark({(file.change.path, entry.hunk.number)} if alone and entry.hunk else file.marks)
+        if entry.hunk is None or file.all_or_nothing:
+            self.mark(file.marks)
+        else:
+            self.mark({(file.change.path, entry.hunk.number)})
 
     def mark(self, marks: set[Mark]) -> None:
-        """Mark these, or no longer where they are all marked."""
+        """Mark all of `marks`; unmark them where all of them are marked."""
         self.marked = self.marked - marks if marks <= self.marked else self.marked | marks
         self._strips.clear()
         self.refresh()
@@ -401,7 +429,7 @@ class DiffView(CursorView, can_focus=True):
 
     @property
     def comment_at(self) -> tuple[str, int, bool] | None:
-        """Where a comment on what is under the cursor stands: path, line, and whether that is one before the change."""
+        """The place of a comment on the row under the cursor: path, line, whether that is a line before the change."""
         entry = self.current
         if entry is None or entry.hunk is None:
             return None
@@ -412,32 +440,32 @@ class DiffView(CursorView, can_focus=True):
 
     def action_remove_comment(self) -> None:
         if (entry := self.current) is not None and entry.comment is not None:
-            self.post_message(self.Removed(entry.comment.number))
+            self.post_message(self.RemoveComment(entry.comment.number))
 
 
 def is_same_row(entry: Entry, other: Entry) -> bool:
-    """Whether they stand for the same row, side by side or not."""
+    """Whether two entries stand for the same row, side by side or not."""
     line = other.new or other.old
     return (entry.comment, entry.text) == (other.comment, other.text) and line in (None, entry.old, entry.new)
 
 
-def _is_on(comment: DiffComment, entry: Entry) -> bool:
+def _is_comment_on(comment: DiffComment, entry: Entry) -> bool:
     """Whether the line of `comment` is shown in the row of `entry`."""
     line = entry.old if comment.old else entry.new
-    shown = entry.tone in ("", " ") or (entry.tone == "-") == comment.old
-    return shown and line is not None and comment.line == (line.old if comment.old else line.new)
+    is_side_shown = entry.tone in ("", " ") or (entry.tone == "-") == comment.old
+    return is_side_shown and line is not None and comment.line == (line.old if comment.old else line.new)
 
 
-def _words(code: str, language: str) -> list[list[tuple[str, str]]]:
-    """Code as lines of words, each with its tone."""
-    content = highlight(code, language=language, theme=Syntax)
+def _highlight(code: str, language: str) -> list[list[tuple[str, str]]]:
+    """The lines of `code` as tokens, each with its tone."""
+    content = highlight(code, language=language, theme=SyntaxTheme)
     lines: list[list[tuple[str, str]]] = [[]]
-    place = 0
-    spans = [(span.start, span.end, str(span.style)) for span in content.spans[1:]]  # the first is that of the whole
-    for start, end, tone in [*spans, (len(code), len(code), "")]:
-        for text, kind in ((code[place:start], ""), (code[start:end], tone)):
+    position = 0
+    spans = [(span.start, span.end, str(span.style)) for span in content.spans[1:]]  # the first covers all of the code
+    for start, end, span_tone in [*spans, (len(code), len(code), "")]:
+        for text, tone in ((code[position:start], ""), (code[start:end], span_tone)):
             first, *rest = text.split("\n")
-            lines[-1].append((kind, first))
-            lines += [[(kind, piece)] for piece in rest]
-        place = end
+            lines[-1].append((tone, first))
+            lines += [[(tone, piece)] for piece in rest]
+        position = end
     return lines

@@ -15,16 +15,18 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.dialogs.ask import confirm
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import Filtering
+from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.conversing import Conversing, PermissionPane, ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.screens.work.permission_pane import PermissionPane
+from clawpy_console.screens.work.session_actions import ReplyLine, SessionActions
 from clawpy_console.state import NEWEST
 from clawpy_console.widgets.keyline import Columns, Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.session import change_words, heading_lines, session_row, waits
+from clawpy_console.widgets.session import change_words, heading_lines, is_waiting_to_land, session_row
 from clawpy_console.widgets.transcript import Transcript
+from engine.frozen import frozen
 from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
 if TYPE_CHECKING:
@@ -36,12 +38,21 @@ OLDER = "=older"
 ASKING, TO_LAND = "ASKING YOU", "WAITING TO LAND"
 """The headings of the sessions that wait for you."""
 
-DOES = frozenset({"land", "branch", "discard", "undo"})
+CHANGE_ACTIONS = frozenset({"land", "branch", "discard", "undo"})
 """Actions that do something with a change set."""
 
 
-class WorkScreen(Conversing, Filtering):
-    """Sessions left, transcript in the middle, the diff right; above them what the session asks to be allowed."""
+@frozen
+class Operation:
+    """An operation on a change set that was started here."""
+
+    name: str
+    change: ChangeSet
+    """The change set as it was at the start."""
+
+
+class WorkScreen(SessionActions, FilterableScreen):
+    """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
     MODE = "work"
     CSS_PATH = ["../columns.tcss", "work.tcss"]
@@ -51,19 +62,19 @@ class WorkScreen(Conversing, Filtering):
         "sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff", "asked": "asked-detail",
     }  # fmt: skip
     COLUMNS = {"sessions": "left", "transcript": "middle", "files": "right", "diff": "right"}
-    FILTERED = "sessions"
+    FILTER_PANE = "sessions"
 
     def __init__(self) -> None:
         super().__init__()
-        self._wanted = ""  # a session to select as soon as it is listed, by its id or that of its card
-        self._opening = True  # the screen was opened, and the cursor is where it opens on as soon as that is known
-        self._opened_on = ""  # the session that it opened on; the operator chose none while the cursor is there
-        self._chosen = False
-        self._beyond = ""  # the oldest session that was listed when older ones were asked for
+        self._session_to_select = ""  # as soon as it is listed: the id of a session or of its card
+        self._is_opening = True  # the cursor is not yet where the screen opens
+        self._initial_session = ""  # the session that the screen opened on
+        self._has_chosen = False  # the operator moved the cursor to another session
+        self._oldest_listed = ""  # the oldest session in the list when the operator asked for older ones
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
+        self._calls_session: SessionView | None = None  # the session as it was when its calls were read
         self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
-        self._calls_of: tuple[str, int, bool] = ("", 0, False)
-        self._pending: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
+        self._operations: dict[str, Operation] = {}  # by change set: the last one that was started
 
     def body(self) -> ComposeResult:
         yield Columns(id="tabs")
@@ -87,21 +98,25 @@ class WorkScreen(Conversing, Filtering):
 
     @property
     def change(self) -> ChangeSet | None:
-        """What the session under the cursor changed."""
+        """The change set of the session under the cursor."""
         session = self.session
         return self.state.change_of(session) if session else None
 
     def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
-        self._wanted, self._chosen, self.app.cards.approved = session_id, True, ""
+        self._select_when_listed(session_id)
         self._draw_sessions(self.app.now())
+
+    def _select_when_listed(self, session_or_card_id: str) -> None:
+        self._session_to_select, self._has_chosen = session_or_card_id, True
+        self.app.cards.last_approved_id = ""
 
     # Drawing
 
     def on_screen_resume(self) -> None:
-        self._opening = True
-        if card_id := self.app.cards.approved:
-            self._wanted, self._chosen, self.app.cards.approved = card_id, True, ""
+        self._is_opening = True
+        if card_id := self.app.cards.last_approved_id:
+            self._select_when_listed(card_id)
         if self._complete:
             self._draw_sessions(self.app.now())
 
@@ -123,27 +138,29 @@ class WorkScreen(Conversing, Filtering):
     def _draw_sessions(self, now: datetime) -> None:
         rows, state = self.query_one("#sessions", Rows), self.state
         rows.show(self._session_rows(now), empty="No match." if self.needle else None)
-        self._open_on_what_waits(rows)
+        self._select_waiting_session(rows)
         count = f"  {len(state.sessions)}{'+' if state.older else ''}" if state.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
         ids = [session.id for session in state.sessions]
-        if self._beyond in ids[:-1]:
-            self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
-        listed = (session.id for session in state.sessions if self._wanted in (session.id, session.prediction_id))
-        if self._wanted and (session_id := next(listed, "")):
-            rows.select(session_id)
-            self._wanted = ""
+        if self._oldest_listed in ids[:-1]:
+            self._session_to_select, self._oldest_listed = ids[ids.index(self._oldest_listed) + 1], ""
+        for session in state.sessions if self._session_to_select else ():
+            if self._session_to_select in (session.id, session.prediction_id):
+                rows.select(session.id)
+                self._session_to_select = ""
+                break
 
-    def _open_on_what_waits(self, rows: Rows) -> None:
-        """Put the cursor on the first session that waits for you, unless you chose one before."""
-        if not self._opening or self._chosen:
+    def _select_waiting_session(self, rows: Rows) -> None:
+        """When the screen opens, put the cursor on the first session that waits for the operator, unless one was
+        chosen."""
+        if not self._is_opening or self._has_chosen:
             return
-        self._opening = not self.app.greeted  # what was kept from last time may not wait any more
+        self._is_opening = not self.app.greeted  # a session of the last start may wait no more
         groups = self._groups()
-        waiting = [group.id for group in (*groups[ASKING], *groups[TO_LAND])]
+        waiting = [session.id for session in (*groups[ASKING], *groups[TO_LAND])]
         if waiting and rows.current not in waiting:
             rows.select(waiting[0])
-        self._opened_on = rows.current
+        self._initial_session = rows.current
 
     def _groups(self) -> dict[str, list[SessionView]]:
         """The sessions that have the words of the filter, by the headings of the list."""
@@ -151,22 +168,32 @@ class WorkScreen(Conversing, Filtering):
         asking = {request.session_id for request in self.state.permissions}
         groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
         for session in self.state.sessions:
-            ended = TO_LAND if session.id in to_land else "FINISHED"
-            if all(
-                word in f"{session.prompt} {session.channel} {session.state} {session.workspace}".lower()
-                for word in self.needle
-            ):
-                groups[ASKING if session.id in asking else ended if session.state.over else "RUNNING"].append(session)
+            text = f"{session.prompt} {session.channel} {session.state} {session.workspace}".lower()
+            if not all(word in text for word in self.needle):
+                continue
+            if session.id in asking:
+                heading = ASKING
+            elif not session.state.over:
+                heading = "RUNNING"
+            else:
+                heading = TO_LAND if session.id in to_land else "FINISHED"
+            groups[heading].append(session)
         return groups
 
     def _session_rows(self, now: datetime) -> list[Row]:
-        several = len({session.workspace for session in self.state.sessions}) > 1
+        several_workspaces = len({session.workspace for session in self.state.sessions}) > 1
         rows = {
-            name: [
-                session_row(member, now, waits=name == TO_LAND, asks=name == ASKING, placed=several)
-                for member in members
+            heading: [
+                session_row(
+                    session,
+                    now,
+                    has_changes_to_land=heading == TO_LAND,
+                    has_permission_request=heading == ASKING,
+                    with_workspace=several_workspaces,
+                )
+                for session in sessions
             ]
-            for name, members in self._groups().items()
+            for heading, sessions in self._groups().items()
         }
         more = "looks further" if self.needle else f"lists {NEWEST} more"
         older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.older else []
@@ -183,13 +210,13 @@ class WorkScreen(Conversing, Filtering):
         else:
             transcript.follow(session, self.app.transcript)
             self._mark_viewed(session)
-        shows = self.query_one(Changes).show(session, self.change)
-        self.set_class(not shows, "-nothing")
+        has_changes = self.query_one(Changes).show(session, self.change)
+        self.set_class(not has_changes, "-no-changes")
         self.draw_columns()
         self.refresh_bindings()
 
     def _mark_viewed(self, session: SessionView) -> None:
-        """What ran by itself counts as kept only when somebody looked at it."""
+        """Report that the operator looked at a session that ran by itself: only then do its changes count as kept."""
         unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
         if unseen and self.app.engine is not None:
             self._viewed.add(session.id)
@@ -210,36 +237,35 @@ class WorkScreen(Conversing, Filtering):
             self.refresh_bindings()
 
     def _read_calls(self) -> None:
-        """The calls of the session under the cursor, for its heading: again when it spent more, or ended."""
-        session = self.session
-        wanted = (session.id, session.tokens, session.state.over) if session else ("", 0, False)
-        if wanted == self._calls_of:
-            return
-        if wanted[0] != self._calls_of[0]:
+        """Read the calls of the session under the cursor, for its heading: again when it spent more, or ended."""
+        session, before = self.session, self._calls_session
+        if session is None or before is None or session.id != before.id:
             self._calls = ()
-        self._calls_of = wanted
+        elif (session.tokens, session.state.over) == (before.tokens, before.state.over):
+            return
+        self._calls_session = session
         if session is None or self.app.engine is None or session.flow is not None:
             return
 
-        def read(calls: list[ModelCall]) -> None:
-            if self._calls_of == wanted:
+        def on_calls(calls: list[ModelCall]) -> None:
+            if self._calls_session is session:
                 self._calls = tuple(calls)
                 self._draw_about(self.app.now())
 
-        self.app.ask(lambda engine: engine.calls.for_session(session.id), read)
+        self.app.ask(lambda engine: engine.calls.for_session(session.id), on_calls)
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
-        self._chosen |= self.query_one("#sessions", Rows).current != self._opened_on
+        self._has_chosen |= self.query_one("#sessions", Rows).current != self._initial_session
         self._draw_session()
 
     @on(Rows.Opened, "#sessions")
     def _session_opened(self, message: Rows.Opened) -> None:
         if message.row_id != OLDER:
-            self._chosen = True
+            self._has_chosen = True
             self.go_to("transcript")
             return
-        self._beyond = self.state.sessions[-1].id
+        self._oldest_listed = self.state.sessions[-1].id
         self.app.read_older()
 
     def output_grew(self, sessions: frozenset[str]) -> None:
@@ -247,32 +273,32 @@ class WorkScreen(Conversing, Filtering):
         if transcript.session_id in sessions and self.app.transcript is not None:
             transcript.pull(self.app.transcript)
 
-    def filtered(self) -> None:
+    def apply_filter(self) -> None:
         self._draw_sessions(self.app.now())
 
     # What becomes of a change set
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
-        if action in DOES and self._operation:
-            return True  # they say that it runs
+        if action in CHANGE_ACTIONS and self._operation_name:
+            return True  # the key says that an operation is running
         if action in ("land", "branch", "discard"):
-            return waits(self.change)
+            return is_waiting_to_land(self.change)
         if action == "undo":
             return self.change is not None and bool(self.change.landings)
         if action == "send_comments":
-            return self.query_one(Changes).unsent
+            return self.query_one(Changes).has_comments_to_send
         if action == "stop":
             return self.session is not None and not self.session.state.over
         if action in ("answer", "next_request"):
             return len(self.query_one(PermissionPane).requests) > (action == "next_request")
         if action in ("reply", "xray"):
-            return self.session is not None and self.session.flow is None  # a flow talks with no model
+            return self.session is not None and self.session.flow is None  # a flow uses no model
         if action == "open_folder":
             return self.session is not None
         return super().check_action(action, parameters)
 
-    def reason_not(self, action_id: str) -> str:
+    def disabled_reason(self, action_id: str) -> str:
         if self.session is None:
             return "No session is selected."
         reasons = {
@@ -283,23 +309,23 @@ class WorkScreen(Conversing, Filtering):
             "work.send_comments": "There are no comments to send.",
         }
         changes = dict.fromkeys(("work.land", "work.branch", "work.discard"), change_words(self.change, self.session))
-        return (reasons | changes).get(action_id) or super().reason_not(action_id)
+        return (reasons | changes).get(action_id) or super().disabled_reason(action_id)
 
     def action_land(self) -> None:
         undo, changes = shown_key("work.undo", self.app.keymap), self.query_one(Changes)
         parts, before = changes.parts, self.change
-        if before is not None and not self._operation:
-            if why := changes.cannot_land(before):
-                self.app.say(why, "warning")
+        if before is not None and not self._operation_name:
+            if problem := changes.landing_problem(before):
+                self.app.say(problem, "warning")
                 return
             changes.begin_landing(before)
 
-        def done(landed: ChangeSet) -> str:
+        def describe(landed: ChangeSet) -> str:
             remainder = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
             files = parts or (before.files if before else ())
             return f"Landed {words.count(len(files), 'file')}.{remainder} Undo: {undo}"
 
-        self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), done, changes.landing_refused)
+        self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), describe, changes.cancel_landing)
 
     def action_branch(self) -> None:
         self._carry_out(
@@ -307,7 +333,7 @@ class WorkScreen(Conversing, Filtering):
         )
 
     def action_discard(self) -> None:
-        if self._operation or (change := self.change) is None:
+        if self._operation_name or (change := self.change) is None:
             self._say_busy()
             return
         files = words.count(len(change.files), "changed file")
@@ -333,24 +359,29 @@ class WorkScreen(Conversing, Filtering):
         path, line, old = commented
         place = f"{path}:{line}{' before the change' if old else ''}"
 
-        def written(text: str) -> None:
+        def add_comment(text: str) -> None:
             self.app.ask(
                 lambda engine: engine.changes.comment(change.id, path, line, text, old=old),
-                lambda _: self._commented("Comment added."),
+                lambda _: self._on_comments_changed("Comment added."),
             )
 
-        about = f"{change.id} {place}"
-        self.query_one(ReplyLine).write(about, f"comment on {place}", "save", "what should be different here?", written)
+        self.query_one(ReplyLine).open(
+            f"{change.id} {place}",
+            f"comment on {place}",
+            add_comment,
+            enter_hint="save",
+            placeholder="what should be different here?",
+        )
 
-    @on(DiffView.Removed)
-    def _remove_comment(self, message: DiffView.Removed) -> None:
+    @on(DiffView.RemoveComment)
+    def _remove_comment(self, message: DiffView.RemoveComment) -> None:
         if (change := self.change) is not None:
             self.app.ask(
                 lambda engine: engine.changes.remove_comment(change.id, message.number),
-                lambda _: self._commented("Comment removed."),
+                lambda _: self._on_comments_changed("Comment removed."),
             )
 
-    def _commented(self, text: str) -> None:
+    def _on_comments_changed(self, text: str) -> None:
         self.app.say(text)
         self.app.renew(["changes"])
 
@@ -380,40 +411,43 @@ class WorkScreen(Conversing, Filtering):
             )
 
     @property
-    def _operation(self) -> str:
-        """What was begun with the change set of this session and is not known to be done, "" for nothing."""
+    def _operation_name(self) -> str:
+        """The operation that runs on the change set of this session, "" for none.
+
+        It runs until the change set is another than at its start.
+        """
         change = self.change
-        doing, before = self._pending.get(change.id, ("", None)) if change else ("", None)
-        return doing if change == before else ""
+        operation = self._operations.get(change.id) if change else None
+        return operation.name if operation and operation.change == change else ""
 
     def _say_busy(self) -> None:
-        self.app.say(f"{self._operation} is still running. Try again in a moment.", "warning")
+        self.app.say(f"{self._operation_name} is still running. Try again in a moment.", "warning")
 
     def _carry_out(
         self,
-        doing: str,
+        name: str,
         call: Callable[[Engine, str], ChangeSet],
-        done: Callable[[ChangeSet], str],
-        undone: Callable[[ChangeSet], None] = lambda change: None,
+        describe: Callable[[ChangeSet], str],
+        cancel: Callable[[ChangeSet], None] = lambda change: None,
         *,
         change: ChangeSet | None = None,
     ) -> None:
-        """Call what is `doing` something with `change`, by default the change set in sight; `done` says what came of
-        it, `undone` is called on a refusal."""
-        if self._operation or (change := change or self.change) is None:
+        """Carry out the operation `name` on `change`, by default the change set in sight. `describe` puts its result
+        into words; `cancel` is called on a refusal."""
+        if self._operation_name or (change := change or self.change) is None:
             self._say_busy()
             return
 
         def on_refusal(refusal: Refusal) -> None:
-            self._pending.pop(change.id, None)
-            undone(change)
+            self._operations.pop(change.id, None)
+            cancel(change)
             self.app.say(str(refusal), "error")
             self.refresh_bindings()
 
-        self._chosen = True  # whoever comes back finds it, to take it back
-        self._pending[change.id] = (doing, change)
+        self._has_chosen = True  # the cursor stays on it, for an undo
+        self._operations[change.id] = Operation(name, change)
         self.refresh_bindings()
-        self.app.ask(lambda engine: call(engine, change.id), lambda result: self._report(done(result)), on_refusal)
+        self.app.ask(lambda engine: call(engine, change.id), lambda result: self._report(describe(result)), on_refusal)
 
     def _report(self, text: str) -> None:
         self.app.say(text)

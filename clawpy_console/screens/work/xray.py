@@ -1,4 +1,4 @@
-"""The X-ray: what exactly the models of a session were sent, call by call, each line with its source (SPEC 9.6)."""
+"""The X-ray: the prompts that a session sent to models, call by call, each line with its source (SPEC 9.6)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,23 @@ from engine.model import ModelCall, PromptPart, PromptSource, SessionView
 if TYPE_CHECKING:
     from engine import Engine
 
-STATES = {
+CALL_SIGNS = {
     "running": ("◐", "accent"), "done": ("✓", "grey"), "failed": ("✗", "wrong"), "cancelled": ("✗", "grey"),
     "interrupted": ("✗", "wants"),
 }  # fmt: skip
+"""Sign and tone of each state of a call."""
 
 REFRESH_S = 1.0
-"""Seconds after which a session that still makes calls is looked at again."""
+"""Seconds after which the calls of a running session are read again."""
+
+CODING_AGENT_NOTE = "what was sent to the agent; what it sends to its own model is not visible here"
+
+SentPrompt = tuple[tuple[PromptPart, ...], str, list[list[str]]]
+"""The arguments of `PromptLines.show`: the parts of a prompt, the reply, the objections to each line of each part."""
 
 
 class XRay(Dialog[PromptSource | None]):
-    """The calls of one session; gives the source that the operator wants to see, None when he is done."""
+    """The calls of one session. Gives the source that the operator wants to see, None on Escape."""
 
     BINDINGS = bindings("xray", "panes", "zoom")
     DEFAULT_CLASSES = "-alone"
@@ -53,7 +59,7 @@ class XRay(Dialog[PromptSource | None]):
         super().__init__()
         self._session = session
         self._calls: tuple[ModelCall, ...] = ()
-        self._shown = ""
+        self._shown_call = ""  # id and state of the call whose prompt is shown
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -whole") as frame:
@@ -69,7 +75,7 @@ class XRay(Dialog[PromptSource | None]):
 
     def on_mount(self) -> None:
         self._read_calls()
-        self.set_interval(REFRESH_S, self._look_again, name="calls")
+        self.set_interval(REFRESH_S, self._read_calls_if_running, name="calls")
 
     @property
     def call(self) -> ModelCall | None:
@@ -77,50 +83,49 @@ class XRay(Dialog[PromptSource | None]):
         current = self.query_one("#calls", Rows).current
         return next((call for call in self._calls if call.id == current), None)
 
-    def _look_again(self) -> None:
-        if any(call.state == "running" for call in self._calls) or any(
-            session.id == self._session.id and not session.state.over for session in self.app.state.sessions
-        ):
+    def _read_calls_if_running(self) -> None:
+        running_sessions = {session.id for session in self.app.state.running}
+        if self._session.id in running_sessions or any(call.state == "running" for call in self._calls):
             self._read_calls()
 
     def _read_calls(self) -> None:
-        self.read(lambda engine: engine.calls.for_session(self._session.id), self._take_calls, group="calls")
+        self.read(lambda engine: engine.calls.for_session(self._session.id), self._show_calls, group="calls")
 
-    def _take_calls(self, calls: list[ModelCall]) -> None:
-        first = not self._calls
+    def _show_calls(self, calls: list[ModelCall]) -> None:
+        is_first_reading = not self._calls
         self._calls = tuple(calls)
         rows = self.query_one("#calls", Rows)
-        row_list = [_row(number, call) for number, call in enumerate(self._calls, 1)]
-        rows.show(row_list, empty="it has made no call yet")
-        if first and self._calls:
+        rows.show([_row(number, call) for number, call in enumerate(calls, 1)], empty="it has made no call yet")
+        if is_first_reading and self._calls:
             rows.select(self._calls[-1].id)
         if not self._calls:
             self.query_one("#prompt", PromptLines).clear(empty="nothing was sent to a model")
-        self._show()
+        self._show_call()
 
     @on(Rows.Moved, "#calls")
-    def _show(self) -> None:
-        """The call under the cursor: its figures at once, its prompt when it was read."""
+    def _show_call(self) -> None:
+        """Show the figures of the call under the cursor at once, and its prompt once it was read."""
         call = self.call
-        self.query_one("#call", ReflowingText).show(lambda width: _about(call, self._session, width) if call else [])
-        state = f"{call.id} {call.state}" if call else ""
-        if call is None or state == self._shown:
+        self.query_one("#call", ReflowingText).show(
+            lambda width: _heading_lines(call, self._session, width) if call else []
+        )
+        if call is None or self._shown_call == f"{call.id} {call.state}":
             return
-        same_call = self._shown.startswith(call.id)  # the same call, which has ended: only its answer is new
-        self._shown = state
+        is_same_call = self._shown_call.startswith(call.id)  # it has ended: only its reply is new
+        self._shown_call = f"{call.id} {call.state}"
 
-        def read(engine: Engine) -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
+        def read_prompt(engine: Engine) -> SentPrompt:
             parts = engine.calls.prompt(call.id)
             return parts, engine.calls.reply(call.id), engine.objections(parts)
 
-        def drawn(sent: tuple[tuple[PromptPart, ...], str, list[list[str]]]) -> None:
+        def show_prompt(sent: SentPrompt) -> None:
             view = self.query_one("#prompt", PromptLines)
-            at = view.cursor
+            cursor = view.cursor
             view.show(*sent)
-            if same_call:
-                view.go(at, 1)
+            if is_same_call:
+                view.move_cursor(cursor, 1)
 
-        self.read(read, drawn, group="prompt")
+        self.read(read_prompt, show_prompt, group="prompt")
 
     @on(Rows.Opened, "#calls")
     def _call_opened(self) -> None:
@@ -128,7 +133,7 @@ class XRay(Dialog[PromptSource | None]):
 
     @on(PromptLines.Moved, "#prompt")
     def _line_moved(self) -> None:
-        """Below the prompt: how far the line under the cursor may be followed."""
+        """Show below the prompt how far the line under the cursor may be followed."""
         standing = self.query_one("#prompt", PromptLines).standing
         self.query_one("#standing", ReflowingText).show(
             lambda width: [Content.styled(words.crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
@@ -147,7 +152,7 @@ class XRay(Dialog[PromptSource | None]):
         self._copy(self.query_one("#prompt", PromptLines).line, "the line")
 
     def action_copy_all(self) -> None:
-        self._copy(self.query_one("#prompt", PromptLines).whole, "the whole prompt")
+        self._copy(self.query_one("#prompt", PromptLines).prompt_text, "the whole prompt")
 
     def _copy(self, text: str, what: str) -> None:
         if text:
@@ -156,32 +161,26 @@ class XRay(Dialog[PromptSource | None]):
 
 
 def _row(number: int, call: ModelCall) -> Row:
-    glyph, style = STATES.get(call.state, ("?", "grey"))
+    sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     money = f"{'' if call.price_known or not call.cost else '≈'}{words.money(call.cost)}"
     figures = f"{words.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
-    return Row(call.id, f"{number} {call.model}", glyph, figures, "ink", style, "grey")
+    return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
 
 
-def _about(call: ModelCall, session: SessionView, width: int) -> list[Content]:
-    glyph, style = STATES.get(call.state, ("?", "grey"))
+def _heading_lines(call: ModelCall, session: SessionView, width: int) -> list[Content]:
+    """The heading of a call: state, model, tokens, cost and what went wrong."""
+    sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     took = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
-    estimated = "" if call.price_known else " estimated: unknown price"
-    figures = (
-        f" · {call.input_tokens:,} tokens in, {call.output_tokens:,} out · {words.money(call.cost)}{estimated}{took}"
-    )
-    provider = f"{call.provider}:" if call.provider else ""
+    cost = words.money(call.cost) + ("" if call.price_known else " estimated: unknown price")
+    figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{took}"
+    model = f"{call.provider}:{call.model}" if call.provider else call.model
     lines = [
-        Content.assemble(
-            (f"{glyph} {call.state}", f"${style}"), (f"  {provider}{call.model} · {call.run_kind}", "$ink")
-        ),
-        Content.styled(words.crop(figures.removeprefix(" · "), width), "$grey"),
+        Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {model} · {call.run_kind}", "$ink")),
+        Content.styled(words.crop(figures, width), "$grey"),
     ]
     if session.runner.startswith("acp"):
-        lines.append(Content.styled(words.crop(AGENTS_OWN, width), "$faint"))
+        lines.append(Content.styled(words.crop(CODING_AGENT_NOTE, width), "$faint"))
     if call.error:
         lines.append(Content.styled(words.crop(words.one_line(call.error), width), "$wrong"))
     lines += [Content.styled(words.crop(f"▲ {words.one_line(note)}", width), "$wants") for note in call.notes]
     return lines
-
-
-AGENTS_OWN = "what was sent to the agent; what it sends to its own model is not visible here"

@@ -31,7 +31,7 @@ from engine.model import (
 )
 
 
-class WouldRecall(PreviewDialog[Recalled | None]):
+class RecallPreview(PreviewDialog[Recalled | None]):
     """Asks for a task and shows its recall. Gives the memory you want to see, None when you close it."""
 
     BINDINGS = bindings("recalled", "panes", "zoom")
@@ -39,11 +39,11 @@ class WouldRecall(PreviewDialog[Recalled | None]):
     DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#task"
     DEFAULT_CSS = """
-    WouldRecall #task { margin: 0; }
-    WouldRecall #body { margin-top: 1; }
-    WouldRecall #block { width: 2fr; }
-    WouldRecall #pane { min-width: 44; border-left: vkey $line; padding: 0 0 0 1; }
-    WouldRecall.-narrow {
+    RecallPreview #task { margin: 0; }
+    RecallPreview #body { margin-top: 1; }
+    RecallPreview #block { width: 2fr; }
+    RecallPreview #pane { min-width: 44; border-left: vkey $line; padding: 0 0 0 1; }
+    RecallPreview.-narrow {
         #body { layout: vertical; margin-top: 0; }
         #block { width: 1fr; height: 1fr; }
         #pane { width: 1fr; height: 8; border-left: none; border-top: hkey $line; padding: 0; }

@@ -15,7 +15,8 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.screens.work.conversing import GUARD_S, PermissionPane, ReplyLine
+from clawpy_console.screens.work.permission_pane import GUARD_S, PermissionPane
+from clawpy_console.screens.work.session_actions import ReplyLine
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
@@ -234,7 +235,7 @@ async def xray(pilot: Pilot) -> PromptLines:
     await pilot.press("x")
     await until(pilot, lambda: isinstance(pilot.app.screen, XRay))
     view = pilot.app.screen.query_one(PromptLines)
-    await until(pilot, lambda: "Use Decimal for money." in view.whole)
+    await until(pilot, lambda: "Use Decimal for money." in view.prompt_text)
     return view
 
 
@@ -242,7 +243,7 @@ async def xray(pilot: Pilot) -> PromptLines:
 async def test_the_xray_shows_the_newest_call_whole_with_sources(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=(200, 60)) as pilot:
         view = await xray(pilot)
-        assert "use Decimal, not float" in view.whole  # what came later in the conversation too
+        assert "use Decimal, not float" in view.prompt_text  # what came later in the conversation too
         text = screen_text(console)
         says(
             text,
@@ -253,7 +254,7 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
         )
         await pilot.press("up")
         await sees(pilot, "recall was left out")
-        assert "use Decimal, not float" not in view.whole
+        assert "use Decimal, not float" not in view.prompt_text
         assert "I look at the cart first." in screen_text(console)  # what it answered
 
 
@@ -299,7 +300,7 @@ async def test_copy_a_line_and_the_whole_prompt(console: ConsoleApp, agent: Stan
         await pilot.press("tab", "down", "y")
         assert console.clipboard == "# Builder"
         await pilot.press("Y")
-        assert console.clipboard == view.whole
+        assert console.clipboard == view.prompt_text
         assert console.clipboard.startswith('<identity agent="backend_builder">\n# Builder\nBuilds small')
 
 

@@ -34,7 +34,7 @@ Undo = tuple[str, Callable[["Engine"], object]]
 """What is said when a change was undone, and the call that undoes it."""
 
 
-class Organising(ConsoleScreen):
+class AgentActions(ConsoleScreen):
     """Base of the screen: the keys that change the agent in the row under the cursor. The last change can be undone."""
 
     _undo: Undo | None = None
