@@ -153,7 +153,7 @@ class Engine(ApiServices):
         """Before closing: start nothing more, and finish what runs unless `hurry()`, which hands it back. Returns the
         cards that are pending again (SPEC 7.5)."""
         self.autonomy.close()
-        self.sessions.hold_back()
+        self.sessions.hold_queue()
         while finish and not hurry() and (running := self.sessions.running()):
             self.sessions.wait(running[0].id, 0.2)
         returned = []

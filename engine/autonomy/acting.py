@@ -212,7 +212,7 @@ class Acting:
         }
         reasons = self._reasons(cards)
         for card in cards:
-            if reason := reasons[card.id] or self._launcher.hindrance(card.assignment):
+            if reason := reasons[card.id] or self._launcher.blocking_reason(card.assignment):
                 kept.append((card.id, reason))
                 continue
             gate = self._gate(card.id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from engine.execution import snapshots
-from engine.execution.merging import three_way, unsupported
-from engine.execution.snapshots import PlainGit, shown
-from engine.execution.tree_diff import differences
+from engine.execution.merging import find_unsupported, merge_three_way
+from engine.execution.snapshots import PlainGit, printable_path
+from engine.execution.tree_diff import diff_trees
 from engine.git import Git, GitError, session_branch
 from engine.model import Refusal
 
@@ -19,14 +19,14 @@ def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: da
     on uncommitted work that HEAD lacks, `nothing_to_commit`, `unsupported_files`.
     """
     git = plain.git
-    if filtered := unsupported(plain, result, differences(git, base, result)):
-        names = ", ".join(f"{shown(path)}: {reason}" for path, reason in filtered.items())
+    if filtered := find_unsupported(plain, result, diff_trees(git, base, result)):
+        names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in filtered.items())
         raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
     onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)
-    merge = three_way(git, base=base, ours=onto, theirs=result)
+    merge = merge_three_way(git, base=base, ours=onto, theirs=result)
     if merge.conflicts:
-        names = ", ".join(shown(path) for path in merge.conflicts)
+        names = ", ".join(printable_path(path) for path in merge.conflicts)
         raise Refusal(
             "conflict",
             f"it builds on changes that HEAD does not have: {names}",
@@ -35,10 +35,10 @@ def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: da
     if merge.tree == onto:
         raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
     parents = ("-p", head) if head else ()
-    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_identity(git, at))
+    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_commit_identity(git, at))
 
 
-def _identity(git: Git, at: datetime) -> dict[str, str]:
+def _commit_identity(git: Git, at: datetime) -> dict[str, str]:
     identity = {"GIT_AUTHOR_DATE": at.isoformat(), "GIT_COMMITTER_DATE": at.isoformat()}
     for key, fallback in (("name", "Clawpy Console"), ("email", "clawpy@localhost")):
         value = git.text("config", f"user.{key}", allowed=(0, 1)) or fallback
@@ -48,7 +48,7 @@ def _identity(git: Git, at: datetime) -> dict[str, str]:
 
 def free_branch_name(git: Git, title: str, session_id: str) -> str:
     """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
-    name = first = session_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
+    name = first = session_branch(title, snapshots.validate_id(session_id), below=not _ref_exists(git, "clawpy"))
     number = 1
     while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
         number += 1
@@ -69,5 +69,5 @@ def branch_is_at(git: Git, name: str, commit: str) -> bool:
         raise Refusal("git_failed", f"cannot read the branches of {git.folder}: {error.stderr}") from error
 
 
-def _exists(git: Git, name: str) -> bool:
+def _ref_exists(git: Git, name: str) -> bool:
     return bool(git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)))

@@ -13,11 +13,11 @@ from engine.execution import snapshots
 from engine.execution.change_comments import ChangeComments
 from engine.execution.change_store import ChangeSetRow
 from engine.execution.diffs import file_changes
-from engine.execution.merging import three_way
+from engine.execution.merging import merge_three_way
 from engine.execution.sandbox import Sandbox
-from engine.execution.snapshots import PlainGit, named, shown
+from engine.execution.snapshots import PlainGit, join_paths, printable_path
 from engine.execution.workspace_locks import EVERYWHERE
-from engine.execution.worktrees import Onto, Worktree, Worktrees
+from engine.execution.worktrees import StartingTree, Worktree, Worktrees
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
@@ -25,7 +25,7 @@ from engine.storage.database import Database, Transaction
 
 
 @frozen
-class Captured:
+class CapturedChanges:
     """What a session changed, before it is stored: trees kept under the session's refs, and the files."""
 
     worktree: Worktree
@@ -42,22 +42,28 @@ class ChangeCapture(ChangeComments):
         self.worktrees = Worktrees(home, database)
         self._locks = self.worktrees.locks
 
-    def writing(self, session_id: str, workspace: Path, sandbox: Sandbox) -> AbstractContextManager[None]:
+    def register_writer(self, session_id: str, workspace: Path, sandbox: Sandbox) -> AbstractContextManager[None]:
         """While commands of a session may write to the operator's files, those of `workspace` or, where no sandbox
         holds them, any: no landing begins. Waits for one that is under way."""
-        return self._locks.writing(os.fsdecode(workspace) if sandbox.confines else EVERYWHERE, session_id)
+        return self._locks.register_writer(os.fsdecode(workspace) if sandbox.confines else EVERYWHERE, session_id)
 
-    def capture(self, worktree: Worktree) -> Captured | None:
+    def capture(self, worktree: Worktree) -> CapturedChanges | None:
         """What was changed in `worktree`, or None when nothing was. Slow (git); nothing is stored yet."""
         result = self.worktrees.capture(worktree)
         if result.tree == worktree.base:
             return None
         git = snapshots.plain_git(worktree.workspace).git
         files = file_changes(git, worktree.base, result.tree, result.nested)
-        return Captured(worktree, result.tree, files)
+        return CapturedChanges(worktree, result.tree, files)
 
     def store(
-        self, tx: Transaction, captured: Captured, *, prediction_id: str, title: str, check: CheckResult | None = None
+        self,
+        tx: Transaction,
+        captured: CapturedChanges,
+        *,
+        prediction_id: str,
+        title: str,
+        check: CheckResult | None = None,
     ) -> ChangeSet:
         """Store a captured change set inside the transaction that ends its session; records `ChangeSetReady`."""
         worktree = captured.worktree
@@ -78,7 +84,7 @@ class ChangeCapture(ChangeComments):
         tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
         return row.view()
 
-    def onto(self, session_id: str) -> Onto | None:
+    def starting_tree(self, session_id: str) -> StartingTree | None:
         """What a session begins with that continues `session_id`: the present files with that one's changes, as long
         as these can still be decided. None: the present files, among which is what was landed."""
         row = self._of_session(session_id)
@@ -86,13 +92,13 @@ class ChangeCapture(ChangeComments):
         return _with_changes_of(row) if row is not None and undecided else None
 
 
-def _with_changes_of(former: ChangeSetRow) -> Onto:
+def _with_changes_of(former: ChangeSetRow) -> StartingTree:
     """The present files with what `former` changed. Raises `Refusal` `conflict` when both changed the same."""
 
     def merge_onto(plain: PlainGit, present: str) -> str:
-        merge = three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
+        merge = merge_three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
         if merge.conflicts:
-            names = named([shown(path) for path in merge.conflicts])
+            names = join_paths([printable_path(path) for path in merge.conflicts])
             raise Refusal(
                 "conflict",
                 f"what {former.session_id} changed no longer fits your files: {names}",

@@ -8,9 +8,9 @@ from io import BytesIO
 from pathlib import Path
 
 from engine.events import ChangeSetCommented
-from engine.execution.change_store import ChangeReader, ChangeSetRow, checked
+from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row
 from engine.execution.diffs import shown_text
-from engine.execution.snapshots import named, plain_git, shown
+from engine.execution.snapshots import join_paths, plain_git, printable_path
 from engine.execution.tree_diff import changed_files
 from engine.git import Git
 from engine.model import ChangeSet, DiffComment, Refusal, sanitise
@@ -42,7 +42,7 @@ class ChangeComments(ChangeReader):
             comment = DiffComment(number, path, line, quote, text, now, old)
             row.comments = [*row.comments, dataclasses.asdict(comment)]
 
-        return self._comment(change_set_id, add)
+        return self._change_comments(change_set_id, add)
 
     def remove_comment(self, change_set_id: str, number: int) -> ChangeSet:
         """Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
@@ -52,7 +52,7 @@ class ChangeComments(ChangeReader):
                 raise Refusal("unknown_comment", f"{row.id} has no comment {number}", f"`clawpy comment {row.id}`")
             row.comments = [comment for comment in row.comments if comment["number"] != number]
 
-        return self._comment(change_set_id, remove)
+        return self._change_comments(change_set_id, remove)
 
     def unsent_comments(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """Its comments that went to no agent yet, as a message, and their numbers. Raises `Refusal`:
@@ -70,11 +70,11 @@ class ChangeComments(ChangeReader):
                 comment | {"sent": now} if comment["number"] in numbers else comment for comment in row.comments
             ]
 
-        return self._comment(change_set_id, send)
+        return self._change_comments(change_set_id, send)
 
-    def _comment(self, change_set_id: str, change: Callable[[ChangeSetRow, str], None]) -> ChangeSet:
+    def _change_comments(self, change_set_id: str, change: Callable[[ChangeSetRow, str], None]) -> ChangeSet:
         def work(tx: Transaction) -> ChangeSet:
-            row = checked(tx.session, change_set_id, None)
+            row = load_checked_row(tx.session, change_set_id, None)
             change(row, tx.now.isoformat())
             tx.session.add(row)
             tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
@@ -86,10 +86,10 @@ class ChangeComments(ChangeReader):
 
 def _quote_line(git: Git, base: str, result: str, path: str, line: int, *, old: bool) -> str:
     """Line `line` of the new file, or of the old one. Raises `Refusal`: `unknown_file`, `unknown_line`."""
-    files = {shown(file.path): file for file in changed_files(git, base, result)}
+    files = {printable_path(file.path): file for file in changed_files(git, base, result)}
     file = files.get(path)
     if file is None:
-        raise Refusal("unknown_file", f"it does not change {path}", f"one of: {named(list(files))}")
+        raise Refusal("unknown_file", f"it does not change {path}", f"one of: {join_paths(list(files))}")
     change = file.change
     oid, mode = (change.old_oid, change.old_mode) if old else (change.new_oid, change.new_mode)
     lines = BytesIO(git.output("cat-file", "blob", oid)).readlines() if mode.startswith("10") else []
@@ -101,9 +101,9 @@ def _quote_line(git: Git, base: str, result: str, path: str, line: int, *, old: 
 
 def _as_message(comments: Iterable[DiffComment]) -> str:
     """What an agent is told: each comment below its file, its line and the line itself."""
-    parts = [f"{_place(comment)}\n> {comment.quote}\n{comment.text}" for comment in comments]
+    parts = [f"{_describe_place(comment)}\n> {comment.quote}\n{comment.text}" for comment in comments]
     return "\n\n".join(["Comments on your changes. Address each of them.", *parts])
 
 
-def _place(comment: DiffComment) -> str:
+def _describe_place(comment: DiffComment) -> str:
     return f"{comment.path}:{comment.line}{' (before your change)' if comment.old else ''}"

@@ -24,7 +24,7 @@ from engine.storage.rows import Row, ask, ids_with_prefix, value_of
 from engine.storage.table_cache import TableCache
 from engine.storage.types import utc_column
 
-NEXT: dict[ChangeState, set[ChangeState]] = {
+NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
     ChangeState.LANDED: {ChangeState.UNDONE},
     ChangeState.UNDONE: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
@@ -86,7 +86,7 @@ class ChangeSetRow(Row, table=True):
         body = f"{remainder.strip()}\n\n" if remainder.strip() else ""
         return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {self.session_id}\n"
 
-    def narrow(self, note: str) -> bool:
+    def keep_landed_part(self, note: str) -> bool:
         """From now on it is the part of it that is landed; False when none is."""
         if self.landings:
             last = self.landings[-1]
@@ -112,22 +112,22 @@ class ChangeSetRow(Row, table=True):
         )
 
 
-BACK = {
+_REVERSALS = {
     ChangeState.LANDED: "`clawpy undo {}` undoes it",
     ChangeState.UNDONE: "`clawpy land {}` lands it again",
 }
 """What can be done about a change set that is what it was to become."""
 
 
-def checked(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
+def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
-    if becoming is not None and becoming not in NEXT.get(ChangeState(row.state), set()):
+    if becoming is not None and becoming not in NEXT_STATES.get(ChangeState(row.state), set()):
         if becoming is ChangeState.UNDONE and row.landings:
             return row
         if becoming == row.state:
-            fix = BACK.get(becoming, "`clawpy work` shows it").format(row.id)
+            fix = _REVERSALS.get(becoming, "`clawpy work` shows it").format(row.id)
             raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)
         message = f"{row.id} is {row.state} and cannot be {becoming.value}"
         fix = "`clawpy work` shows it"
@@ -137,7 +137,7 @@ def checked(session: Session, change_set_id: str, becoming: ChangeState | None) 
     return row
 
 
-REMEMBERED = 20
+MAX_RECENT_LANDINGS = 20
 """Of so many recent landings and undos `written_by_us` remembers the files."""
 
 
@@ -148,7 +148,7 @@ _WRITTEN = (
     sqlalchemy.select(col(ChangeSetRow.written))
     .where(col(ChangeSetRow.workspace) == bindparam("workspace"), col(ChangeSetRow.decided_at).is_not(None))
     .order_by(desc(col(ChangeSetRow.decided_at)))
-    .limit(REMEMBERED)
+    .limit(MAX_RECENT_LANDINGS)
 )
 
 
@@ -234,7 +234,7 @@ class ChangeReader:
 
     def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
         with self._database.read() as session:
-            return checked(session, change_set_id, becoming)
+            return load_checked_row(session, change_set_id, becoming)
 
 
 def _is_as_written(workspace: str, path: str, time: int) -> bool:

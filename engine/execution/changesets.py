@@ -36,7 +36,7 @@ from engine.events import (
 from engine.execution import diffs, landing, snapshots, staging
 from engine.execution.branching import branch_is_at, commit_diff, create_branch, free_branch_name
 from engine.execution.change_capture import ChangeCapture
-from engine.execution.change_store import NEXT, ChangeSetRow, checked
+from engine.execution.change_store import NEXT_STATES, ChangeSetRow, load_checked_row
 from engine.execution.landing_checks import (
     cannot_write,
     check_landing,
@@ -46,8 +46,8 @@ from engine.execution.landing_checks import (
     target_tree,
 )
 from engine.execution.session_store import SessionRow
-from engine.execution.snapshots import named, shown
-from engine.execution.tree_diff import differences
+from engine.execution.snapshots import join_paths, printable_path
+from engine.execution.tree_diff import diff_trees
 from engine.git import Git
 from engine.home import Home
 from engine.model import (
@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 LANDING = "landing"
 BRANCHING = "branching"
-TRIES = 5
+MAX_PLANS = 5
 """So often a landing is planned anew when its files change while it is being planned."""
 
 
@@ -96,14 +96,16 @@ class ChangeSets(ChangeCapture):
         """In the transaction that stores the changes of session `by`, which contain those of `session_id`: these are
         discarded, unless they were decided meanwhile."""
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
-        if row is None or ChangeState.DISCARDED not in NEXT.get(ChangeState(row.state), set()):
+        if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(ChangeState(row.state), set()):
             return
         changed = self._discard_rest(tx, row.id, continued_in=by)
         # Tidying up asks git and writes, which nobody may do on the thread that commits.
-        tidy = threading.Thread(target=self._tidy, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True)
+        tidy = threading.Thread(
+            target=self._clear_away_later, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True
+        )
         tx.after_commit(tidy.start)
 
-    def _tidy(self, change_set: ChangeSet) -> None:
+    def _clear_away_later(self, change_set: ChangeSet) -> None:
         try:
             self._clear_away(change_set)
         except Refusal as refusal:  # the engine closes, or git does not answer: the next start clears it away
@@ -112,9 +114,9 @@ class ChangeSets(ChangeCapture):
     def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
         """Whether it, or `only` these parts, would land on the files as they are now; changes nothing."""
         row = self._row(change_set_id)
-        with self._locks.holding(row.workspace), _open_workspace(row.workspace) as root:
+        with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
             plain = snapshots.plain_git(Path(row.workspace))
-            present, target = snapshots.take(plain).tree, target_tree(plain, row, only)
+            present, target = snapshots.take_snapshot(plain).tree, target_tree(plain, row, only)
             return check_landing(plain, root, row, present=present, target=target).preview
 
     # What can be decided
@@ -127,14 +129,14 @@ class ChangeSets(ChangeCapture):
         `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
         `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
         """
-        with self._deciding(change_set_id, ChangeState.LANDED) as (row, root):
+        with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
             plain = snapshots.plain_git(Path(row.workspace))
             tree = target_tree(plain, row, only)
-            plan = self._plan(plain, root, row, tree)
+            plan = self._plan_landing(plain, root, row, tree)
             staging.keep_blobs(plain.git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
-                snapshots.keep(plain.git, row.session_id, f"landed-{tree}", tree)
-            return self._apply(plain, root, row, plan, ChangeState.LANDED, tree)
+                snapshots.keep_object(plain.git, row.session_id, f"landed-{tree}", tree)
+            return self._apply_plan(plain, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
         """Take the last landing back, byte for byte and mode for mode.
@@ -142,15 +144,17 @@ class ChangeSets(ChangeCapture):
         Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `session_writes`,
         `already_decided`, `unknown_change_set`, `cannot_write`.
         """
-        with self._deciding(change_set_id, ChangeState.UNDONE) as (row, root):
-            plan = dataclasses.replace(landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._token())
+        with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
+            plan = dataclasses.replace(
+                landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._new_token()
+            )
             plain = snapshots.plain_git(Path(row.workspace))
-            if changed := landing.changed_since(root, plan):
+            if changed := landing.find_changed(root, plan):
                 raise later_edits(changed)
-            empty = staging.giving_way(root, plan.entries)
+            empty = staging.replaced_folders(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
-            return self._apply(plain, root, row, plan, ChangeState.UNDONE, tree)
+            return self._apply_plan(plain, root, row, plan, ChangeState.UNDONE, tree)
 
     def reverse(self, session_id: str) -> bool:
         """Take back whatever landed of what a session changed; False when nothing did. Raises as `undo_all`."""
@@ -162,20 +166,20 @@ class ChangeSets(ChangeCapture):
 
     def undo_all(self, change_set_id: str) -> ChangeSet:
         """Take all its landings back, the last one first. Raises as `undo` does; `later_edits` before the first one."""
-        with self._deciding(change_set_id, ChangeState.UNDONE) as (row, root):
+        with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
             plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
-            if changed := landing.changed_since(root, *plans):
+            if changed := landing.find_changed(root, *plans):
                 raise later_edits(changed)
             for _ in plans[1:]:
                 self.undo(change_set_id)
             return self.undo(change_set_id)
 
     @contextmanager
-    def _deciding(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
+    def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """The row and the operator's files, for as long as nobody else changes these; an earlier change is settled."""
         workspace = self._row(change_set_id).workspace
-        with self._locks.exclusive(workspace), _open_workspace(workspace) as root:
-            self._settle(workspace)
+        with self._locks.hold_exclusively(workspace), _open_workspace(workspace) as root:
+            self._finish_interrupted(workspace)
             yield self._row(change_set_id, becoming=becoming), root
 
     def branch(self, change_set_id: str) -> ChangeSet:
@@ -186,7 +190,7 @@ class ChangeSets(ChangeCapture):
         `already_decided`, `unknown_change_set`.
         """
         workspace = self._row(change_set_id).workspace
-        with self._locks.holding(workspace):
+        with self._locks.hold(workspace):
             row = self._row(change_set_id, becoming=ChangeState.BRANCHED)
             plain = snapshots.plain_git(Path(workspace))
             commit = commit_diff(
@@ -212,7 +216,7 @@ class ChangeSets(ChangeCapture):
 
     def discard(self, change_set_id: str) -> ChangeSet:
         """Throw away what is left of it, its worktree too. Raises `already_decided`, `unknown_change_set`."""
-        with self._locks.holding(self._row(change_set_id).workspace):
+        with self._locks.hold(self._row(change_set_id).workspace):
             changed = self._database.write(lambda tx: self._discard_rest(tx, change_set_id))
         self._step("discarded")
         self._clear_away(changed)
@@ -242,16 +246,18 @@ class ChangeSets(ChangeCapture):
 
     # How it is done
 
-    def _plan(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
+    def _plan_landing(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
         """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it would not land."""
-        for _ in range(TRIES):
-            present = snapshots.take(plain).tree
+        for _ in range(MAX_PLANS):
+            present = snapshots.take_snapshot(plain).tree
             check = check_landing(plain, root, row, present=present, target=target)
             refuse_unless_clean(check.preview, row.id)
-            plan = staging.plan_for(plain, root, check.tree, check.changes, token=self._token(), scratch=self._scratch)
+            plan = staging.plan_for(
+                plain, root, check.tree, check.changes, token=self._new_token(), scratch=self._scratch
+            )
             self._step("planned")
             # Contents were read between two snapshots that agree on them: they are what was merged.
-            edited = {change.path for change in differences(plain.git, present, snapshots.take(plain).tree)}
+            edited = {change.path for change in diff_trees(plain.git, present, snapshots.take_snapshot(plain).tree)}
             if not edited & {change.path for change in check.changes}:
                 return plan
         raise Refusal(
@@ -260,7 +266,7 @@ class ChangeSets(ChangeCapture):
             "wait until it is done, then land again",
         )
 
-    def _apply(
+    def _apply_plan(
         self,
         plain: snapshots.PlainGit,
         root: Beneath,
@@ -298,7 +304,7 @@ class ChangeSets(ChangeCapture):
                 raise cannot_write(error, row.workspace) from error
             raise
         self._step("files done")
-        changed = self._record_landing(payload, landing.settled(root, plan), written, intent)
+        changed = self._record_landing(payload, landing.settle_plan(root, plan), written, intent)
         if changed.state is not ChangeState.WAITING:
             self.worktrees.remove(row.session_id)
         return changed
@@ -330,7 +336,7 @@ class ChangeSets(ChangeCapture):
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._move(tx, payload["change_set"], requested, fact)
+            return self._store_decision(tx, payload["change_set"], requested, fact)
 
         return self._database.write(work)
 
@@ -339,20 +345,20 @@ class ChangeSets(ChangeCapture):
 
         def fact(row: ChangeSetRow) -> Event:
             row.branch = name
-            row.narrow(f"the rest is on branch {name}")
+            row.keep_landed_part(f"the rest is on branch {name}")
             return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._move(tx, payload["change_set"], ChangeState.BRANCHED, fact)
+            return self._store_decision(tx, payload["change_set"], ChangeState.BRANCHED, fact)
 
         return self._database.write(work)
 
-    def _move(
+    def _store_decision(
         self, tx: Transaction, change_set_id: str, state: ChangeState, fact: Callable[[ChangeSetRow], Event]
     ) -> ChangeSet:
         """Store a decision: `fact` says it, and may leave `row` in another state than the one asked for."""
-        row = checked(tx.session, change_set_id, state)
+        row = load_checked_row(tx.session, change_set_id, state)
         row.state, row.note = state.value, ""
         row.decided_at = tx.now
         tx.record(fact(row))
@@ -363,18 +369,18 @@ class ChangeSets(ChangeCapture):
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
         def fact(row: ChangeSetRow) -> Event:
             note = f"continued in {continued_in}" if continued_in else ""
-            if row.narrow(note or "the rest was discarded") and not continued_in:
+            if row.keep_landed_part(note or "the rest was discarded") and not continued_in:
                 return ChangeSetNarrowed(**row.about, files=len(row.files))
             row.note = note
             return ChangeSetDiscarded(**row.about, continued_in=continued_in)
 
-        changed = self._move(tx, change_set_id, ChangeState.DISCARDED, fact)
+        changed = self._store_decision(tx, change_set_id, ChangeState.DISCARDED, fact)
         session = load(tx.session, SessionRow, changed.session_id)
         if session is not None and changed.state is ChangeState.DISCARDED and not continued_in:
             session.discarded_at = tx.now
         return changed
 
-    def _settle(self, workspace: str) -> None:
+    def _finish_interrupted(self, workspace: str) -> None:
         """Take back what an earlier change of this workspace could not, before beginning another."""
         for intent in intents.unfinished(self._database, LANDING):
             if intent.payload["workspace"] == workspace:
@@ -393,19 +399,19 @@ class ChangeSets(ChangeCapture):
         state, plan = ChangeState(payload["state"]), landing.Plan.from_json(payload["plan"])
         action = f"{'landing' if state is ChangeState.LANDED else 'undoing the landing of'} “{row.title}” ({row.id})"
         try:
-            with self._locks.holding(row.workspace), _open_workspace(row.workspace) as root:
+            with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
                 plain = snapshots.plain_git(Path(row.workspace))
-                if landing.arrived(root, plan):
-                    settled = landing.settled(root, plan)
+                if landing.is_carried_out(root, plan):
+                    settled = landing.settle_plan(root, plan)
                     self._record_landing(payload, settled, landing.modification_times(root, plan), intent_id)
                     return f"{action} was interrupted after its last file; it is complete"
-                rollback = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
+                rollback = landing.roll_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except (Refusal, OSError, landing.FilesChanged) as error:
             return f"{action} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
         message = f"{action} was interrupted and undone; files restored: {len(rollback.restored)}"
         if rollback.foreign:
-            message += f"; changed by somebody else in the meantime and left alone: {named(rollback.foreign)}"
+            message += f"; changed by somebody else in the meantime and left alone: {join_paths(rollback.foreign)}"
         return message
 
     def _recover_branch(self, intent: intents.Intent) -> str:
@@ -436,7 +442,7 @@ class ChangeSets(ChangeCapture):
 
         self._database.write(forget)
 
-    def _token(self) -> str:
+    def _new_token(self) -> str:
         return self._randomness.new_id("land")
 
 
@@ -445,7 +451,9 @@ def _open_workspace(workspace: str) -> Beneath:
     try:
         return Beneath.open(Path(workspace))
     except OSError as error:
-        raise Refusal("no_folder", f"{shown(workspace)}: {error.strerror}", "name an existing folder") from error
+        raise Refusal(
+            "no_folder", f"{printable_path(workspace)}: {error.strerror}", "name an existing folder"
+        ) from error
 
 
 def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:

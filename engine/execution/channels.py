@@ -1,4 +1,4 @@
-"""Channels: lines of work, the agent that serves each, and the limits of its sessions (SPEC 1.1, 2.4, 3.8)."""
+"""The channels of the settings, and the limits of their sessions (SPEC 1.1, 2.4, 3.8)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ AUTONOMOUS_TOKENS = 50_000
 
 @frozen
 class Limits:
-    """What ends a session while it runs (SPEC 3.8): seconds in all, seconds without output, micro-dollars, tokens.
-
-    None is no limit. Reaching a limit is allowed, passing it is not; seconds end it when they are reached.
-    """
+    """The limits of a running session (SPEC 3.8); None is no limit."""
 
     seconds: float
     silence_seconds: float | None
+    """Seconds without output."""
     cost: int
+    """Micro-dollars, which it may reach but not exceed."""
     tokens: int | None = None
+    """Tokens, which it may reach but not exceed."""
 
 
 class Channels:
-    """The channels that are registered now; settings may change while the engine runs."""
+    """The present channels; settings may change while the engine runs."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -41,8 +41,8 @@ class Channels:
         return channels[name]
 
     def limits(self, name: str, mode: str) -> Limits:
-        """The limits of a session there: `approved` ones have the channel's, `autonomous` ones the fixed ones of SPEC
-        3.8 (and never more money than the channel allows). Raises as `get`."""
+        """The limits of a session on a channel: the channel's own for `approved`, those of SPEC 3.8 for `autonomous`,
+        with the channel's cost cap. Raises as `get`."""
         channel = self.get(name)
         cost = microusd(channel.session_cost_cap)
         if mode == AUTONOMOUS:

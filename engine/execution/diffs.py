@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.execution import merging
 from engine.execution.hunks import landed_hunks
-from engine.execution.snapshots import shown
+from engine.execution.snapshots import printable_path
 from engine.execution.tree_diff import (
     ABSENT,
     EXECUTABLE,
@@ -22,9 +22,9 @@ from engine.execution.tree_diff import (
     LINK,
     ChangedFile,
     changed_files,
-    differences,
+    diff_trees,
     line_counts,
-    sections,
+    read_patches,
 )
 from engine.git import Git
 from engine.model import FileChange, FileDiff, sanitise
@@ -73,28 +73,28 @@ def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = (
     that were found among the files and are no part of the trees."""
     counts = line_counts(git, base, result)
     files = changed_files(git, base, result)
-    refused = merging.refused(git, result, [file.change for file in files])
+    refused = merging.find_refused(git, result, [file.change for file in files])
     bare = _bare_repositories(git, result, [file.path for file in files])
     changes = [
         FileChange(
-            shown(file.path),
+            printable_path(file.path),
             file.status,
             *counts.get(file.path, (None, None)),
-            old_path=shown(file.old_path),
+            old_path=printable_path(file.old_path),
             note=_note(git, file, in_bare=file.path in bare),
             refused=refused.get(file.path, ""),
         )
         for file in files
     ]
     nested = "a separate git repository; it is not landed with the changes"
-    return (*changes, *(FileChange(shown(path), "left out", None, None, note=nested) for path in left_out))
+    return (*changes, *(FileChange(printable_path(path), "left out", None, None, note=nested) for path in left_out))
 
 
 def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
     """What a reviewer must know before the diff, in one line; "" for an ordinary change of an ordinary file."""
     change = file.change
     notes = []
-    if change.old_mode == LINK != change.new_mode and not change.goes:
+    if change.old_mode == LINK != change.new_mode and not change.is_removed:
         notes.append(f"was a link to {_target(git, change.old_oid)}")
     if change.new_mode == LINK:
         notes.append(f"a link to {_target(git, change.new_oid)}")
@@ -102,19 +102,23 @@ def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
         notes.append(f"a submodule at {change.new_oid[:10]}")
     elif change.new_mode == EXECUTABLE and change.old_mode in (ABSENT, LINK):
         notes.append("executable")
-    elif change.new_mode != change.old_mode and EXECUTABLE in (change.new_mode, change.old_mode) and not change.goes:
+    elif (
+        change.new_mode != change.old_mode
+        and EXECUTABLE in (change.new_mode, change.old_mode)
+        and not change.is_removed
+    ):
         became = "now executable" if change.new_mode == EXECUTABLE else "no longer executable"
         notes.append(f"mode {change.old_mode[-3:]} → {change.new_mode[-3:]}, {became}")
     if in_bare:
         notes.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
-    for path in (file.path, file.old_path) if not change.goes else (file.path,):
+    for path in (file.path, file.old_path) if not change.is_removed else (file.path,):
         if (runs := explain_automatic_use(os.fsdecode(path))) and runs not in notes:
             notes.append(runs)
     return "; ".join(notes)
 
 
 def _target(git: Git, oid: str) -> str:
-    target = shown(git.output("cat-file", "blob", oid))
+    target = printable_path(git.output("cat-file", "blob", oid))
     return target if len(target) <= MAX_TARGET_CHARACTERS else f"{target[:MAX_TARGET_CHARACTERS]}…"
 
 
@@ -141,17 +145,17 @@ def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes
 
 def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileDiff]:
     """Every file with its hunks; without what the tree `landed`, a part of the way to `result`, has of them."""
-    remaining = {change.path: change for change in differences(git, landed or base, result)}
+    remaining = {change.path: change for change in diff_trees(git, landed or base, result)}
     diffs = []
-    for file, section in sections(git, base, result):
+    for file, section in read_patches(git, base, result):
         if not remaining.keys() & {file.path, file.old_path}:
             continue
         landed_numbers = landed_hunks(git, file, section, remaining)
         text = _hunks(section, landed_numbers or frozenset())
         binary = not text and re.search(rb"(?m)^Binary files ", section) is not None
         cut = len(text) > MAX_HUNK_CHARACTERS
-        paths = shown(file.path), file.status, shown(file.old_path)
-        all_or_nothing = cut or file.sections > 1 or landed_numbers is None
+        paths = printable_path(file.path), file.status, printable_path(file.old_path)
+        all_or_nothing = cut or file.patch_count > 1 or landed_numbers is None
         numbers = tuple(sorted(landed_numbers or ()))
         diffs.append(
             FileDiff(*paths, binary, text[:MAX_HUNK_CHARACTERS], cut=cut, all_or_nothing=all_or_nothing, landed=numbers)

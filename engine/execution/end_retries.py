@@ -1,5 +1,4 @@
-"""Stores the end of a session again and again when it could not be stored, because the disk is full for instance
-(SPEC 11.3)."""
+"""Retries to store the end of a session, for example after a full disk (SPEC 11.3)."""
 
 from __future__ import annotations
 
@@ -14,22 +13,20 @@ from engine.model import Refusal
 log = logging.getLogger(__name__)
 
 FIRST_WAIT_S, MAX_WAIT_S, GIVE_UP_S = 0.2, 30.0, 24 * 3_600.0
-"""Seconds until the first new try, each wait twice the last, none longer than `MAX_WAIT_S`, none later than
-`GIVE_UP_S`."""
+"""Seconds until the first retry, the longest wait (each is twice the last), and the time after which it gives up."""
 
 WAITER_TIMEOUT_S = 5.0
-"""Seconds after which those who wait for the session's end are released, although it is not stored."""
+"""Seconds after which callers that wait for the session's end are released, although it is not stored."""
 
 CLOSED = "engine_closed"
 """The code with which a closed database refuses a write."""
 
 
 class EndRetries:
-    """Ends of sessions that could not be stored, on a full disk for instance, are tried again (SPEC 11.3).
+    """Retries to store ends of sessions, each in its own thread.
 
-    Until then their rows say RUNNING, though nothing runs any more. What is not stored when the engine closes, or after
-    `GIVE_UP_S` seconds, is left to the next start, which finds the row and says that the session was interrupted. One
-    thread for each: there are as many as may run, and seldom any.
+    Until then their rows are RUNNING, though nothing runs any more. An end that is not stored when the engine closes,
+    or after `GIVE_UP_S` seconds, is left to the next start, which reports the session as interrupted.
     """
 
     def __init__(self, bus: EventBus) -> None:
@@ -45,17 +42,16 @@ class EndRetries:
     def keep_trying(
         self, session_id: str, store: Callable[[], object], error: Exception, on_end: Callable[[], object]
     ) -> None:
-        """Have `store` tried again until it does not raise. `on_end` is called then, and when nobody should wait for it
-        any longer; it may be called twice. `error` is what `store` raised the first time. Nothing is done for a session
-        that is among these already."""
+        """Call `store` again until it does not raise; `error` is its first error. `on_end` is called then, and when
+        nobody should wait any longer; it may be called twice. A second call for the same session does nothing."""
         thread = threading.Thread(
-            target=self._try, args=(session_id, store, on_end), name=f"clawpy-late-{session_id}", daemon=True
+            target=self._retry, args=(session_id, store, on_end), name=f"clawpy-late-{session_id}", daemon=True
         )
         with self._lock:
             if session_id in self._threads:
                 return
             self._threads[session_id] = thread
-        self._tell(session_id, f"the end of session {session_id} could not be stored; it is tried again: {error}")
+        self._report(session_id, f"the end of session {session_id} could not be stored; it is tried again: {error}")
         try:
             thread.start()
         except RuntimeError:  # the machine has no thread left
@@ -63,7 +59,7 @@ class EndRetries:
             self._forget(session_id, on_end)
 
     def close(self) -> None:
-        """Give up at once; waits for a try that is under way."""
+        """Give up; wait for a retry that is under way."""
         self._closing.set()
         with self._lock:
             threads = list(self._threads.values())
@@ -71,7 +67,7 @@ class EndRetries:
             if thread.is_alive():
                 thread.join()
 
-    def _try(self, session_id: str, store: Callable[[], object], on_end: Callable[[], object]) -> None:
+    def _retry(self, session_id: str, store: Callable[[], object], on_end: Callable[[], object]) -> None:
         began, wait = time.monotonic(), FIRST_WAIT_S
         while not self._closing.wait(wait) and time.monotonic() - began < GIVE_UP_S:
             try:
@@ -85,10 +81,10 @@ class EndRetries:
                     on_end()
                 continue
             delay = round(time.monotonic() - began)
-            self._tell(session_id, f"the end of session {session_id} is stored now, {delay} s late")
+            self._report(session_id, f"the end of session {session_id} is stored now, {delay} s late")
             self._forget(session_id, on_end)
             return
-        self._tell(
+        self._report(
             session_id,
             f"the end of session {session_id} is not stored; the next start reports the session as interrupted",
         )
@@ -99,6 +95,6 @@ class EndRetries:
             self._threads.pop(session_id, None)
         on_end()
 
-    def _tell(self, session_id: str, message: str) -> None:
+    def _report(self, session_id: str, message: str) -> None:
         log.error("%s", message)
         self._bus.publish(FaultReported(subject=session_id, where="sessions", message=message))

@@ -21,10 +21,10 @@ from engine.execution.runners.toolchains.installing import Installation
 from engine.plain_files import remove_folder
 from engine.storage.files import TEMPORARY_PREFIX
 
-IGNORED = "*\n"
+GITIGNORE = "*\n"
 """The `.gitignore` inside a folder that was made: a folder that the project does not ignore stays out of git, too."""
 
-_KEPT = frozenset({"python"})
+_UPDATED_KINDS = frozenset({"python"})
 """Kinds whose present environment is brought up to date; the others are made anew."""
 
 
@@ -45,7 +45,7 @@ def network_access(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def installed_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
+def install_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
     """In a session over the operator's tree: the folders of the installation are made beside it and put in place after
     the block, when it ended well. Raises `CannotRun` when one of them is a link, or when nothing was put into any."""
     staged: dict[Path, Path] = {}
@@ -54,7 +54,7 @@ def installed_into_tree(live: LiveSession, installation: Installation, top: Path
         target, fresh = top / place, root / str(number)
         _refuse_links(top, place)
         _finish_swap(target)
-        if place in installation.updated and installation.kind in _KEPT:
+        if place in installation.updated and installation.kind in _UPDATED_KINDS:
             shutil.copytree(target, fresh, symlinks=True)
         else:
             fresh.mkdir(parents=True)
@@ -74,9 +74,9 @@ def installed_into_tree(live: LiveSession, installation: Installation, top: Path
     for target, fresh in staged.items():
         _refuse_links(top, target.relative_to(top).as_posix())
         if target in filled:
-            _swap(fresh, target)
+            _put_in_place(fresh, target)
         else:
-            _remove(target)  # the tool wants nothing there any more
+            _remove_if_present(target)  # the tool wants nothing there any more
 
 
 def keep_out_of_git(top: Path, place: str = "") -> None:
@@ -85,7 +85,7 @@ def keep_out_of_git(top: Path, place: str = "") -> None:
     _refuse_links(top, place)
     if (top / place).is_dir():
         with suppress(FileExistsError), (top / place / ".gitignore").open("x") as file:
-            file.write(IGNORED)
+            file.write(GITIGNORE)
 
 
 def _refuse_links(top: Path, place: str) -> None:
@@ -97,32 +97,32 @@ def _refuse_links(top: Path, place: str) -> None:
             raise CannotRun(message, "nothing outside your tree is changed; run the command in a terminal")
 
 
-def _swap(fresh: Path, target: Path) -> None:
+def _put_in_place(fresh: Path, target: Path) -> None:
     """Put a folder in place of another, or of none. They may lie on different disks."""
     if not os.path.lexists(target):
         keep_out_of_git(fresh)
     _drop_set_bits(fresh)
     target.parent.mkdir(parents=True, exist_ok=True)
-    near, old = _beside(target, "new"), _beside(target, "old")
-    _remove(near)
+    near, old = _temporary_path(target, "new"), _temporary_path(target, "old")
+    _remove_if_present(near)
     shutil.move(fresh, near)  # a copy where it is another disk; from here on it is two renames
     if target.exists():
-        _remove(old)
+        _remove_if_present(old)
         target.rename(old)
         near.rename(target)
-        _remove(old)
+        _remove_if_present(old)
     else:
         near.rename(target)
 
 
-def _beside(target: Path, prefix: str) -> Path:
+def _temporary_path(target: Path, prefix: str) -> Path:
     return target.with_name(f"{TEMPORARY_PREFIX}{prefix}-{target.name}")
 
 
 def _finish_swap(target: Path) -> None:
-    """What a crash left between the two renames of `_swap`."""
-    if not os.path.lexists(target) and _beside(target, "old").is_dir():
-        _beside(target, "old").rename(target)
+    """What a crash left between the two renames of `_put_in_place`."""
+    if not os.path.lexists(target) and _temporary_path(target, "old").is_dir():
+        _temporary_path(target, "old").rename(target)
 
 
 def _drop_set_bits(folder: Path) -> None:
@@ -135,6 +135,6 @@ def _drop_set_bits(folder: Path) -> None:
                 file.chmod(stat.S_IMODE(mode) & 0o777)
 
 
-def _remove(folder: Path) -> None:
+def _remove_if_present(folder: Path) -> None:
     if os.path.lexists(folder):
         remove_folder(folder)

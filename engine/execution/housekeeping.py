@@ -104,7 +104,7 @@ class Housekeeping:
 
     def waiting(self) -> int:
         """How many worktrees stay because they are still needed."""
-        return len(self._worktrees.sessions()) - len(self._over())
+        return len(self._worktrees.list_sessions()) - len(self._over())
 
     def reclaim(self) -> Reclaimed:
         """Remove worktrees of sessions that are over and decided, and caches that no session uses. What waits to
@@ -123,11 +123,11 @@ class Housekeeping:
         """Session to folder. A worktree stays while its session runs, or its work is not stored or not decided yet."""
         busy = set(self._busy())
         folders = {}
-        for session_id, unsaved in self._worktrees.sessions():
+        for session_id, unsaved in self._worktrees.list_sessions():
             change = self._changes.for_session(session_id)
             undecided = change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
             if session_id not in busy and not undecided and not (unsaved and change is None):
-                folders[session_id] = self._worktrees.folder(session_id)
+                folders[session_id] = self._worktrees.folder_of(session_id)
         return folders
 
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
 
-from engine.execution.snapshots import PlainGit, named, scratch_index, shown
-from engine.execution.staging import durable
-from engine.execution.tree_diff import ChangedFile, TreeChange, changed_files, differences, sections
+from engine.execution.snapshots import PlainGit, join_paths, printable_path, scratch_index
+from engine.execution.staging import durable_environment
+from engine.execution.tree_diff import ChangedFile, TreeChange, changed_files, diff_trees, read_patches
 from engine.git import Git
 from engine.model import FilePart, Refusal
 
@@ -67,7 +67,7 @@ def landed_hunks(
     """The numbers of the hunks of `file` that are landed, None when they cannot be told. `remaining`: what of the
     change set is left, by path."""
     change = remaining.get(file.path)
-    if change is None or change.appears or change.old_oid == file.change.old_oid or file.sections > 1:
+    if change is None or change.is_added or change.old_oid == file.change.old_oid or file.patch_count > 1:
         return frozenset()
     oids = (change.old_oid, file.change.old_oid, file.change.new_oid)
     present, old, new = (git.output("cat-file", "blob", oid) for oid in oids)
@@ -82,24 +82,24 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
     file takes the place of one that is not among `parts`.
     """
     git = plain.git
-    files = {shown(file.path): file for file in changed_files(git, base, result)}
-    remaining = {change.path: change for change in differences(git, landed, result)}
+    files = {printable_path(file.path): file for file in changed_files(git, base, result)}
+    remaining = {change.path: change for change in diff_trees(git, landed, result)}
     waiting = [path for path, file in files.items() if remaining.keys() & {file.path, file.old_path}]
-    patches = dict(sections(git, base, result)) if any(part.hunks for part in parts) else {}
+    patches = dict(read_patches(git, base, result)) if any(part.hunks for part in parts) else {}
     lines, chosen = [], set()
     for part in parts:
         file = files.get(part.path)
         if file is None:
-            raise Refusal("unknown_file", f"it does not change {part.path}", f"one of: {named(waiting)}")
+            raise Refusal("unknown_file", f"it does not change {part.path}", f"one of: {join_paths(waiting)}")
         if part.path not in waiting:
-            raise Refusal("already_decided", f"{part.path} is landed already", f"left: {named(waiting)}")
+            raise Refusal("already_decided", f"{part.path} is landed already", f"left: {join_paths(waiting)}")
         change = file.change
         chosen |= {path for path in (file.path, file.old_path) if path}
         mode, oid = change.new_mode, change.new_oid
         if part.hunks and (blob := _with_hunks(git, file, patches[file], remaining, part)):
             mode, oid = change.old_mode, blob
         lines += [f"0 {'0' * len(base)}\t".encode() + path for path in (file.path, file.old_path) if path]
-        if not change.goes:
+        if not change.is_removed:
             lines.append(f"{mode} {oid}\t".encode() + file.path)
     with scratch_index() as index:
         partial = plain.work_tree(plain.folder, index)
@@ -107,9 +107,9 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
         partial.output(
             "update-index", "--replace", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines)
         )
-        tree = partial.text("write-tree", "--missing-ok", environment=durable(git))
-    if unselected := {change.path for change in differences(git, landed, tree)} - chosen:
-        names = named([shown(path) for path in sorted(unselected)])
+        tree = partial.text("write-tree", "--missing-ok", environment=durable_environment(git))
+    if unselected := {change.path for change in diff_trees(git, landed, tree)} - chosen:
+        names = join_paths([printable_path(path) for path in sorted(unselected)])
         raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
     return tree
 
@@ -118,7 +118,7 @@ def _with_hunks(
     git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
 ) -> str:
     """The blob of the old file with these hunks of its diff and those that are landed; "" when these are all."""
-    hunks = spans(patch) if file.sections == 1 else []
+    hunks = spans(patch) if file.patch_count == 1 else []
     unknown = [number for number in part.hunks if not 1 <= number <= len(hunks)]
     if unknown:
         has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
@@ -137,4 +137,6 @@ def _with_hunks(
     if len(chosen) == len(hunks):
         return ""
     old, new = (git.output("cat-file", "blob", oid) for oid in (file.change.old_oid, file.change.new_oid))
-    return git.text("hash-object", "-w", "--stdin", stdin=with_hunks(old, new, hunks, chosen), environment=durable(git))
+    return git.text(
+        "hash-object", "-w", "--stdin", stdin=with_hunks(old, new, hunks, chosen), environment=durable_environment(git)
+    )

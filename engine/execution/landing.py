@@ -53,17 +53,17 @@ class Image:
 ABSENT = Image(Kind.ABSENT)
 
 
-def observe(
+def observe_image(
     root: Beneath, path: str, *, algorithm: str = "sha1", folds_case: bool = False, copy: Path | None = None
 ) -> Image:
     """What stands at `path` now. Behind a parent that is no real folder (a link, a file) there is nothing, and a file
     of another spelling is another file, also where the file system takes both for one (`folds_case`)."""
-    if folds_case and not spelled_so(root, path):
+    if folds_case and not is_spelled_exactly(root, path):
         return ABSENT
     return image_of(root, path, algorithm, copy)
 
 
-def spelled_so(root: Beneath, path: str) -> bool:
+def is_spelled_exactly(root: Beneath, path: str) -> bool:
     """True when its folder lists this very name, upper and lower case told apart."""
     folder, _, name = path.rpartition("/")
     return root.is_folder(folder) and name in root.names(folder)
@@ -106,7 +106,7 @@ def blob_id(data: bytes, algorithm: str = "sha1") -> str:
     return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def in_front(root: Beneath, path: str, removed: Collection[str]) -> str:
+def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
     """What would keep a file from being written at `path`: a parent that is no real folder, or, where the path is a
     folder now, the first thing in it; unless it is among `removed`. "" when nothing does."""
     if obstacle := root.obstructed(path):
@@ -172,9 +172,9 @@ class Plan:
             value["folds_case"],
         )
 
-    def observe(self, root: Beneath, path: str, copy: Path | None = None) -> Image:
+    def observe_image(self, root: Beneath, path: str, copy: Path | None = None) -> Image:
         """What stands at `path` now; its bytes go to `copy` too."""
-        return observe(root, path, algorithm=self.algorithm, folds_case=self.folds_case, copy=copy)
+        return observe_image(root, path, algorithm=self.algorithm, folds_case=self.folds_case, copy=copy)
 
     @property
     def removed_paths(self) -> set[str]:
@@ -202,7 +202,7 @@ class Rollback:
     foreign: list[str] = field(default_factory=list)
 
 
-def changed_since(root: Beneath, *plans: Plan) -> list[str]:
+def find_changed(root: Beneath, *plans: Plan) -> list[str]:
     """Paths that are not what `plans`, carried out one after another, expect, or that something now stands in front
     of."""
     changed = []
@@ -210,9 +210,9 @@ def changed_since(root: Beneath, *plans: Plan) -> list[str]:
     for plan in plans:
         removed = plan.removed_paths | {path for path, image in images.items() if image.kind is Kind.ABSENT}
         for entry in plan.entries:
-            if (images.get(entry.path) or plan.observe(root, entry.path)) != entry.before:
+            if (images.get(entry.path) or plan.observe_image(root, entry.path)) != entry.before:
                 changed.append(entry.path)
-            elif entry.after.kind is not Kind.ABSENT and (obstacle := in_front(root, entry.path, removed)):
+            elif entry.after.kind is not Kind.ABSENT and (obstacle := find_obstacle(root, entry.path, removed)):
                 changed.append(obstacle)
         images |= {entry.path: entry.after for entry in plan.entries}
     return list(dict.fromkeys(changed))
@@ -222,24 +222,24 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     """Change the files as `plan` says; returns the `mtime_ns` of every path written.
 
     Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it cannot be done; everything is
-    then as it was before. `NotRestored`: not even that could be done, `take_back` must be tried again.
+    then as it was before. `NotRestored`: not even that could be done, `roll_back` must be tried again.
     """
-    temporaries = _temporaries(root, plan)
+    temporaries = _temporary_paths(root, plan)
     carried_out: list[Entry] = []
     try:
         for entry in plan.entries:
             if entry.after.kind is Kind.FILE and entry.after != entry.before:
                 step(f"prepare {entry.path}")
                 _write_temporary(root, temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
-        _sync(root, temporaries.values())
-        if changed := changed_since(root, plan):
+        _sync_files(root, temporaries.values())
+        if changed := find_changed(root, plan):
             raise FilesChanged(changed)
-        written = _commit(root, plan, temporaries, contents, step, carried_out)
+        written = _commit_changes(root, plan, temporaries, contents, step, carried_out)
     except Exception as error:
         try:
             step("take back")
-            foreign = take_back(root, replace(plan, entries=tuple(carried_out)), contents, step).foreign
-            sweep(root, plan)
+            foreign = roll_back(root, replace(plan, entries=tuple(carried_out)), contents, step).foreign
+            remove_temporaries(root, plan)
         except Exception as trouble:
             raise NotRestored(str(trouble)) from trouble
         if foreign:
@@ -251,7 +251,7 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     return written
 
 
-def settled(root: Beneath, plan: Plan) -> Plan:
+def settle_plan(root: Beneath, plan: Plan) -> Plan:
     """The plan as it came out: of the folders that might have gone only those that went."""
     gone = [(path, mode) for path, mode in plan.old_folders if not root.is_folder(path)]
     return replace(plan, old_folders=tuple(gone))
@@ -263,16 +263,16 @@ def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
     return {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
 
 
-def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
+def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
     """Bring back what was there before `plan` was begun, however far it came. Safe to repeat.
 
     A path that is neither as before nor as after was changed by somebody else meanwhile and is left as it is.
     """
-    sweep(root, plan)
+    remove_temporaries(root, plan)
     result = Rollback()
     to_restore: list[Entry] = []
     for entry in plan.entries:
-        image = plan.observe(root, entry.path)
+        image = plan.observe_image(root, entry.path)
         if image == entry.before and not (image.kind is Kind.FILE and root.obstructed(entry.path)):
             continue
         if image == entry.after:
@@ -281,80 +281,82 @@ def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
             result.foreign.append(entry.path)
     backwards = replace(plan.reversed(), entries=tuple(to_restore))
     removed = backwards.removed_paths
-    blocked = {entry.path for entry in to_restore if entry.path not in removed and in_front(root, entry.path, removed)}
+    blocked = {
+        entry.path for entry in to_restore if entry.path not in removed and find_obstacle(root, entry.path, removed)
+    }
     result.foreign += sorted(blocked)
     backwards = replace(backwards, entries=tuple(entry for entry in to_restore if entry.path not in blocked))
-    temporaries = _temporaries(root, backwards)
+    temporaries = _temporary_paths(root, backwards)
     for entry in backwards.entries:
         if entry.after.kind is Kind.FILE:
             _write_temporary(root, temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
-    _sync(root, temporaries.values())
-    _commit(root, backwards, temporaries, contents, step, [])
+    _sync_files(root, temporaries.values())
+    _commit_changes(root, backwards, temporaries, contents, step, [])
     result.restored = [entry.path for entry in backwards.entries]
     return result
 
 
-def arrived(root: Beneath, plan: Plan) -> bool:
+def is_carried_out(root: Beneath, plan: Plan) -> bool:
     """True when every path is what the plan says it shall be: it was carried out, only the record is missing.
     Temporary files and emptied folders that a crash left are then cleared away."""
-    if any(plan.observe(root, entry.path) != entry.after for entry in plan.entries):
+    if any(plan.observe_image(root, entry.path) != entry.after for entry in plan.entries):
         return False
-    _commit(root, replace(plan, entries=()), {}, lambda oid: b"", lambda name: None, [])
-    sweep(root, plan)
+    _commit_changes(root, replace(plan, entries=()), {}, lambda oid: b"", lambda name: None, [])
+    remove_temporaries(root, plan)
     return True
 
 
-def sweep(root: Beneath, plan: Plan) -> None:
+def remove_temporaries(root: Beneath, plan: Plan) -> None:
     """Remove the temporary files of `plan` that a crash left."""
     folders = {"", *(parent for entry in plan.entries for parent in parents(entry.path))}
     for folder in folders:
         for name in root.names(folder) if root.is_folder(folder) else ():
             path = f"{folder}/{name}" if folder else name
-            status = root.lstat(path) if name.startswith(_prefix(plan)) else None
+            status = root.lstat(path) if name.startswith(_temporary_prefix(plan)) else None
             if status is not None and not stat.S_ISDIR(status.st_mode):  # a folder of that name is not ours
-                _gone(root, path)
+                _unlink(root, path)
 
 
-def _prefix(plan: Plan) -> str:
+def _temporary_prefix(plan: Plan) -> str:
     return f"{TEMPORARY_PREFIX}{plan.token}-"
 
 
-def _temporaries(root: Beneath, plan: Plan) -> dict[str, str]:
+def _temporary_paths(root: Beneath, plan: Plan) -> dict[str, str]:
     """Where each new content waits: in its own folder, or the nearest one above that is there already."""
     paths = {}
     for number, entry in enumerate(plan.entries):
         folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
-        name = f"{_prefix(plan)}{number}"
+        name = f"{_temporary_prefix(plan)}{number}"
         paths[entry.path] = f"{folder}/{name}" if folder else name
     return paths
 
 
 def _write_temporary(root: Beneath, place: str, data: bytes, mode: int) -> None:
     """A file of our own making: whatever had its name, which may be a second name of a file elsewhere, loses it."""
-    _gone(root, place)
+    _unlink(root, place)
     root.write(place, data, mode=mode)
 
 
-def _gone(root: Beneath, path: str) -> None:
+def _unlink(root: Beneath, path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         root.unlink(path)
 
 
-def _sync(root: Beneath, paths: Iterable[str]) -> None:
+def _sync_files(root: Beneath, paths: Iterable[str]) -> None:
     """Temporary files on disk, all together: the first waits for the disk, the others find it done."""
     for place in paths:
         if root.lstat(place) is not None:
             root.sync_file(place)
 
 
-def _commit(
+def _commit_changes(
     root: Beneath, plan: Plan, temporaries: dict[str, str], contents: Contents, step: Step, carried_out: list[Entry]
 ) -> dict[str, int]:
     """Removals first (a case-only rename, a folder in place of a file), then folders, then new contents."""
     for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
         if entry.after.kind is Kind.ABSENT and entry.before.kind is not Kind.ABSENT:
             step(f"remove {entry.path}")
-            _expect(root, entry, plan)
+            _require_image(root, entry, plan)
             root.unlink(entry.path)
             carried_out.append(entry)
     needed = {parent for entry in plan.entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
@@ -367,8 +369,8 @@ def _commit(
     for entry in plan.entries:
         if entry.after.kind is not Kind.ABSENT and entry.after != entry.before:
             step(f"write {entry.path}")
-            _expect(root, entry, plan)
-            _put(root, entry, temporaries[entry.path], contents)
+            _require_image(root, entry, plan)
+            _put_image(root, entry, temporaries[entry.path], contents)
             carried_out.append(entry)
             if (status := root.lstat(entry.path)) is not None:
                 written[entry.path] = status.st_mtime_ns
@@ -389,20 +391,20 @@ def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: 
             root.chmod_folder(folder, modes[folder])
 
 
-def _expect(root: Beneath, entry: Entry, plan: Plan) -> None:
+def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
     if obstacle := root.obstructed(entry.path):
         raise FilesChanged([obstacle])
-    if plan.observe(root, entry.path) != entry.before:
+    if plan.observe_image(root, entry.path) != entry.before:
         raise FilesChanged([entry.path])
 
 
-def _put(root: Beneath, entry: Entry, temporary: str, contents: Contents) -> None:
+def _put_image(root: Beneath, entry: Entry, temporary: str, contents: Contents) -> None:
     if entry.after.kind is Kind.LINK:
         target = os.fsdecode(contents(entry.after.blob))
         if entry.before.kind is Kind.ABSENT:
             root.symlink(target, entry.path)  # fails when something came into being there
         else:
-            _gone(root, temporary)
+            _unlink(root, temporary)
             root.symlink(target, temporary)
             root.replace(temporary, entry.path)
     elif entry.before.kind is Kind.ABSENT:

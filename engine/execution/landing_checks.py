@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from engine.execution.change_store import ChangeSetRow
 from engine.execution.hunks import tree_with
-from engine.execution.merging import three_way, unsupported
-from engine.execution.snapshots import PlainGit, named, shown
-from engine.execution.staging import obstacles
-from engine.execution.tree_diff import TreeChange, differences
+from engine.execution.merging import find_unsupported, merge_three_way
+from engine.execution.snapshots import PlainGit, join_paths, printable_path
+from engine.execution.staging import find_obstacles
+from engine.execution.tree_diff import TreeChange, diff_trees
 from engine.frozen import frozen
 from engine.model import FilePart, LandPreview, Refusal
 from engine.storage.beneath import Beneath
@@ -27,16 +27,16 @@ class LandingCheck:
 
 def check_landing(plain: PlainGit, root: Beneath, row: ChangeSetRow, *, present: str, target: str) -> LandingCheck:
     """Whether `row` can be landed up to the tree `target` on the files beneath `root`, whose tree is `present`."""
-    merge = three_way(plain.git, base=row.landed_tree, ours=present, theirs=target)
+    merge = merge_three_way(plain.git, base=row.landed_tree, ours=present, theirs=target)
     if merge.conflicts:
-        return LandingCheck(LandPreview(False, tuple(shown(path) for path in merge.conflicts)))
-    changes = differences(plain.git, present, merge.tree)
-    reasons = unsupported(plain, merge.tree, changes)
-    in_the_way = obstacles(root, [change for change in changes if change.path not in reasons])
+        return LandingCheck(LandPreview(False, tuple(printable_path(path) for path in merge.conflicts)))
+    changes = diff_trees(plain.git, present, merge.tree)
+    reasons = find_unsupported(plain, merge.tree, changes)
+    in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
     preview = LandPreview(
         clean=not reasons and not in_the_way,
-        in_the_way=tuple(shown(path) for path in in_the_way),
-        unsupported=tuple(f"{shown(path)}: {reason}" for path, reason in reasons.items()),
+        in_the_way=tuple(printable_path(path) for path in in_the_way),
+        unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
         files=len(changes),
     )
     return LandingCheck(preview, merge.tree, tuple(changes))
@@ -54,15 +54,17 @@ def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
     if preview.conflicts:
         raise Refusal(
             "conflict",
-            f"you and the session changed the same lines: {named(preview.conflicts)}",
+            f"you and the session changed the same lines: {join_paths(preview.conflicts)}",
             f"set your version aside and land again, or {way_out}",
         )
     if preview.unsupported:
-        raise Refusal("unsupported_files", f"these are not landed: {named(preview.unsupported)}", "copy them by hand")
+        raise Refusal(
+            "unsupported_files", f"these are not landed: {join_paths(preview.unsupported)}", "copy them by hand"
+        )
     if preview.in_the_way:
         raise Refusal(
             "conflict",
-            f"untracked or ignored files are in the way: {named(preview.in_the_way)}",
+            f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}",
             f"move them away and land again, or {way_out}",
         )
 
@@ -70,7 +72,7 @@ def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
 def later_edits(paths: Sequence[str]) -> Refusal:
     return Refusal(
         "later_edits",
-        f"changed since the landing: {named(paths)}",
+        f"changed since the landing: {join_paths(paths)}",
         "undoing would lose these changes; stash them first, or undo the landing by hand",
     )
 
@@ -78,11 +80,11 @@ def later_edits(paths: Sequence[str]) -> Refusal:
 def edited_meanwhile(paths: Sequence[str], *, undoing: bool) -> Refusal:
     if undoing:
         return later_edits(paths)
-    return Refusal("conflict", f"changed while landing: {named(paths)}; nothing was landed", "land again")
+    return Refusal("conflict", f"changed while landing: {join_paths(paths)}; nothing was landed", "land again")
 
 
 def cannot_write(error: OSError, workspace: str) -> Refusal:
-    where = shown(str(error.filename)) if error.filename else workspace
+    where = printable_path(str(error.filename)) if error.filename else workspace
     return Refusal(
         "cannot_write",
         f"{where}: {error.strerror or error}; nothing was changed",

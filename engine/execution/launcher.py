@@ -1,4 +1,4 @@
-"""What cards see of execution: who would do it, start it, stop it, edit it (SPEC 2.7, 3.8)."""
+"""The interface between cards and sessions: choose a runner, start, stop and edit work (SPEC 2.7, 3.8)."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ from engine.model import Assignment, Permit, Refusal, RunnerInfo, SessionView, m
 
 
 class Launcher:
-    """Chooses who does an assignment, and has it started."""
+    """Chooses the runner of an assignment, and starts it."""
 
     def __init__(self, sessions: Sessions, settings: SettingsSource) -> None:
         self._sessions = sessions
         self._settings = settings
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
-        """The assignment with the runner that would do it now, and in words what is not as it was asked for; "" when
-        all is.
+        """The assignment with the runner that would do it now, and a sentence on a replaced runner, "" for none.
 
-        `auto` becomes a flow, or for prose what the channel is served by now, else a model. A runner that is absent is
-        replaced by the first of the channel's `fallback` that takes it. When nothing takes it, it stays as it is:
-        `check` then says what is missing.
+        `auto` becomes a flow, or for prose the runner of the channel, else a model. A runner that is not available is
+        replaced by the first of the channel's `fallback` that is. Without any the assignment stays as it is, and
+        `check` says what is missing.
         """
-        chosen = self._named(assignment)
-        info = self._ask(chosen)
+        chosen = self._with_runner(assignment)
+        info = self._check_runner(chosen)
         if info.available:
             return chosen, ""
-        for other in self._fallbacks(chosen):
-            instead = self._ask(other)
+        for other in self._list_fallbacks(chosen):
+            instead = self._check_runner(other)
             if instead.available:
                 return other, f"served by {instead.executor or other.runner}: {chosen.runner} cannot ({info.reason})"
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): nothing
-        where nobody sends a bill; else what the runner's sessions on that channel cost that were not free, before the
-        first of them `costPerTrigger`."""
+        """Whether a runner is available, its effects and sandbox, and the estimated cost (SPEC 3.4): 0 for a free
+        runner, else the usual cost of the runner's sessions on the channel, before the first of them
+        `costPerTrigger`."""
         chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
-        chosen = self._named(chosen)
-        info = self._ask(chosen)
+        chosen = self._with_runner(chosen)
+        info = self._check_runner(chosen)
         if not info.available:
             return info
         settings = self._settings.current
@@ -59,15 +58,15 @@ class Launcher:
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
-        """The assignment as the operator edited it; a sentence makes of a flow work for an agent or a model, where one
-        takes it. Raises `Refusal` `no_runner` or `bad_parameters`."""
+        """The assignment after the operator's edit. A sentence turns a flow into work for an agent or a model, if one
+        is available. Raises `Refusal` `no_runner` or `bad_parameters`."""
         try:
             return self._sessions.admission.runner_of(assignment).apply_edit(assignment, edit)
         except Refusal as refusal:
             if refusal.code != PROSE:
                 raise
             prose, _ = self.choose(replace(assignment, prompt=edit, runner=AUTO, flow=None, parameters={}))
-            if self._ask(prose).available:
+            if self._check_runner(prose).available:
                 return prose
             raise Refusal("bad_parameters", refusal.message, refusal.fix) from None
 
@@ -79,13 +78,13 @@ class Launcher:
             permit, assignment, agent=agent, mode=mode, estimate=estimate, without_sandbox=without_sandbox
         )
 
-    def hindrance(self, assignment: Assignment) -> str:
-        """Why this may not start by itself just now, "" when it may: no runner, or see `Admission.hindrance`."""
+    def blocking_reason(self, assignment: Assignment) -> str:
+        """Why an assignment may not start by itself now, "" when it may: no runner, or `Admission.blocking_reason`."""
         info = self.check(assignment)
         if not info.available:
             return info.reason
         chosen, _ = self.choose(assignment)
-        return self._sessions.admission.hindrance(chosen)
+        return self._sessions.admission.blocking_reason(chosen)
 
     def session_of(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card."""
@@ -99,9 +98,8 @@ class Launcher:
         """See `Sessions.stop`."""
         self._sessions.stop(session_id, reason)
 
-    def _named(self, assignment: Assignment) -> Assignment:
-        """The assignment with a runner of its own. A card that was made for `auto` goes to whom the operator gave its
-        channel since."""
+    def _with_runner(self, assignment: Assignment) -> Assignment:
+        """The assignment with a runner in place of `auto`: the present runner of its channel."""
         if assignment.runner != AUTO:
             return assignment
         if assignment.flow is not None:
@@ -109,7 +107,7 @@ class Launcher:
         channel = self._settings.current.channels.get(assignment.channel)
         return replace(assignment, runner=MODEL if channel is None or channel.runner == AUTO else channel.runner)
 
-    def _ask(self, assignment: Assignment) -> RunnerInfo:
+    def _check_runner(self, assignment: Assignment) -> RunnerInfo:
         try:
             return self._sessions.admission.runner_of(assignment).check(assignment)
         except Refusal as refusal:
@@ -118,8 +116,8 @@ class Launcher:
                 return RunnerInfo(available=False, reason=f"No model or agent is set up for text prompts: {options}")
             return RunnerInfo(available=False, reason=refusal.message)
 
-    def _fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:
-        """What else the channel names. A flow stays one: its parameters mean nothing to an agent."""
+    def _list_fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:
+        """The assignment with each fallback of its channel; none for a flow, whose parameters no agent understands."""
         channel = self._settings.current.channels.get(assignment.channel)
         if channel is None or assignment.flow is not None:
             return

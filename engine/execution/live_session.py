@@ -1,4 +1,4 @@
-"""One session while it runs: its commands, its transcript, what it may spend, and how it is told to end (SPEC 3.8)."""
+"""One running session: its commands, its transcript, its budget, and requests to stop it (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -37,47 +37,45 @@ from engine.model.text import seconds_in_words
 from engine.storage.database import Transaction
 
 TIMED_OUT = 124
-"""The exit code of a command that its own timeout ended, as timeout(1) has it."""
+"""The exit code of a command that its own timeout ended, as of timeout(1)."""
 
 
 @frozen
 class SessionRails:
-    """The safety rails, as sessions ask them.
-
-    `consume` uses a permit up for what has a digest, or raises `Refusal` (SPEC 3.1). `stop_signal`: the kill switch.
-    `check` is the content filter's word on a shell command in a folder (SPEC 3.5). `reserve` has the cost ledger (SPEC
-    3.4) reserve a total of micro-dollars for the whole session, instead of what was reserved for it; it returns "" when
-    the caps let it, else which one does not, in words. `last_write`: when someone else's process last wrote in a
-    workspace, None if nothing is known of any. `unattended`: why nothing may begin by itself in a workspace now, ""
-    when it may (SPEC 7). `secrets`: values that leave a session nowhere, besides what looks like one (SPEC 11.1).
-    `sandbox`: where sessions work, None for the best rung of this machine.
-    """
+    """The safety rails for sessions."""
 
     consume: Callable[[Transaction, Permit, str], None]
+    """Uses up a permit for an assignment's digest, or raises `Refusal` (SPEC 3.1)."""
     stop_signal: Callable[[], str]
+    """The kill switch: why nothing may run now, "" when it may."""
     check: Callable[[str, Path], RailVerdict]
+    """The content filter's verdict on a shell command in a folder (SPEC 3.5)."""
     reserve: Callable[[str, int], str] = lambda session_id, total: ""
+    """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4): the cap that refuses
+    it, "" when none does."""
     last_write: Callable[[str], datetime | None] = lambda workspace: None
+    """The time at which another process last wrote in a workspace, None if unknown."""
     unattended: Callable[[str], str] = lambda workspace: ""
+    """Why nothing may start by itself in a workspace now, "" when it may (SPEC 7)."""
     secrets: Callable[[], Iterable[str]] = tuple
+    """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
     sandbox: Sandbox | None = None
+    """The sandbox of sessions, None for the best rung of this machine."""
 
 
 @frozen
-class Stop:
-    """A request to end a session: in which state, and why."""
+class StopRequest:
+    """A request to end a session in a state, for a reason."""
 
     state: SessionState
     reason: str
     not_begun: bool = False
-    """Nothing was done: its card is given back."""
+    """Nothing was done: its card is offered again."""
 
 
 class LiveSession:
-    """A running session. Its own thread works with it; any thread may look at it and stop it.
-
-    `folders` are made before: scratch and caches of the confinement exist.
-    """
+    """A running session. Its own thread works with it; any thread may read and stop it. The folders of the confinement
+    exist already."""
 
     def __init__(
         self,
@@ -102,35 +100,35 @@ class LiveSession:
         self.cost = 0
         self.journal = Journal(rails.secrets)
         self.replies: SimpleQueue[str] = SimpleQueue()
-        """What the operator told it while it runs (SPEC 9.4), in order."""
-        self.converses = False
+        """The operator's replies while it runs (SPEC 9.4), in order."""
+        self.is_listening = False
         """Set by a runner that reads `replies`."""
         self.unfinished_write: Callable[[Transaction], str] | None = None
-        """What goes into its last transaction when it does not come to its end: what it had changed until then."""
+        """Stores its changes in its last transaction when it is stopped before its end."""
         self._rails = rails
         self._confinement = confinement
         self._lock = threading.Lock()
-        self._stop: Stop | None = None
+        self._stop: StopRequest | None = None
         self._on_stop: list[Callable[[], None]] = []
         self._reserved = 0
         self._clock = SessionClock(clock)
         self.on_waiting: Callable[[], None] = lambda: None
-        """Called, from its own thread, when it begins to wait for a person."""
+        """Called from its own thread when it starts to wait for a person."""
 
-    # What the work sees
+    # For the work
 
     @property
     def scratch(self) -> Path:
-        """A folder of the session's own, gone with it; its commands write there too."""
+        """A folder of the session, deleted with it; its commands write there too."""
         return self._confinement.files
 
     @property
     def folder(self) -> Path:
-        """Where it works; the only place of the operator's that is writable in the sandbox."""
+        """The folder in which it works; the only place of the operator's that is writable in the sandbox."""
         return self._confinement.folder
 
     def without_secrets(self, text: str) -> str:
-        """`text` as it may be stored, shown and sent to a model."""
+        """`text` without secrets, to be stored, shown and sent to a model."""
         return redact(text, self._rails.secrets())
 
     @property
@@ -139,12 +137,12 @@ class LiveSession:
         return self._stop is not None
 
     def confine(self, confinement: Confinement) -> None:
-        """Work somewhere else from now on: in a worktree that was made for it."""
+        """Change the places that its commands may touch, from now on."""
         self._confinement = confinement
 
     @property
     def confinement(self) -> Confinement:
-        """What its commands may touch."""
+        """The places that its commands may touch."""
         return self._confinement
 
     def say(self, text: str, *, error: bool = False) -> None:
@@ -153,34 +151,33 @@ class LiveSession:
         self.note(text, error=error)
 
     def note(self, text: str, *, error: bool = False) -> None:
-        """The same, also while the session is ending."""
-        self._clock.touch()
+        """Put a note into the transcript, also while the session is ending."""
+        self._clock.note_activity()
         self.transcript.append("error" if error else "note", sanitise(text).split("\n"))
 
     def write(self, kind: str, text: str) -> None:
-        """Put lines of a `TranscriptLine` kind into the transcript; they count as a sign of life."""
+        """Put lines of a `TranscriptLine` kind into the transcript; they count as activity."""
         self._record(kind, sanitise(text).split("\n"))
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """While a person is asked: the clock of this session is paused, because the person's time is not its own, and
-        another session may run in its place, because one question must not hold up everything else."""
-        return self._clock.paused(self.on_waiting)
+    def pause_clock(self) -> AbstractContextManager[None]:
+        """Pause the session's clock while it waits for a person; another session may run in its place meanwhile."""
+        return self._clock.pause(self.on_waiting)
 
     @property
-    def asking(self) -> bool:
+    def is_waiting(self) -> bool:
         """True while it waits for a person."""
-        return self._clock.asking
+        return self._clock.is_waiting
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once when the session is told to end, from any thread, at once if it was already:
-        cancel a request, answer a question. It must be quick and must not raise."""
+        """Register a `callback` for the request to stop, for example to cancel a question. It is called once, from any
+        thread, at once if the session is ending already. It must be quick and must not raise."""
         with self._lock:
             if self._stop is None:
                 self._on_stop.append(callback)
                 return
         callback()
 
-    def afford(self, max_cost: int) -> None:
+    def reserve_cost(self, max_cost: int) -> None:
         """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4). When the session's own limit
         or a cap does not allow it, stop the session and raise `SessionStopped`. `charge` then receives the real cost,
         also when it is nothing."""
@@ -192,7 +189,7 @@ class LiveSession:
         else:
             refusal = self._rails.reserve(self.id, total)
         if refusal:
-            self.stop(Stop(SessionState.FAILED, refusal))
+            self.stop(StopRequest(SessionState.FAILED, refusal))
         else:
             self._reserved = max_cost
         self.check_running()
@@ -203,29 +200,29 @@ class LiveSession:
             self.cost += amount
             self.tokens += tokens
             self._reserved = 0
-            exceeded = self._overspent()
+            exceeded = self._exceeded_budget()
         if exceeded:
-            self.stop(Stop(SessionState.FAILED, exceeded))
+            self.stop(StopRequest(SessionState.FAILED, exceeded))
         self.check_running()
 
     @property
-    def cost_at_most(self) -> int:
-        """What it spent, and what a call may come to that nobody told the price of yet: both are reserved."""
+    def max_cost(self) -> int:
+        """Its cost so far and the reservation of a call that is not charged yet."""
         with self._lock:
             return self.cost + self._reserved
 
-    def tell(self, text: str) -> bool:
-        """Have the agent hear what the operator says; False when nobody in it listens (any more)."""
+    def send_reply(self, text: str) -> bool:
+        """Send the operator's reply to the agent; False when no agent listens (any more)."""
         with self._lock:
-            if self.converses:
+            if self.is_listening:
                 self.replies.put(text)
-            return self.converses
+            return self.is_listening
 
-    def hang_up(self) -> bool:
-        """The agent listens no more; False when there is something that it has not heard yet: then it still does."""
+    def stop_listening(self) -> bool:
+        """Stop listening to replies; False when there is an unread reply, and it goes on listening."""
         with self._lock:
-            self.converses = not self.replies.empty()
-            return not self.converses
+            self.is_listening = not self.replies.empty()
+            return not self.is_listening
 
     def check_running(self) -> None:
         """Raise `SessionStopped` when the session is to end."""
@@ -233,7 +230,7 @@ class LiveSession:
             raise SessionStopped(self._stop.reason)
 
     def git(self, plain: Git) -> Git:
-        """`plain` as git of this session: it ends with the session."""
+        """`plain` bound to this session: its commands end with it."""
         environment = {**plain.environment, **self.processes.environment_mark()}
         return replace(plain, environment=environment, check=self.check_running)
 
@@ -251,17 +248,17 @@ class LiveSession:
         cleared: bool = False,
         announced: bool = False,
     ) -> CommandResult:
-        """Run one command in the sandbox; see `Job.run`. `confinement` is another than the session's; `listen` gets
-        the lines that it prints as they come; when `cancel` is set this command alone is ended, as by its timeout.
-        `cleared`: a person approved what the content filter asks about (a `block` stands); `announced`: the transcript
-        has its line already. What is secret in its output is cut out before anybody sees it."""
+        """Run one command in the sandbox; see `Job.run`. `confinement` replaces the session's; `listen` receives its
+        output line by line; `cancel` ends this command alone, like its timeout. `cleared`: a person approved what the
+        content filter asks about (a `block` stands); `announced`: the transcript has the command already. Secrets are
+        removed from its output."""
         confinement = confinement or self._confinement
-        environment = self._admit(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
+        environment = self._prepare_command(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
         tail = Tail(MAX_OUTPUT_CHARACTERS)
         splitter = LineSplitter(Redactor(self._rails.secrets))
 
         def receive(lines: list[str]) -> None:
-            self._clock.touch()
+            self._clock.note_activity()
             listen(lines)
             tail.add(lines)
             if lines and not quiet:
@@ -274,7 +271,7 @@ class LiveSession:
             refused_hosts.append(message)
 
         try:
-            with self._gated(confinement, note_refusal) as gated:
+            with self._open_gate(confinement, note_refusal) as gated:
                 finished = self.processes.run(
                     self.sandbox.wrap(argv, gated, cwd=cwd),
                     cwd=cwd,
@@ -286,9 +283,9 @@ class LiveSession:
         except GroupClosed:
             raise SessionStopped(self.id) from None
         except OSError as error:
-            raise _cannot_start(argv, error) from error
+            raise _start_error(argv, error) from error
         receive(splitter.end())
-        tail.add(list(refused_hosts))  # who ran the command learns which host it did not reach
+        tail.add(list(refused_hosts))  # the caller learns the hosts that the command could not reach
         exit_code = TIMED_OUT if finished.timed_out else finished.exit_code
         if not quiet:
             ending = f"exit {exit_code}"
@@ -308,34 +305,34 @@ class LiveSession:
         quiet: bool = False,
         confinement: Confinement | None = None,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a command in the sandbox that is talked to while it runs: its pipes are the caller's, it ends with the
-        block. The caller does not wait for it (see `Processes.start`). It comes from the settings: what the content
-        filter asks about, the operator approved there. Raises as `execute`."""
+        """Start a command in the sandbox whose pipes are the caller's; it ends with the block. The caller does not reap
+        it (see `Processes.start`). The operator approved it in the settings, so the content filter only blocks it.
+        Raises as `execute`."""
         confinement = confinement or self._confinement
-        environment = self._admit(argv, cwd, env, confinement, quiet=quiet, cleared=True)
-        with self._gated(confinement, self.note) as gated:
+        environment = self._prepare_command(argv, cwd, env, confinement, quiet=quiet, cleared=True)
+        with self._open_gate(confinement, self.note) as gated:
             try:
                 process = self.processes.start(self.sandbox.wrap(argv, gated, cwd=cwd), cwd=cwd, env=environment)
             except GroupClosed:
                 raise SessionStopped(self.id) from None
             except OSError as error:
-                raise _cannot_start(argv, error) from error
+                raise _start_error(argv, error) from error
             try:
                 yield process
             finally:
                 self.processes.finish(process)
 
     @contextmanager
-    def _gated(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
-        """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
-        workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
+    def _open_gate(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
+        """Open a gate to the hosts of a command, or to every public one where the workspace allows the network. In a
+        sandbox that cannot filter hosts there is none."""
         if not (confinement.hosts or confinement.network) or not self.sandbox.can_filter_hosts:
             yield confinement
             return
         with HostGate(confinement.hosts, report=report, public=confinement.network) as gate:
             yield replace(confinement, gate=gate.path)
 
-    def _admit(
+    def _prepare_command(
         self,
         argv: Sequence[str],
         cwd: Path,
@@ -345,12 +342,12 @@ class LiveSession:
         quiet: bool,
         cleared: bool = False,
     ) -> dict[str, str]:
-        """Let a command begin, or raise why not; returns its environment."""
+        """Check that a command may start, and announce it; its environment. Raises when it may not."""
         self.check_running()
         if confinement.is_ephemeral and not self.sandbox.can_overlay(confinement):
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
-        verdict = self.judge(command, cwd)
+        verdict = self.check_command(command, cwd)
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
@@ -364,23 +361,23 @@ class LiveSession:
             self._record("command", [sanitise(command.replace("\n", " ")) + where])
         return environment
 
-    def judge(self, command: str, cwd: Path) -> RailVerdict:
-        """The content filter's word on a shell command (SPEC 3.5)."""
+    def check_command(self, command: str, cwd: Path) -> RailVerdict:
+        """The content filter's verdict on a shell command (SPEC 3.5)."""
         return self._rails.check(command, cwd)
 
     def _record(self, kind: str, lines: list[str]) -> None:
-        self._clock.touch()
+        self._clock.note_activity()
         self.transcript.append(kind, lines)
 
-    # What its keepers see
+    # For those who stop it
 
     @property
-    def stop_requested(self) -> Stop | None:
-        """Why and as what it is to end, or None."""
+    def stop_requested(self) -> StopRequest | None:
+        """The request to end it, or None."""
         return self._stop
 
-    def stop(self, stop: Stop) -> bool:
-        """Tell it to end; the first word counts. True when this was it. The processes are the caller's to end."""
+    def stop(self, stop: StopRequest) -> bool:
+        """Request its end; True for the first request, which alone counts. The caller ends the processes."""
         with self._lock:
             if self._stop is not None:
                 return False
@@ -392,13 +389,12 @@ class LiveSession:
         return True
 
     def exceeded_limit(self) -> str:
-        """Which limit it passed, in words; "" for none."""
-        if exceeded := self._clock.exceeded(self.limits):
-            return exceeded
+        """Why it exceeds a limit; "" when it does not."""
         with self._lock:
-            return self._overspent()
+            over_budget = self._exceeded_budget()
+        return self._clock.exceeded_limit(self.limits) or over_budget
 
-    def _overspent(self) -> str:
+    def _exceeded_budget(self) -> str:
         if self.cost > self.limits.cost:
             return f"it spent ${dollars(self.cost):.2f} of ${dollars(self.limits.cost):.2f}"
         if self.limits.tokens is not None and self.tokens > self.limits.tokens:
@@ -407,17 +403,17 @@ class LiveSession:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return self._clock.seconds
 
 
 def _program_exists(program: Path, confinement: Confinement) -> bool:
-    """Whether a program is there as the session sees it."""
+    """Whether a program exists inside the session."""
     for inside, source in confinement.bind_mounts:
         if program.is_relative_to(inside):
             return os.path.lexists(source / program.relative_to(inside))
     return program.is_file()
 
 
-def _cannot_start(argv: Sequence[str], error: OSError) -> CannotRun:
+def _start_error(argv: Sequence[str], error: OSError) -> CannotRun:
     return CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")

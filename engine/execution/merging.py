@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 
-from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
+from engine.execution.snapshots import PlainGit, commit_of, printable_path, scratch_index
 from engine.execution.tools.folder_jail import is_git_name
 from engine.execution.tree_diff import GITLINK, LINK, TreeChange
 from engine.frozen import frozen
@@ -16,14 +16,14 @@ from engine.git.tree import split
 
 
 @frozen
-class Merge:
+class MergeResult:
     """What git makes of two sides of one base. `tree` is meaningful only when `conflicts` is empty."""
 
     tree: str
     conflicts: tuple[bytes, ...]
 
 
-def three_way(git: Git, *, base: str, ours: str, theirs: str) -> Merge:
+def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResult:
     """Merge the trees `ours` and `theirs`, which both come from the tree `base`."""
     base_commit = commit_of(git, base, message="base")
     our_commit = commit_of(git, ours, base_commit, message="ours")
@@ -34,13 +34,13 @@ def three_way(git: Git, *, base: str, ours: str, theirs: str) -> Merge:
     tree, *conflicts = split(merged.stdout)
     if merged.returncode and not conflicts:
         conflicts = [b"(git names no file)"]  # never take an unclean merge for a clean one
-    return Merge(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
+    return MergeResult(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
 
 
-def unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
-    """Paths among `changes` that we do not write, with the reason: those of `refused`, and files of a configured
+def find_unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+    """Paths among `changes` that we do not write, with the reason: those of `find_refused`, and files of a configured
     filter."""
-    reasons = refused(plain.git, tree, changes)
+    reasons = find_refused(plain.git, tree, changes)
     if plain.filters:
         with scratch_index() as index:
             git = plain.work_tree(plain.folder, index)
@@ -53,7 +53,7 @@ def unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> di
     return reasons
 
 
-def refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+def find_refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
     """Paths among `changes`, which lead to `tree`, that are never landed, with the reason: submodules, names that lead
     out of the folder or into git's own, links that lead out."""
     reasons = {}
@@ -69,7 +69,7 @@ def refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, s
         elif change.new_mode == LINK:
             links.append(change)
     return reasons | {
-        path: f"a link that points outside the project, to {shown(to)}"
+        path: f"a link that points outside the project, to {printable_path(to)}"
         for path, to in _links_leading_out(git, tree, links)
     }
 

@@ -14,9 +14,9 @@ from sqlmodel import col, select
 
 from engine.events import WorkOverlapped
 from engine.execution import snapshots
-from engine.execution.change_capture import Captured
+from engine.execution.change_capture import CapturedChanges
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.merging import three_way
+from engine.execution.merging import merge_three_way
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import ChangeState, SessionView
@@ -56,13 +56,13 @@ class Overlaps:
             row = session.get(ChangeSetRow, change_set_id)
         if row is None or row.state != ChangeState.WAITING:
             return []
-        return self._with(row.workspace, row.id, _paths(row.files), row.landed_tree, row.result_tree)
+        return self._find_overlaps(row.workspace, row.id, _changed_paths(row.files), row.landed_tree, row.result_tree)
 
-    def of_captured(self, captured: Captured) -> list[Overlap]:
+    def overlaps_of_captured(self, captured: CapturedChanges) -> list[Overlap]:
         """Those of one that is not stored yet."""
         worktree = captured.worktree
         paths = {path for file in captured.files for path in (file.path, file.old_path) if path}
-        return self._with(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result)
+        return self._find_overlaps(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result)
 
     def record(self, tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
         """Put them into the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""
@@ -80,7 +80,7 @@ class Overlaps:
                 )
             )
 
-    def _with(self, workspace: str, own_id: str, paths: set[str], base: str, result: str) -> list[Overlap]:
+    def _find_overlaps(self, workspace: str, own_id: str, paths: set[str], base: str, result: str) -> list[Overlap]:
         query = (
             select(ChangeSetRow)
             .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state) == ChangeState.WAITING.value)
@@ -88,7 +88,7 @@ class Overlaps:
         )
         with self._database.read() as session:
             others = [row for row in session.exec(query) if row.id != own_id]
-        sharing = [(row, sorted(paths & _paths(row.files))) for row in others]
+        sharing = [(row, sorted(paths & _changed_paths(row.files))) for row in others]
         if not any(shared for _, shared in sharing):
             return []
         git = snapshots.plain_git(Path(workspace)).git
@@ -109,13 +109,13 @@ def _conflicts(git: Git, first: tuple[str, str], second: tuple[str, str]) -> tup
     """Files that conflict when `second` (base, result) is landed on a tree where `first` was."""
     landed = first[1]
     if first[0] != second[0]:
-        onto = three_way(git, base=first[0], ours=second[0], theirs=first[1])
+        onto = merge_three_way(git, base=first[0], ours=second[0], theirs=first[1])
         if onto.conflicts:
-            return tuple(snapshots.shown(path) for path in onto.conflicts)
+            return tuple(snapshots.printable_path(path) for path in onto.conflicts)
         landed = onto.tree
-    merged = three_way(git, base=second[0], ours=landed, theirs=second[1])
-    return tuple(snapshots.shown(path) for path in merged.conflicts)
+    merged = merge_three_way(git, base=second[0], ours=landed, theirs=second[1])
+    return tuple(snapshots.printable_path(path) for path in merged.conflicts)
 
 
-def _paths(files: list[dict[str, object]]) -> set[str]:
+def _changed_paths(files: list[dict[str, object]]) -> set[str]:
     return {str(path) for file in files for path in (file["path"], file.get("old_path")) if path}

@@ -142,7 +142,7 @@ class Permissions:
             live.write("ask", f"{summary} ({request_id})")
             if request.answer is None:
                 live.on_stop(wait.over.set)
-                with live.waiting():
+                with live.pause_clock():
                     wait.over.wait()
                 if wait.answer is None:
                     self._give_up(live, request_id)

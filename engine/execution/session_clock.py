@@ -11,8 +11,8 @@ from engine.execution.channels import Limits
 
 
 class SessionClock:
-    """How long a session has run, and since when it has printed nothing. Both pause while it waits for a person's
-    answer. May be used from any thread."""
+    """Measures the time of a session, and the time since its last output. Both pause while it waits for a person. May
+    be used from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,13 +21,13 @@ class SessionClock:
         self._asking = 0
         self._asking_since = 0.0
 
-    def touch(self) -> None:
-        """The session printed or did something."""
+    def note_activity(self) -> None:
+        """Note that the session printed or did something."""
         self._active = self._clock.monotonic()
 
     @contextmanager
-    def paused(self, on_pause: Callable[[], None]) -> Iterator[None]:
-        """While a person is asked; `on_pause` is called when nobody was being asked yet."""
+    def pause(self, on_pause: Callable[[], None]) -> Iterator[None]:
+        """Pause while the session waits for a person; `on_pause` is called by the first of several pauses."""
         with self._lock:
             self._asking += 1
             first = self._asking == 1
@@ -46,17 +46,17 @@ class SessionClock:
                     self._active = now
 
     @property
-    def asking(self) -> bool:
-        """True while a person is asked."""
+    def is_waiting(self) -> bool:
+        """Whether the session waits for a person."""
         return self._asking > 0
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the session began."""
         return self._clock.monotonic() - self._began
 
-    def exceeded(self, limits: Limits) -> str:
-        """Which time limit was reached, in words; "" for none."""
+    def exceeded_limit(self, limits: Limits) -> str:
+        """Why a time limit is reached; "" when none is."""
         with self._lock:
             if self._asking:
                 return ""

@@ -1,8 +1,7 @@
-"""Sessions as the database knows them (SPEC 3.8): legal transitions only, each in one transaction that observers take
-part in.
+"""The rows of sessions in the database (SPEC 3.8): legal transitions only, each in one transaction with the observers.
 
-A session is a row before it is anything else. It is QUEUED in the transaction that uses its permit up, RUNNING in the
-one that its observers hear of, and over in a last one. A crash between any two leaves a row that says how far it came.
+A session becomes QUEUED in the transaction that uses up its permit, RUNNING in the one that observers join, and over in
+a last one. A crash between two of them leaves a row in the earlier state.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from engine.storage.rows import Row, ask, ids_with_prefix, load, value_of
 from engine.storage.table_cache import TableCache
 from engine.storage.types import shallow_dict, utc_column
 
-LEGAL: dict[SessionState, frozenset[SessionState]] = {
+LEGAL_TRANSITIONS: dict[SessionState, frozenset[SessionState]] = {
     SessionState.QUEUED: frozenset(
         {SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN}
     ),
@@ -41,36 +40,38 @@ LEGAL: dict[SessionState, frozenset[SessionState]] = {
 }
 """The legal transitions: the states that may follow each state. From every other state there is none."""
 
-HISTORY = 20
-"""How many of the latest sessions of a runner and channel its cost estimate is the mean of."""
+COST_HISTORY_SESSIONS = 20
+"""Number of latest sessions of a runner and channel whose mean is the cost estimate."""
 
 
-def may_become(before: SessionState, after: SessionState) -> bool:
+def is_legal_transition(before: SessionState, after: SessionState) -> bool:
     """Whether this transition is legal."""
-    return after in LEGAL.get(before, frozenset())
+    return after in LEGAL_TRANSITIONS.get(before, frozenset())
 
 
 NOT_BEGUN = "not_begun"
-"""The fact of a result that nothing was done, and that its card is given back."""
+"""The key of a result's facts that says that nothing was done, and that the card is offered again."""
 
 
 @frozen
 class SessionResult:
-    """How a session ended. `cost` in micro-dollars, `seconds` from its start, 0 when it never started."""
+    """The result of a session that ended."""
 
     state: SessionState
     summary: str
     error: str = ""
     check: CheckResult | None = None
     cost: int = 0
+    """Micro-dollars."""
     tokens: int = 0
     seconds: float = 0.0
+    """Since its start; 0 when it never started."""
     change_set_id: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 class SessionRow(Row, table=True):
-    """One session as stored. What it printed is in its transcript file."""
+    """One session; its output is in its transcript file."""
 
     __tablename__ = "sessions"
     __table_args__ = (
@@ -117,17 +118,17 @@ class SessionRow(Row, table=True):
 
     @property
     def assignment(self) -> Assignment:
-        """What the session was started for; its digest is the permit's."""
+        """The session's assignment, whose digest is the permit's."""
         return value_of(self, Assignment, parameters=dict(self.parameters))
 
     @property
     def about(self) -> dict[str, str]:
-        """What every event of it says."""
+        """The fields that every event of the session has."""
         return {"subject": self.id, "workspace": self.workspace, "prediction_id": self.prediction_id}
 
     @property
     def view(self) -> SessionView:
-        """The row as others see it."""
+        """The session for other services and screens."""
         return value_of(
             self,
             SessionView,
@@ -142,7 +143,7 @@ class SessionRow(Row, table=True):
 
 
 def check_of(stored: dict[str, Any] | None) -> CheckResult | None:
-    """A result as a column of JSON keeps it."""
+    """The result that a column of JSON stores."""
     if stored is None:
         return None
     durations = tuple((str(name), float(seconds)) for name, seconds in stored["durations"])
@@ -150,17 +151,17 @@ def check_of(stored: dict[str, Any] | None) -> CheckResult | None:
 
 
 CONTINUES = "continues"
-"""The parameter of an assignment of prose that names the session which it continues."""
+"""The parameter of a text assignment that names the session to continue."""
 
 
-def continued(assignment: Assignment) -> str:
-    """The session that an assignment continues, "" for one that begins anew."""
+def continued_session(assignment: Assignment) -> str:
+    """The session that an assignment continues, "" for none."""
     return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
 
 
 class SessionObserver(Protocol):
-    """Is called inside the transactions in which a session starts and ends, on the writer thread. It must be quick and
-    must not call `Sessions`; if it raises, the session's own change is rolled back too."""
+    """Joins the transactions in which a session starts and ends, on the writer thread. It must be quick and must not
+    call `Sessions`; if it raises, the session's own change is rolled back too."""
 
     def session_started(self, tx: Transaction, view: SessionView, /) -> None: ...
 
@@ -169,27 +170,27 @@ class SessionObserver(Protocol):
 
 
 Write = Callable[[Transaction], str]
-"""What goes into a session's last transaction; returns the id of its change set, "" for none."""
+"""Writes in a session's last transaction, and returns the id of its change set, "" for none."""
 
 ConsumePermit = Callable[[Transaction, Permit, str], None]
-"""Uses a permit up for what has this digest, or raises `Refusal` (SPEC 3.1)."""
+"""Uses up a permit for this digest, or raises `Refusal` (SPEC 3.1)."""
 
-KEPT = "its changes until then are waiting"
+CHANGES_WAIT = "its changes until then are waiting"
 
 _TOTALS = sqlalchemy.select(
     col(SessionRow.agent), func.count(), func.sum(SessionRow.tokens), func.sum(SessionRow.cost_microusd)
 ).group_by(col(SessionRow.agent))
 
-_LATEST = (
+_LATEST_COSTS = (
     sqlalchemy.select(col(SessionRow.cost_microusd))
     .where(col(SessionRow.runner) == bindparam("runner"), col(SessionRow.channel) == bindparam("channel"))
     .where(col(SessionRow.state).in_([SessionState.SUCCEEDED.value, SessionState.FAILED.value]))
     .where(col(SessionRow.cost_microusd) > 0)
     .order_by(desc(col(SessionRow.created_at)))
-    .limit(HISTORY)
+    .limit(COST_HISTORY_SESSIONS)
     .subquery()
 )
-_USUAL_COST = sqlalchemy.select(func.avg(_LATEST.c.cost_microusd))
+_USUAL_COST = sqlalchemy.select(func.avg(_LATEST_COSTS.c.cost_microusd))
 
 
 class SessionStore:
@@ -202,7 +203,7 @@ class SessionStore:
         self._usual_costs: TableCache[int | None] = TableCache(database, SessionRow)
 
     def observe(self, observer: SessionObserver) -> None:
-        """Tell `observer` from now on; for those that are built after the sessions they observe."""
+        """Add an observer; for one that is built after the sessions."""
         self._observers = (*self._observers, observer)
 
     def enqueue(
@@ -216,8 +217,8 @@ class SessionStore:
         estimate: int,
         sandbox: str,
     ) -> SessionRow:
-        """Use `permit` up and put the session into the queue, both or neither; `sandbox` is `UNCONFINED` for what was
-        approved to run without one. Raises what using the permit up raises."""
+        """Use up `permit` and put the session into the queue, both or neither. `sandbox` is `UNCONFINED` when it was
+        approved to run without one. Raises as the use of the permit."""
 
         def work(tx: Transaction) -> SessionRow:
             self._consume(tx, permit, assignment.digest)
@@ -240,7 +241,7 @@ class SessionStore:
         return self._database.write(work)
 
     def begin(self, session_id: str, sandbox: str) -> SessionView | None:
-        """QUEUED -> RUNNING; None when it was ended before it began. `sandbox` as the row is to say it."""
+        """QUEUED -> RUNNING; None when it was ended before. `sandbox` is its description for the row."""
 
         def work(tx: Transaction) -> SessionView | None:
             row = _move_to(tx, session_id, SessionState.RUNNING)
@@ -265,11 +266,9 @@ class SessionStore:
         write: Write | None = None,
         facts: Callable[[SessionView], Sequence[Event]] = lambda view: (),
     ) -> bool:
-        """The last transaction, with what else `write` puts into it, and the `facts` of what was done. False when the
-        session was over already: nothing is done.
-
-        `lines` of transcript; `cwd` is where it worked, if not where it was to.
-        """
+        """Store the result in the last transaction, with `write` and the events of `facts`. False, without any change,
+        when the session was over already. `lines` is the length of the transcript; `cwd` is the folder in which it
+        worked, if it changed."""
 
         def work(tx: Transaction) -> bool:
             row = _move_to(tx, session_id, result.state)
@@ -283,7 +282,7 @@ class SessionStore:
             row.change_set_id = final.change_set_id
             row.cwd = cwd or row.cwd
             if change_set and final.state is not SessionState.SUCCEEDED:
-                _attach(row, change_set, row.cwd)
+                _set_changes(row, change_set, row.cwd)
             view = row.view
             for observer in self._observers:
                 observer.session_ended(tx, view, final)
@@ -302,9 +301,9 @@ class SessionStore:
 
         return self._database.write(work)
 
-    def attach(self, session_id: str, write: Write, *, cwd: str) -> bool:
-        """See `attach`, in a transaction of its own."""
-        return self._database.write(lambda tx: attach(tx, session_id, write, cwd=cwd))
+    def attach_changes(self, session_id: str, write: Write, *, cwd: str) -> bool:
+        """The function `attach_changes` in a transaction of its own."""
+        return self._database.write(lambda tx: attach_changes(tx, session_id, write, cwd=cwd))
 
     def row(self, session_id: str) -> SessionRow:
         """One row. Raises `Refusal` `unknown_session`."""
@@ -315,7 +314,7 @@ class SessionStore:
         return row
 
     def rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
-        """Rows, newest first, that have these values in these columns; a value of None is not looked at."""
+        """Rows, newest first, with these values in these columns; a value of None matches any."""
         query = select(SessionRow).order_by(desc(col(SessionRow.created_at)), desc(col(SessionRow.id)))
         for column, value in equal.items():
             if value is not None:
@@ -324,12 +323,12 @@ class SessionStore:
             return list(session.exec(query if limit is None else query.limit(limit)))
 
     def totals(self) -> dict[str, tuple[int, int, int]]:
-        """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""
+        """By agent: the number of all its sessions, their tokens, and their cost in micro-dollars."""
         with self._database.read() as session:
             return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
 
     def ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of sessions, of any age, that begin so; see `engine.storage.rows`."""
+        """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
         with self._database.read() as session:
             return ids_with_prefix(session, col(SessionRow.id), prefix)
 
@@ -345,28 +344,29 @@ class SessionStore:
         return self._usual_costs.get((runner, channel), read)
 
 
-def attach(tx: Transaction, session_id: str, write: Write, *, cwd: str) -> bool:
-    """What a session left that was over before it could be said: `write` as in `SessionStore.end`, once. False when
-    the session has a change set already, runs, or was undone: nothing is done then."""
+def attach_changes(tx: Transaction, session_id: str, write: Write, *, cwd: str) -> bool:
+    """Store the changes of a session that is over already; `write` as in `SessionStore.end`. False, without any change,
+    when the session has a change set, runs, or was undone."""
     row = load(tx.session, SessionRow, session_id)
     if row is None or not SessionState(row.state).over or row.change_set_id or row.error == UNDONE:
         return False
-    if change_set := write(tx):
-        _attach(row, change_set, cwd)
+    change_set = write(tx)
+    if change_set:
+        _set_changes(row, change_set, cwd)
         tx.session.add(row)
     return bool(change_set)
 
 
-def _attach(row: SessionRow, change_set_id: str, cwd: str) -> None:
-    """Have a session that is over, without having come to its end, say what it left and where."""
+def _set_changes(row: SessionRow, change_set_id: str, cwd: str) -> None:
+    """Name the change set, and the folder, in the row of a session that was stopped before its end."""
     row.change_set_id, row.cwd = change_set_id, cwd
-    row.summary = f"{row.summary}; {KEPT}"
+    row.summary = f"{row.summary}; {CHANGES_WAIT}"
 
 
 def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRow | None:
-    """The row, put into `after`; None when it may not go there any more (somebody else ended it first)."""
+    """The row in the state `after`; None when that transition is not legal any more, because it was ended first."""
     row = load(tx.session, SessionRow, session_id)
-    if row is None or not may_become(SessionState(row.state), after):
+    if row is None or not is_legal_transition(SessionState(row.state), after):
         return None
     row.state = after.value
     if after is SessionState.RUNNING:

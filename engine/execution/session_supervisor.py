@@ -1,7 +1,6 @@
-"""Looks after sessions: writes the transcripts of those that run, tells screens, enforces limits and the kill switch;
-and stores the ends of those that could not be stored.
+"""Watches running sessions: writes their transcripts, publishes their output, enforces limits and the kill switch.
 
-One thread for all that run, there only while something runs: an idle engine does not wake up for this.
+One thread watches all of them. It exists only while a session runs, so an idle engine does not wake up.
 """
 
 from __future__ import annotations
@@ -12,29 +11,27 @@ import time
 from collections.abc import Callable
 
 from engine.events import EventBus, SessionOutput
-from engine.execution.live_session import LiveSession, Stop
+from engine.execution.live_session import LiveSession, StopRequest
 from engine.execution.sandbox import disk_shortage
 from engine.model import SessionState
 
 log = logging.getLogger(__name__)
 
-TICK = 0.1
-"""Seconds between two looks: at most ten flushes and ten events a second for each session."""
+TICK_S = 0.1
+"""Seconds between two rounds: at most ten flushes and ten events a second for each session."""
 
-LIMITS_EVERY = 2
-"""Limits and kill switch are looked at every so many ticks."""
+LIMIT_CHECK_TICKS = 2
+"""Ticks between two checks of limits and kill switch."""
 
-USAGE_EVERY = 6
-"""What the processes take together, which means a look at all of the machine, every so many."""
-
+USAGE_CHECK_TICKS = 6
+"""Ticks between two checks of memory and processes, which read all processes of the machine."""
 
 StopSignal = Callable[[], str]
-"""The kill switch (SPEC 3.7), asked before a session starts and while it runs: why nothing may run now, "" when it
-may."""
+"""The kill switch (SPEC 3.7): why nothing may run now, "" when it may."""
 
 
 def read_stop_reason(signal: StopSignal) -> str:
-    """What the kill switch says; one that cannot be asked stops everything (fail closed)."""
+    """The answer of the kill switch. One that raises stops everything (fail closed)."""
     try:
         return signal()
     except Exception as error:
@@ -43,13 +40,13 @@ def read_stop_reason(signal: StopSignal) -> str:
 
 
 class SessionSupervisor:
-    """`live` gives the running sessions; `end` is called for each that has to end."""
+    """Watches the sessions that `live` returns, and calls `end` for each that has to end."""
 
     def __init__(
         self,
         *,
         live: Callable[[], list[LiveSession]],
-        end: Callable[[LiveSession, Stop], None],
+        end: Callable[[LiveSession, StopRequest], None],
         stop_signal: StopSignal,
         bus: EventBus,
     ) -> None:
@@ -59,17 +56,17 @@ class SessionSupervisor:
         self._bus = bus
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._counting = False
+        self._checks_usage = False
 
     def wake(self) -> None:
-        """Something runs: look after it. Call it after the session is among `live`."""
+        """Start the thread if it does not run. Call it when `live` has the new session."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="clawpy-supervisor", daemon=True)
                 self._thread.start()
 
-    def report(self, live: LiveSession) -> None:
-        """Write what the session printed since the last time, and tell screens. Raises OSError on a full disk."""
+    def publish_output(self, live: LiveSession) -> None:
+        """Write and publish the session's output since the last time. Raises OSError on a full disk."""
         text = live.transcript.flush()
         if text:
             self._bus.publish(
@@ -90,36 +87,36 @@ class SessionSupervisor:
                     self._thread = None
                     return
             tick += 1
-            self._counting = tick % USAGE_EVERY == 0
+            self._checks_usage = tick % USAGE_CHECK_TICKS == 0
             try:
                 for live in sessions:
-                    self._write(live)
-                if tick % LIMITS_EVERY == 0:
-                    self._judge(sessions)
+                    self._write_transcript(live)
+                if tick % LIMIT_CHECK_TICKS == 0:
+                    self._enforce_limits(sessions)
             except Exception:
-                # Without it no limit and no kill switch would hold: it outlives a fault, and looks again.
-                log.exception("looking after running sessions failed")
-            time.sleep(TICK)
+                # The thread goes on: without it no limit and no kill switch would work.
+                log.exception("watching running sessions failed")
+            time.sleep(TICK_S)
 
-    def _write(self, live: LiveSession) -> None:
+    def _write_transcript(self, live: LiveSession) -> None:
         try:
-            self.report(live)
+            self.publish_output(live)
         except OSError as error:
             if live.stop_requested is None:
                 log.error("session %s ends, its transcript cannot be written: %s", live.id, error)
-                self._end(live, Stop(SessionState.FAILED, f"its transcript cannot be written: {error.strerror}"))
+                self._end(live, StopRequest(SessionState.FAILED, f"its transcript cannot be written: {error.strerror}"))
 
-    def _judge(self, sessions: list[LiveSession]) -> None:
+    def _enforce_limits(self, sessions: list[LiveSession]) -> None:
         reason = read_stop_reason(self._stop_signal)
         for live in sessions:
             if live.stop_requested is not None:
                 continue
             if reason:
-                self._end(live, Stop(SessionState.CANCELLED, reason))
-            elif exceeded := self._over_limit(live):
-                self._end(live, Stop(SessionState.FAILED, exceeded))
+                self._end(live, StopRequest(SessionState.CANCELLED, reason))
+            elif exceeded := self._exceeded_limit(live):
+                self._end(live, StopRequest(SessionState.FAILED, exceeded))
 
-    def _over_limit(self, live: LiveSession) -> str:
+    def _exceeded_limit(self, live: LiveSession) -> str:
         if exceeded := live.exceeded_limit() or disk_shortage(live.scratch, live.folder):
             return exceeded
-        return live.processes.exceeded_limit() if self._counting else ""
+        return live.processes.exceeded_limit() if self._checks_usage else ""

@@ -1,8 +1,8 @@
-"""The place that a session works in, whichever runner works there (SPEC 3.8, 3.9).
+"""Gives sessions a folder to work in, for every runner (SPEC 3.8, 3.9).
 
-What only checks works over the operator's tree: what it writes there lies elsewhere and is thrown away. Everything
-else works in a worktree made from a snapshot of the tree, which is thrown away, or whose diff becomes a change set that
-waits for review.
+A session that only checks works over the operator's tree; what it writes there lies elsewhere and is discarded. Every
+other session works in a worktree made from a snapshot of the tree. The worktree is discarded, or its diff becomes a
+change set that waits for review.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.config import Settings, SettingsSource
 from engine.execution import snapshots
-from engine.execution.change_capture import Captured
+from engine.execution.change_capture import CapturedChanges
 from engine.execution.changesets import ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
@@ -24,7 +24,7 @@ from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLate
 from engine.execution.runners.toolchains.installing import Installation, find_installations, installation_failure
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Caches, Confinement, link_tools, secret_places, written_files
-from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
+from engine.execution.session_store import CHANGES_WAIT, SessionRow, Write, attach_changes, continued_session
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
@@ -46,28 +46,29 @@ UNDO_NOTES = {
     Place.ENGINE: "a landing that was undone can be landed again",
     Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
 }
-"""What a card says of each place (SPEC 9.2)."""
+"""The undo note of a card for each place (SPEC 9.2)."""
 
-NAMED_FILES = 50
-"""Maximum number of files that a check wrote which its transcript names."""
+MAX_NAMED_FILES = 50
+"""Maximum number of discarded files in the transcript of a check."""
 
 
 @frozen
 class SessionWorkspace:
-    """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository it had at first, and runs
-    no program that a configuration names; `before` is the state of the operator's files at the beginning; `continues`
-    is the session with whose changes it begins, "" for none."""
+    """The place in which a session works."""
 
     folder: Path
     git: Git
+    """git in `folder`, without a sandbox, bound to its first repository; it runs no program of a configuration."""
     worktree: Worktree | None = None
     before: Snapshot | None = None
+    """The operator's files at the beginning."""
     continues: str = ""
+    """The session whose changes it continues, "" for none."""
 
 
 def initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
-    """What the commands of a session may touch before it has a worktree: the operator's tree, read-only, and folders of
-    its own below `scratch`, which are made here. Raises OSError."""
+    """The confinement of a session before it has a worktree: the operator's tree, read-only, and its own folders below
+    `scratch`, which are made here. Raises OSError."""
     own = settings.workspace(workspace)
     confinement = Confinement(
         folder=Path(workspace),
@@ -86,7 +87,7 @@ def initial_confinement(scratch: Path, workspace: str, settings: Settings, home:
 
 
 class SessionWorkspaces:
-    """Gives sessions a place, and keeps what they found and changed there."""
+    """Gives sessions a place, and stores the results and changes that they made there."""
 
     def __init__(self, database: Database, settings: SettingsSource, changes: ChangeSets, caches: Caches) -> None:
         self._database = database
@@ -98,14 +99,14 @@ class SessionWorkspaces:
         self._overlaps = Overlaps(database)
 
     def recover(self) -> list[str]:
-        """At start-up, when no session runs and every session of an earlier run is over: keep what interrupted sessions
-        had changed; finish or take back landings, clear away worktrees; see `ChangeSets.recover`. Says what it did.
+        """At start-up, when no session runs: store the changes of interrupted sessions, finish or undo landings, and
+        remove worktrees; see `ChangeSets.recover`. Returns messages on what was done.
 
-        Each change set is made and named by its session in one transaction; a start that is killed too finds the
-        worktree as it was, or the change set."""
+        Each change set is made and named by its session in one transaction, so that a start that is killed as well
+        leaves the worktree or the change set."""
         self._caches.sweep()
         messages, unsaved = [], set()
-        for worktree in self._worktrees.unsaved():
+        for worktree in self._worktrees.list_unsaved():
             with self._database.read() as session:
                 row = session.get(SessionRow, worktree.session_id)
             if row is None or not _has_unsaved_changes(row) or self._changes.for_session(row.id) is not None:
@@ -120,13 +121,13 @@ class SessionWorkspaces:
                 )
                 unsaved.add(row.id)
                 continue
-            if captured is not None and self._attach(row, captured):
+            if captured is not None and self._attach_captured(row, captured):
                 files = len(captured.files)
-                messages.append(f"{KEPT}: {files} {'file' if files == 1 else 'files'} ({row.id})")
+                messages.append(f"{CHANGES_WAIT}: {files} {'file' if files == 1 else 'files'} ({row.id})")
         return messages + self._changes.recover(spare=unsaved)
 
-    def _attach(self, row: SessionRow, captured: Captured) -> bool:
-        former = continued(row.assignment)
+    def _attach_captured(self, row: SessionRow, captured: CapturedChanges) -> bool:
+        former = continued_session(row.assignment)
 
         def write(tx: Transaction) -> str:
             stored = self._changes.store(tx, captured, prediction_id=row.prediction_id, title=row.prompt)
@@ -135,10 +136,10 @@ class SessionWorkspaces:
             return stored.id
 
         cwd = str(captured.worktree.folder)
-        return self._database.write(lambda tx: attach(tx, row.id, write, cwd=cwd))
+        return self._database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
 
-    def carried(self, former: str) -> str:
-        """What a model that goes on with session `former` is told of the files: whether its changes are there."""
+    def describe_carried(self, former: str) -> str:
+        """Tell a model that continues session `former` whether its changes are in the files."""
         change = self._changes.for_session(former)
         if change is None:
             return "The files are the operator's present ones: nothing that you changed in them before was kept."
@@ -150,12 +151,12 @@ class SessionWorkspaces:
     def take(
         self, live: LiveSession, place: Place, *, salvage: SessionView | None = None
     ) -> Iterator[SessionWorkspace]:
-        """The place a session works in, prepared by the workspace's `setup`. A worktree outlives the block only when
-        it ended well, until `keep`; with `salvage` its changes are kept too when it did not: a limit was reached, a
-        provider went away, somebody stopped it or the engine died. Half of the work is better than none, but not when
-        the operator undid its card.
+        """The place in which a session works, prepared by the workspace's `setup`. After a success its worktree stays
+        until `keep`. With `salvage` its changes are stored even when it fails, for example at a limit, by a lost
+        provider, a stop or a crash, unless the operator undid its card.
 
-        Raises `CannotRun` when `setup` fails or the place cannot be had, `Refusal` when git cannot make a worktree."""
+        Raises `CannotRun` when `setup` fails or the place is not available, `Refusal` when git cannot make a
+        worktree."""
         project = Path(live.assignment.workspace)
         git = Git(project).pin()
         if place is Place.ENGINE:  # no command runs, so it is no writer that a landing would have to wait for
@@ -169,35 +170,37 @@ class SessionWorkspaces:
                 f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
             )
             raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
-        # Nobody lands in files that commands of this session may write to.
+        # No change set is landed in files that commands of this session may write.
         reads_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
         writes = reads_tree or place is Place.INSTALL or not live.sandbox.confines
-        with self._changes.writing(live.id, project, live.sandbox) if writes else nullcontext():
+        with self._changes.register_writer(live.id, project, live.sandbox) if writes else nullcontext():
             if uses_overlay or reads_tree:
                 tree_workspace = SessionWorkspace(project, git)
-                tree_workspace = replace(tree_workspace, before=state_of(tree_workspace))
+                tree_workspace = replace(tree_workspace, before=snapshot_of(tree_workspace))
                 try:
                     with self._shared_caches(live, tree_workspace) if uses_overlay else nullcontext():
                         yield tree_workspace
                 finally:
                     live.processes.end(grace=0)
             else:
-                with self._copy(live, project, salvage) as workspace:
+                with self._open_worktree(live, project, salvage) as workspace:
                     yield workspace
 
     @contextmanager
-    def _copy(self, live: LiveSession, project: Path, salvage: SessionView | None) -> Iterator[SessionWorkspace]:
+    def _open_worktree(
+        self, live: LiveSession, project: Path, salvage: SessionView | None
+    ) -> Iterator[SessionWorkspace]:
         workspace = None
         try:
-            former = continued(live.assignment)
-            onto = self._changes.onto(former) if former else None
+            former = continued_session(live.assignment)
+            onto = self._changes.starting_tree(former) if former else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
             if worktree.included.summary:
                 live.note(worktree.included.summary)
             if salvage is not None:
-                self._prepare(live, worktree)
-            self._set_up(live, worktree)
+                self._install_packages(live, worktree)
+            self._run_setup(live, worktree)
             if salvage is not None:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             workspace = SessionWorkspace(
@@ -206,8 +209,8 @@ class SessionWorkspaces:
             yield workspace
         except BaseException as error:
             live.processes.end(grace=0)
-            if salvage is None or workspace is None or not self._salvage(live, salvage, workspace, error):
-                self._discard(live)
+            if salvage is None or workspace is None or not self._save_unfinished(live, salvage, workspace, error):
+                self._discard_worktree(live)
             raise
 
     def keep(
@@ -222,33 +225,35 @@ class SessionWorkspaces:
         project: str = "",
         recorded: bool = False,
     ) -> Write:
-        """Inside `take`, when the work is done: end its processes, capture its diff where the place says so, and give
-        what belongs into the session's last transaction: the run of the tests (`full`: the whole suite of `project`)
-        unless it is `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
+        """Inside `take`, when the work is done: end its processes, capture its diff if the place has one, and return
+        the function that stores both in the session's last transaction: the test run (`full`: the whole suite of
+        `project`), unless it is `recorded` already, and the change set. A worktree without changes is removed.
 
         Raises `SessionStopped` when the session is ending."""
         live.check_running()
-        # From here on nobody writes into the folder any more: what is captured is what there is.
+        # Without processes nothing changes the folder while it is captured.
         live.processes.end(grace=0)
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
             captured = self._changes.capture(workspace.worktree)
-        bounded_check = check and bounded(check, live.without_secrets)
-        write = self._writer(view, workspace, captured, bounded_check, full=full, project=project, recorded=recorded)
+        bounded_check = check and bound_check(check, live.without_secrets)
+        write = self._make_writer(
+            view, workspace, captured, bounded_check, full=full, project=project, recorded=recorded
+        )
         live.check_running()
         if captured is None and workspace.worktree is not None:
-            self._discard(live)
+            self._discard_worktree(live)
         return write
 
-    def discarded(self, live: LiveSession) -> str:
-        """What commands wrote over the operator's tree and goes with the session, in words, and by names in the
-        transcript; "" for nothing."""
+    def describe_discarded(self, live: LiveSession) -> str:
+        """A sentence on the files that commands wrote over the operator's tree and that are discarded, "" for none.
+        Their names go into the transcript."""
         if not live.confinement.is_ephemeral:
             return ""
         names = sorted(written_files(live.confinement))
         if not names:
             return ""
-        for name in names[:NAMED_FILES]:
+        for name in names[:MAX_NAMED_FILES]:
             live.say(f"discarded: {sanitise(name)}")
         return f"wrote {len(names)} {'file' if len(names) == 1 else 'files'}, discarded"
 
@@ -267,30 +272,32 @@ class SessionWorkspaces:
             live.confine(replace(live.confinement, caches=caches))
             yield
 
-    def _salvage(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, error: BaseException) -> bool:
-        """Keep what a session that did not come to its end had changed; False when its folder may go."""
+    def _save_unfinished(
+        self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, error: BaseException
+    ) -> bool:
+        """Store the changes of a session that was stopped before its end; False when its folder may be removed."""
         stop = live.stop_requested
         if (stop is not None and stop.reason == UNDONE) or isinstance(error, RetryLater):
             return False
         assert workspace.worktree is not None
         try:
             captured = self._changes.capture(workspace.worktree)
-        except (Refusal, OSError) as fault:
-            live.note(f"the changes cannot be saved yet; the next start tries again: {fault}", error=True)
+        except (Refusal, OSError) as problem:
+            live.note(f"the changes cannot be saved yet; the next start tries again: {problem}", error=True)
             return True
         if captured is None:
             return False
-        live.unfinished_write = self._writer(view, workspace, captured, None, full=False, recorded=True)
+        live.unfinished_write = self._make_writer(view, workspace, captured, None, full=False, recorded=True)
         live.note("the changes made until then wait on the work screen")
         return True
 
-    def _discard(self, live: LiveSession) -> None:
+    def _discard_worktree(self, live: LiveSession) -> None:
         self._worktrees.remove(live.id)
         self._worktrees.release(Path(live.assignment.workspace), live.id)
 
-    def _prepare(self, live: LiveSession, worktree: Worktree) -> None:
-        """Install the project's packages into the worktree of an agent, where the workspace's settings allow that. A
-        failure is said and is not fatal: the agent may need none of them."""
+    def _install_packages(self, live: LiveSession, worktree: Worktree) -> None:
+        """Install the project's packages into an agent's worktree, if the workspace's settings allow it. A failure is
+        noted and is not fatal: the agent may need none of them."""
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
         packages = find_packages(worktree.folder)
@@ -307,7 +314,7 @@ class SessionWorkspaces:
         if (worktree.folder / ".venv" / "bin" / "python").exists():
             live.confine(replace(live.confinement, prepared=True))
 
-    def _set_up(self, live: LiveSession, worktree: Worktree) -> None:
+    def _run_setup(self, live: LiveSession, worktree: Worktree) -> None:
         setup = self._settings.current.workspace(live.assignment.workspace).setup.strip()
         if not setup:
             return
@@ -318,24 +325,24 @@ class SessionWorkspaces:
                 "fix `setup` of this workspace in config.toml; it has no network unless `network = true`",
             )
 
-    def _writer(
+    def _make_writer(
         self,
         view: SessionView,
         workspace: SessionWorkspace,
-        captured: Captured | None,
+        captured: CapturedChanges | None,
         check: CheckResult | None,
         *,
         full: bool,
         recorded: bool,
         project: str = "",
     ) -> Write:
-        after = state_of(workspace) if check is not None and not recorded else None
+        after = snapshot_of(workspace) if check is not None and not recorded else None
         snapshot = after
         if snapshot is None or (workspace.worktree is None and after != workspace.before):
-            # Files changed while the tests ran: they were green or red on no tree that anyone can name.
+            # Files changed while the tests ran, so no known tree has this result.
             snapshot = Snapshot(after.head if after else "", "", False)
 
-        overlaps = self._overlaps.of_captured(captured) if captured else []
+        overlaps = self._overlaps.overlaps_of_captured(captured) if captured else []
 
         def write(tx: Transaction) -> str:
             if check is not None and not recorded:
@@ -374,17 +381,17 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
         keep_out_of_git(folder, place)
 
 
-def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
-    """The result as it is kept: with the slowest `KEPT_DURATIONS` tests only, and without a secret that a test is named
-    by, as one with a key for its parameter is; `clean` cuts it out (SPEC 11.1)."""
+def bound_check(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
+    """The result for storage: with the slowest `KEPT_DURATIONS` tests only, and with names that `clean` removed secrets
+    from, such as a key in a test's parameter (SPEC 11.1)."""
     slowest = tuple((clean(test), seconds) for test, seconds in check.durations[:KEPT_DURATIONS])
     return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
 
 
-def state_of(workspace: SessionWorkspace) -> Snapshot | None:
-    """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
+def snapshot_of(workspace: SessionWorkspace) -> Snapshot | None:
+    """A snapshot of the present files; None when git fails, so that tests can still run."""
     try:
-        now = snapshots.take(snapshots.plain_git(workspace.git))
+        now = snapshots.take_snapshot(snapshots.plain_git(workspace.git))
     except Refusal as refusal:
         log.warning("the state of %s is unknown: %s", workspace.folder, refusal)
         return None
@@ -395,6 +402,6 @@ def state_of(workspace: SessionWorkspace) -> Snapshot | None:
 
 
 def _has_unsaved_changes(row: SessionRow) -> bool:
-    """Whether what this session changed would be lost, though nobody decided that it shall be."""
+    """Whether this session may have changes that are neither stored nor discarded."""
     state = SessionState(row.state)
     return state.over and state is not SessionState.SUCCEEDED and row.error != UNDONE and not row.change_set_id

@@ -1,8 +1,8 @@
-"""Sessions (SPEC 3.8): approved work, each in a thread of its own, never without a permit, never more than allowed.
+"""Runs sessions (SPEC 3.8): approved work, each in its own thread, with a permit and within limits.
 
 Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
-reads the rows: what was queued runs, what ran is INTERRUPTED. `admission.py` says what may begin; here are the queue,
-the threads, where each session works, and how it ends.
+reads the rows: queued sessions run, running ones become INTERRUPTED. `admission.py` decides which may start; this
+module has the queue, the threads, and the end of each session.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.events import EventBus
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
 from engine.execution.end_retries import EndRetries
-from engine.execution.live_session import LiveSession, SessionRails, Stop
+from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.pid_files import pid_folder
 from engine.execution.process_termination import end_processes, terminate_sessions
 from engine.execution.processes import Processes
@@ -29,7 +29,7 @@ from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, 
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
 from engine.execution.session_results import session_result, with_worktree_fate
-from engine.execution.session_store import SessionRow, SessionStore, continued
+from engine.execution.session_store import SessionRow, SessionStore, continued_session
 from engine.execution.session_supervisor import SessionSupervisor
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
@@ -52,22 +52,23 @@ from engine.storage.database import Database
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 3.0
-"""Seconds that closing waits for sessions to end and to tidy up."""
+"""Seconds that `close` waits for sessions to end and to tidy up."""
 
 WAIT_INTERVAL_S = 0.5
-"""Seconds after which a wait looks whether the operator interrupted it."""
+"""Seconds after which `wait` checks for an interrupt."""
 
 STOP_TIMEOUT_S = 0.9
-"""Seconds after a stop in which a session whose thread does not come back is ended without it (SPEC 3.7: 1 s)."""
+"""Seconds after which a stopped session is ended without its thread (SPEC 3.7: 1 s)."""
 
 
 def continue_command(session_id: str) -> str:
-    """The command for a card that goes on with a session that is over."""
+    """The command that proposes a card to continue a finished session."""
     return f"clawpy propose --continue {session_id} TEXT"
 
 
 class Sessions(SessionStore):
-    """All methods are quick and may be called from any thread, but `wait`, `stop_all` and `close`."""
+    """The sessions of one engine. Methods may be called from any thread and are quick, but for `wait`, `stop_all` and
+    `close`."""
 
     def __init__(
         self,
@@ -89,9 +90,11 @@ class Sessions(SessionStore):
         self._rails = rails
         self._channels = Channels(settings)
         self.admission = Admission(clock, rails, runners)
-        """What may begin."""
+        """Decides which sessions may start."""
         self._reader = TranscriptReader()
-        self._supervisor = SessionSupervisor(live=self._all_live, end=self._end, stop_signal=rails.stop_signal, bus=bus)
+        self._supervisor = SessionSupervisor(
+            live=self._all_live, end=self._request_stop, stop_signal=rails.stop_signal, bus=bus
+        )
         self._end_retries = EndRetries(bus)
         self._lock = threading.RLock()
         self._queue: deque[SessionRow] = deque()
@@ -103,7 +106,7 @@ class Sessions(SessionStore):
 
     @property
     def sandbox(self) -> Sandbox:
-        """Where sessions work: the best rung of this machine, tried when it is first needed."""
+        """The sandbox of sessions; see `Admission.sandbox`."""
         return self.admission.sandbox
 
     # Starting
@@ -118,13 +121,12 @@ class Sessions(SessionStore):
         estimate: int = 0,
         without_sandbox: bool = False,
     ) -> SessionView:
-        """Use `permit` up and run `assignment`, at once or when its turn comes. `estimate` in micro-dollars;
-        `without_sandbox`: it was approved to run where nothing confines it.
+        """Use up `permit` and run `assignment`, at once or when its turn comes. `estimate` is in micro-dollars;
+        `without_sandbox`: it was approved to run unconfined.
 
-        Raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (none works, and it is autonomous or was not
-        approved to run without), `stopped`,
-        `unattended` (nothing begins by itself now), `workspace_busy`, `engine_closed`, and what using the permit up
-        raises (`permit_used`, `permit_expired`, …). Nothing is stored then.
+        Raises `Refusal`, and stores nothing: `unknown_channel`, `no_runner`, `no_sandbox` (none works, and it is
+        autonomous or was not approved to run without), `stopped`, `unattended` (nothing starts by itself now),
+        `workspace_busy`, `engine_closed`, and as the use of the permit (`permit_used`, `permit_expired`, …).
         """
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
@@ -146,8 +148,7 @@ class Sessions(SessionStore):
         return self._view(self.row(session_id))
 
     def running(self) -> list[SessionView]:
-        """What runs now or is just beginning, oldest first; what is queued is not among it, nor what is over and cannot
-        be stored yet."""
+        """Sessions that run or are starting, oldest first, without those whose end is not stored yet."""
         with self._lock:
             live_ids = set(self._live)
         rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in live_ids] if live_ids else []
@@ -159,12 +160,12 @@ class Sessions(SessionStore):
         return next((self._view(row) for row in self.rows(1, prediction_id=prediction_id)), None)
 
     def continues(self, session_id: str) -> str:
-        """The session that this one goes on with, "" for none. Raises `Refusal` `unknown_session`."""
-        return continued(self.row(session_id).assignment)
+        """The session that this one continues, "" for none. Raises `Refusal` `unknown_session`."""
+        return continued_session(self.row(session_id).assignment)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`; a running session's newest tenth of a second may be missing."""
-        return self._reader.page(self._transcript(session_id), after=after, limit=limit)
+        return self._reader.page(self._transcript_path(session_id), after=after, limit=limit)
 
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
@@ -172,7 +173,7 @@ class Sessions(SessionStore):
             ended = self._ended.get(session_id)
         if ended is not None:
             deadline = None if timeout is None else time.monotonic() + timeout
-            # In slices: an interrupt that comes just before a wait without end would be noticed only after it.
+            # In intervals: an interrupt just before an endless wait would be noticed only after it.
             while not ended.wait(
                 WAIT_INTERVAL_S if deadline is None else min(WAIT_INTERVAL_S, deadline - time.monotonic())
             ):
@@ -181,7 +182,7 @@ class Sessions(SessionStore):
         return self.get(session_id)
 
     def reply(self, session_id: str, text: str) -> None:
-        """Tell a running session something (SPEC 9.4); it reads it at its next turn.
+        """Send a reply to a running session (SPEC 9.4), which reads it at its next turn.
 
         Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`,
         `secret_in_text`.
@@ -199,7 +200,7 @@ class Sessions(SessionStore):
                 )
             message = f"{session_id} has ended ({view.state}) and no longer reads replies"
             raise Refusal("not_running", message, f"continue it: {continue_command(session_id)}")
-        if not live.tell(reply):
+        if not live.send_reply(reply):
             message = f"{session_id} reads no replies: no agent works in it, or it is finishing"
             raise Refusal("no_conversation", message, f"when it has ended, continue it: {continue_command(session_id)}")
         live.write("reply", reply)
@@ -217,14 +218,14 @@ class Sessions(SessionStore):
             if queued is not None:
                 self._queue.remove(queued)
         if live is not None:
-            self._end(live, Stop(SessionState.CANCELLED, reason))
-        elif queued is not None or self.get(session_id).state is SessionState.QUEUED:  # lined up, or left for later
-            self._finish(session_id, Stop(SessionState.CANCELLED, reason))
+            self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
+        elif queued is not None or self.get(session_id).state is SessionState.QUEUED:  # in the queue, or held
+            self._finish(session_id, StopRequest(SessionState.CANCELLED, reason))
 
     def stop_all(self, reason: str) -> int:
-        """End everything that runs or waits, and see it gone: within a second. Returns how many there were."""
+        """End all running and queued sessions, and wait up to a second for their end. Returns their number."""
         with self._lock:
-            # What waits first: the end of one that runs gives its place to the next.
+            # Queued sessions first: the end of a running one starts the next.
             stopped = [*(row.id for row in self._queue), *self._live]
             ended = [self._ended[session_id] for session_id in stopped]
         for session_id in stopped:
@@ -237,20 +238,20 @@ class Sessions(SessionStore):
             self.stop(session_id, reason)
         return len(stopped) + len(remaining)
 
-    def hold_back(self) -> None:
-        """Begin nothing more: what waits, and what is approved from now on, waits for the next engine of this home."""
+    def hold_queue(self) -> None:
+        """Start no more sessions: queued ones, and those approved later, wait for the next engine of this home."""
         with self._lock:
             self._held_back = True
 
     def close(self) -> None:
-        """End what runs; what is queued stays queued for the next start. Safe to call twice."""
+        """End running sessions; queued ones stay for the next start. Safe to call twice."""
         with self._lock:
             self._closed = True
             self._queue.clear()
             live = [*self._live.values()]
             threads = [*self._threads]
         for session in live:
-            self._end(session, Stop(SessionState.CANCELLED, "the engine was closed"))
+            self._request_stop(session, StopRequest(SessionState.CANCELLED, "the engine was closed"))
         until = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in threads:
             thread.join(max(0, until - time.monotonic()))
@@ -259,9 +260,9 @@ class Sessions(SessionStore):
         self._end_retries.close()
 
     def recover(self, *, resume: bool = True) -> list[str]:
-        """At start-up, before anything else starts: what a crash left. Says what was interrupted.
+        """At start-up, before any session: tidy up after a crash. Returns messages on interrupted sessions.
 
-        Without `resume` what waits goes on waiting: an engine that closes in a moment would only cut it short.
+        Without `resume` queued sessions go on waiting, for an engine that closes in a moment.
         """
         interrupted = self.rows(state=SessionState.RUNNING)
         queued = self.rows(state=SessionState.QUEUED)[::-1]
@@ -269,9 +270,9 @@ class Sessions(SessionStore):
         terminate_sessions(pid_folder(self._home))
         for row in reversed(interrupted):
             end_processes(row.id)
-            self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine stopped while it ran"))
+            self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
-        self._sweep(self._scratch)
+        self._remove_scratch(self._scratch_folder)
         messages += self.admission.recover()
         if not resume:
             return messages + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
@@ -291,25 +292,25 @@ class Sessions(SessionStore):
         self._dispatch()
 
     def _dispatch(self) -> None:
-        """Start what waits, as far as the limit on running sessions lets."""
-        sandbox = self.sandbox  # trying it out takes a moment: not under the lock, which a stop needs too
+        """Start queued sessions, up to the limit on running ones."""
+        sandbox = self.sandbox  # its first trial takes a moment: not under the lock, which a stop needs too
         while True:
             problem = ""
             with self._lock:
-                occupied = sum(not live.asking for live in self._live.values())
+                occupied = sum(not live.is_waiting for live in self._live.values())
                 free = self._settings.current.max_running_sessions - occupied
                 if self._closed or self._held_back or free <= 0 or not self._queue:
                     return
                 row = self._queue.popleft()
                 try:
-                    live = self._live[row.id] = self._prepare(row, sandbox)
+                    live = self._live[row.id] = self._make_live_session(row, sandbox)
                     live.on_waiting = self._dispatch
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
             if problem:
-                self._finish(row.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
+                self._finish(row.id, StopRequest(SessionState.FAILED, f"it could not be started: {problem}"))
                 continue
-            thread = threading.Thread(target=self._work, args=(live,), name=f"clawpy-{row.id}", daemon=True)
+            thread = threading.Thread(target=self._run_thread, args=(live,), name=f"clawpy-{row.id}", daemon=True)
             with self._lock:
                 try:
                     thread.start()
@@ -317,21 +318,21 @@ class Sessions(SessionStore):
                 except RuntimeError as error:  # the machine has no thread left
                     problem = str(error)
             if problem:
-                self._finish(row.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"), live)
+                self._finish(row.id, StopRequest(SessionState.FAILED, f"it could not be started: {problem}"), live)
                 continue
             self._supervisor.wake()  # never under our lock: it holds its own while it asks for ours
 
-    def _work(self, live: LiveSession) -> None:
-        """The session's thread, from its first transaction to its last."""
-        self._finish(live.id, self._outcome(live), live)
-        self._sweep(live.confinement.scratch)
+    def _run_thread(self, live: LiveSession) -> None:
+        """Run a session in its own thread, from its first transaction to its last."""
+        self._finish(live.id, self._run_to_end(live), live)
+        self._remove_scratch(live.confinement.scratch)
         with self._lock:
             self._threads.discard(threading.current_thread())
 
-    def _prepare(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
-        """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
+    def _make_live_session(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
+        """The session, ready to start, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
         settings = self._settings.current
-        confinement = initial_confinement(self._scratch / row.id, row.workspace, settings, self._home)
+        confinement = initial_confinement(self._scratch_folder / row.id, row.workspace, settings, self._home)
         memory = round(settings.sandbox.memory_gb * 1024**3) or limits.MAX_MEMORY_BYTES
         contained = isinstance(sandbox, Bubblewrap)
         return LiveSession(
@@ -339,42 +340,42 @@ class Sessions(SessionStore):
             Processes(row.id, pid_folder(self._home), memory, contained=contained),
             limits=self._channels.limits(row.channel, row.mode),
             clock=self._clock,
-            transcript=self._writer(row.id),
+            transcript=self._open_transcript(row.id),
             sandbox=sandbox,
             confinement=confinement,
             rails=self._rails,
         )
 
-    def _outcome(self, live: LiveSession) -> Stop | RunnerResult:
-        """Do the work, in this thread, and say what came of it; no process of it is left."""
-        outcome: Stop | RunnerResult
+    def _run_to_end(self, live: LiveSession) -> StopRequest | RunnerResult:
+        """Do the work in this thread, and end its processes. Its result, or the request that ended it."""
+        outcome: StopRequest | RunnerResult
         try:
-            outcome = self._run(live)
+            outcome = self._begin_and_run(live)
         except SessionStopped as error:
-            outcome = live.stop_requested or Stop(SessionState.CANCELLED, str(error))
+            outcome = live.stop_requested or StopRequest(SessionState.CANCELLED, str(error))
         except CommandBlocked as error:
-            outcome = Stop(SessionState.BLOCKED, str(error))
+            outcome = StopRequest(SessionState.BLOCKED, str(error))
         except (FlowError, Refusal) as error:
             state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
-            outcome = live.stop_requested or Stop(state, str(error), isinstance(error, RetryLater))
+            outcome = live.stop_requested or StopRequest(state, str(error), isinstance(error, RetryLater))
         except Exception as error:
             if live.stop_requested is None:
                 log.exception("session %s failed", live.id)
             kind = type(error).__name__
-            outcome = live.stop_requested or Stop(SessionState.FAILED, f"unexpected error: {kind}: {error}")
+            outcome = live.stop_requested or StopRequest(SessionState.FAILED, f"unexpected error: {kind}: {error}")
         live.processes.end(grace=0)
         return outcome
 
-    def _run(self, live: LiveSession) -> RunnerResult:
-        """The transaction in which the session begins, and then its runner."""
+    def _begin_and_run(self, live: LiveSession) -> RunnerResult:
+        """Store that the session runs, and run its runner."""
         runner = self.admission.runner_of(live.assignment)
         hosts = runner.check(live.assignment).hosts
         without_sandbox = self.row(live.id).sandbox == UNCONFINED
         view = self.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
         if view is None:
             raise SessionStopped("it was stopped before it started")
-        if reason := self.admission.withdrawn(live.assignment, view.mode, without_sandbox=without_sandbox):
-            live.stop(Stop(SessionState.CANCELLED, reason))
+        if reason := self.admission.late_refusal(live.assignment, view.mode, without_sandbox=without_sandbox):
+            live.stop(StopRequest(SessionState.CANCELLED, reason))
         live.check_running()
         result = runner.run(live, view)
         if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
@@ -382,60 +383,64 @@ class Sessions(SessionStore):
         live.check_running()
         return result
 
-    def _sweep(self, scratch: Path) -> None:
-        """Remove the scratch of a session, or of all; what resists is left to the next start."""
+    def _remove_scratch(self, scratch: Path) -> None:
+        """Remove the scratch folder of a session, or of all; what cannot be removed is left to the next start."""
         try:
             remove_folder(scratch)
         except OSError:
             log.warning("%s cannot be removed", scratch, exc_info=True)
 
     @property
-    def _scratch(self) -> Path:
+    def _scratch_folder(self) -> Path:
         return self._home.cache / "scratch"
 
-    def _transcript(self, session_id: str) -> Path:
+    def _transcript_path(self, session_id: str) -> Path:
         return self._home.transcripts / f"{session_id}.jsonl"
 
-    def _writer(self, session_id: str) -> TranscriptWriter:
-        return TranscriptWriter(self._transcript(session_id), self._clock, self._rails.secrets)
+    def _open_transcript(self, session_id: str) -> TranscriptWriter:
+        return TranscriptWriter(self._transcript_path(session_id), self._clock, self._rails.secrets)
 
-    def _end(self, live: LiveSession, stop: Stop) -> None:
-        """Have a running session end: its processes at once, its thread as soon as it sees it."""
+    def _request_stop(self, live: LiveSession, stop: StopRequest) -> None:
+        """Stop a running session: its processes at once, its thread as soon as it notices."""
         if live.stop(stop):
-            threading.Thread(target=self._end_now, args=(live, stop), name=f"clawpy-end-{live.id}", daemon=True).start()
+            threading.Thread(
+                target=self._stop_processes, args=(live, stop), name=f"clawpy-end-{live.id}", daemon=True
+            ).start()
 
-    def _end_now(self, live: LiveSession, stop: Stop) -> None:
+    def _stop_processes(self, live: LiveSession, stop: StopRequest) -> None:
         began = time.monotonic()
         live.processes.end()
         if not live.ended.wait(max(0, STOP_TIMEOUT_S - (time.monotonic() - began))):
-            # Its thread is deep in Python; with its processes dead and its row closed it can do no more harm.
-            log.warning("session %s does not come back, it is ended without its thread", live.id)
+            # Its thread is busy in Python; without processes and with a closed row it can do no harm.
+            log.warning("the thread of session %s does not return; the session is ended without it", live.id)
             self._finish(live.id, stop, live, abandoned=True)
 
     def _finish(
         self,
         session_id: str,
-        outcome: Stop | RunnerResult,
+        outcome: StopRequest | RunnerResult,
         live: LiveSession | None = None,
         *,
         abandoned: bool = False,
     ) -> None:
-        """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
+        """Store the end of a session. A second call finds it stored and changes nothing."""
         result = session_result(outcome, live, secrets=self._rails.secrets(), abandoned=abandoned)
         lines = self._close_transcript(session_id, outcome, live)
-        write = outcome.write if isinstance(outcome, RunnerResult) else live.unfinished_write if live else None
+        write = live.unfinished_write if live else None
+        if isinstance(outcome, RunnerResult):
+            write = outcome.write
         cwd = str(live.folder) if live else ""
 
         def store() -> None:
             facts = live.journal.facts if live else lambda view: ()
             ended = self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
-            if not ended and write is not None:  # it was ended without its thread, which has this to hand in
-                self.attach(session_id, write, cwd=cwd)
+            if not ended and write is not None:  # it was ended without its thread, which now returns with its changes
+                self.attach_changes(session_id, write, cwd=cwd)
 
         failed: Exception | None = None
         try:
             store()
-        except Exception as error:  # it is told, and tried again; until it is stored the row says RUNNING
+        except Exception as error:  # it is reported and retried; until it is stored the row is RUNNING
             log.exception("the end of session %s could not be stored", session_id)
             failed = error
         with self._lock:
@@ -454,17 +459,17 @@ class Sessions(SessionStore):
         if ended is not None:
             ended.set()
 
-    def _close_transcript(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None) -> int:
-        """The last words into the transcript, and the transcript onto the disk; returns its number of lines."""
+    def _close_transcript(self, session_id: str, outcome: StopRequest | RunnerResult, live: LiveSession | None) -> int:
+        """Write the closing lines of the transcript, and close it. Returns its number of lines."""
         try:
-            transcript = live.transcript if live else self._writer(session_id)
+            transcript = live.transcript if live else self._open_transcript(session_id)
             if isinstance(outcome, RunnerResult):
                 if closing := sanitise(outcome.summary if outcome.closing is None else outcome.closing):
                     transcript.append("note", closing.split("\n"))
             elif live is None or live.stop_requested is None:
                 transcript.append("error", sanitise(outcome.reason).split("\n"))
             if live:
-                self._supervisor.report(live)
+                self._supervisor.publish_output(live)
             transcript.close()
         except OSError as error:
             log.error("the transcript of session %s is not complete: %s", session_id, error)
@@ -472,7 +477,7 @@ class Sessions(SessionStore):
         return transcript.lines
 
     def _view(self, row: SessionRow) -> SessionView:
-        """The row, with what is known of it only while it runs."""
+        """The session's view, with its live values while it runs."""
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
             return with_worktree_fate(row.view)
@@ -482,7 +487,7 @@ class Sessions(SessionStore):
         with self._lock:
             return list(self._live.values())
 
-    # Last in the class, for it takes the name of the type away from what follows.
+    # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
         return [self._view(row) for row in self.rows(limit, workspace=workspace, agent=agent)]

@@ -72,7 +72,7 @@ def plain_git(place: Path | Git) -> PlainGit:
     return PlainGit(git, git.folder, git.repository.git_dir, git.repository.filters)
 
 
-def take(
+def take_snapshot(
     plain: PlainGit,
     *,
     folder: Path | None = None,
@@ -131,46 +131,46 @@ def commit_of(git: Git, tree: str, *parents: str, message: str = "Snapshot of th
     return git.text("commit-tree", tree, *options, "-m", message, environment=_IDENTITY)
 
 
-def keep(git: Git, session_id: str, name: str, oid: str) -> None:
+def keep_object(git: Git, session_id: str, name: str, oid: str) -> None:
     """Keep `oid` from being collected, under refs/clawpy/SESSION/NAME."""
-    git.output("update-ref", f"{REF_ROOT}/{checked_id(session_id)}/{name}", oid)
+    git.output("update-ref", f"{REF_ROOT}/{validate_id(session_id)}/{name}", oid)
 
 
-def release(git: Git, session_id: str) -> None:
+def release_objects(git: Git, session_id: str) -> None:
     """Drop every ref of a session; git collects its objects in its own time."""
-    prefix = f"{REF_ROOT}/{checked_id(session_id)}/"
+    prefix = f"{REF_ROOT}/{validate_id(session_id)}/"
     refs = git.text("for-each-ref", "--format=%(refname)", prefix).split("\n")
     orders = "".join(f"delete {ref}\n" for ref in refs if ref)
     if orders:
         git.output("update-ref", "--stdin", stdin=orders.encode())
 
 
-def checked_id(session_id: str) -> str:
+def validate_id(session_id: str) -> str:
     """`session_id`, once it is known to be harmless in a path and a ref. Raises ValueError."""
     if not re.fullmatch(r"[A-Za-z0-9_]{1,80}", session_id):
         raise ValueError(f"{session_id!r} is not a session id")
     return session_id
 
 
-def shown(path: str | bytes) -> str:
+def printable_path(path: str | bytes) -> str:
     """A path as it may be shown: one line, what cannot be seen or is not UTF-8 as an escape such as \\x1b, \\u202e."""
     raw = os.fsencode(path) if isinstance(path, str) else path
     text = raw.decode(errors="backslashreplace")
     return (
         text
         if text.isprintable()
-        else "".join(character if character.isprintable() else _escaped(character) for character in text)
+        else "".join(character if character.isprintable() else _escape(character) for character in text)
     )
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def named(paths: Sequence[str]) -> str:
+def join_paths(paths: Sequence[str]) -> str:
     """At most ten names in words."""
     more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
-    return ", ".join(shown(path) for path in paths[:10]) + more
+    return ", ".join(printable_path(path) for path in paths[:10]) + more
 
 
 def missing_objects(git: Git, *oids: str) -> list[str]:
@@ -179,7 +179,7 @@ def missing_objects(git: Git, *oids: str) -> list[str]:
     return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
 
 
-def unfit(plain: PlainGit) -> Refusal | None:
+def check_git_version(plain: PlainGit) -> Refusal | None:
     """Why this repository cannot be snapshot at all, or None (a git too old to merge without a working tree)."""
     version = git_version()
     match = re.search(r"(\d+)\.(\d+)", version)

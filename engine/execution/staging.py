@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution import snapshots
-from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, image_of, in_front, spelled_so
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obstacle, image_of, is_spelled_exactly
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.execution.tree_diff import LINK, TreeChange
 from engine.git import Git
@@ -34,7 +34,7 @@ _DURABLE = {
 """Before-images must outlive a power cut: they are on disk before the first file is touched."""
 
 
-class Blobs:
+class BlobReader:
     """Contents of blobs, read in batches in the order in which they will be asked for."""
 
     def __init__(self, git: Git, order: Sequence[str]) -> None:
@@ -65,20 +65,22 @@ class Blobs:
         return blobs
 
 
-def obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
+def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
     """What stands in the way of `changes`: a path that the snapshot does not know (ignored, say) though one comes
     there, one that is not there though the snapshot knows it (sparse, say), a folder that holds such things."""
     paths = []
-    removed = {os.fsdecode(change.path) for change in changes if change.goes}
+    removed = {os.fsdecode(change.path) for change in changes if change.is_removed}
     folded = {path.casefold() for path in removed}
     for change in changes:
         path = os.fsdecode(change.path)
         status = root.lstat(path)
         is_present = status is not None and not stat.S_ISDIR(status.st_mode)
-        renamed_case = is_present and change.appears and path.casefold() in folded and not spelled_so(root, path)
-        if is_present == change.appears and not renamed_case:
+        renamed_case = (
+            is_present and change.is_added and path.casefold() in folded and not is_spelled_exactly(root, path)
+        )
+        if is_present == change.is_added and not renamed_case:
             paths.append(path)
-        elif not change.goes and (obstacle := in_front(root, path, removed)):
+        elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
             paths.append(obstacle)
     return list(dict.fromkeys(paths))
 
@@ -98,16 +100,16 @@ def plan_for(
         stage, store = Path(folder, "files"), Path(folder, "store")
         stage.mkdir()
         store.mkdir()
-        _check_out(plain, stage, tree, [change.path for change in changes if not change.goes])
+        _check_out(plain, stage, tree, [change.path for change in changes if not change.is_removed])
         entries = []
         staged = stack.enter_context(Beneath.open(stage))
         for number, change in enumerate(changes):
             path = os.fsdecode(change.path)
-            before = empty.observe(root, path, store / f"b{number}")
+            before = empty.observe_image(root, path, store / f"b{number}")
             after = ABSENT
-            if not change.goes:
+            if not change.is_removed:
                 after = image_of(staged, path, empty.algorithm, store / f"a{number}")
-            entries.append(Entry(path, before, _fitted(change, before, after)))
+            entries.append(Entry(path, before, _fit_image(change, before, after)))
         _write_blobs(plain.git, store)
     return replace(
         empty,
@@ -122,15 +124,18 @@ def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
     landings of the session are kept already."""
     blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
     lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
-    tree = git.text("mktree", stdin=lines, environment=durable(git))
+    tree = git.text("mktree", stdin=lines, environment=durable_environment(git))
     git.output(
-        "update-ref", f"{snapshots.REF_ROOT}/{session_id}/landing{earlier or ''}", tree, environment=durable(git)
+        "update-ref",
+        f"{snapshots.REF_ROOT}/{session_id}/landing{earlier or ''}",
+        tree,
+        environment=durable_environment(git),
     )
 
 
-def blobs_of(git: Git, plan: Plan) -> Blobs:
+def blobs_of(git: Git, plan: Plan) -> BlobReader:
     """The contents that carrying out `plan` will ask for, in order."""
-    return Blobs(git, [entry.after.blob for entry in plan.entries] + [entry.before.blob for entry in plan.entries])
+    return BlobReader(git, [entry.after.blob for entry in plan.entries] + [entry.before.blob for entry in plan.entries])
 
 
 def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
@@ -143,7 +148,7 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
             git.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=joined(list(paths)), timeout=600)
 
 
-def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
+def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
     """The new image with the old file's own permissions and, when git sees the same content, its own bytes (its line
     endings may differ from what a checkout makes)."""
     if before.kind is not Kind.FILE or after.kind is not Kind.FILE:
@@ -159,10 +164,17 @@ def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
 def _write_blobs(git: Git, store: Path) -> None:
     names = "".join(f"{file}\n" for file in sorted(store.iterdir()))
     if names:
-        git.output("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode(), environment=durable(git))
+        git.output(
+            "hash-object",
+            "-w",
+            "--no-filters",
+            "--stdin-paths",
+            stdin=names.encode(),
+            environment=durable_environment(git),
+        )
 
 
-def durable(git: Git) -> dict[str, str]:
+def durable_environment(git: Git) -> dict[str, str]:
     """The environment in which git has objects and refs on disk when it returns."""
     count = int(git.environment.get("GIT_CONFIG_COUNT", "0"))
     return {
@@ -174,38 +186,38 @@ def durable(git: Git) -> dict[str, str]:
 
 def _old_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that may be empty afterwards: above what goes, and where a file comes."""
-    modes = dict(giving_way(root, entries))
+    modes = dict(replaced_folders(root, entries))
     for entry in entries:
         if entry.after.kind is Kind.ABSENT:
             for parent in parents(entry.path):
-                _note(root, parent, modes)
+                _note_mode(root, parent, modes)
     return tuple(sorted(modes.items()))
 
 
-def giving_way(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+def replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that stand where a file comes; when nothing is in them they give way, as git lets them."""
     modes: dict[str, int] = {}
     for entry in entries:
         if entry.after.kind is not Kind.ABSENT and root.is_folder(entry.path):
             inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
             for folder in (entry.path, *inside):
-                _note(root, folder, modes)
+                _note_mode(root, folder, modes)
     return tuple(sorted(modes.items()))
 
 
-def _note(root: Beneath, folder: str, modes: dict[str, int]) -> None:
+def _note_mode(root: Beneath, folder: str, modes: dict[str, int]) -> None:
     status = root.lstat(folder) if folder not in modes else None
     if status is not None and stat.S_ISDIR(status.st_mode):
         modes[folder] = stat.S_IMODE(status.st_mode)
 
 
 def _new_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
-    umask = _umask()
+    umask = _read_umask()
     needed = {parent for entry in entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
     return tuple(sorted((folder, 0o777 & ~umask) for folder in needed if not root.is_folder(folder)))
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     """The process's umask, read without changing it: that would reach other threads."""
     for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
         if line.startswith("Umask:"):

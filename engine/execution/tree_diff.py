@@ -16,10 +16,18 @@ LINK = "120000"
 ABSENT = "000000"
 EXECUTABLE = "100755"
 
-BIG = "1m"
+MAX_TEXT_SIZE = "1m"
 """Files above this size are shown as binary."""
 
-_OPTIONS = ("-c", f"core.bigFileThreshold={BIG}", "diff-tree", "-r", "--find-renames", "--no-ext-diff", "--no-textconv")
+_OPTIONS = (
+    "-c",
+    f"core.bigFileThreshold={MAX_TEXT_SIZE}",
+    "diff-tree",
+    "-r",
+    "--find-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+)
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
 
 
@@ -34,30 +42,31 @@ class TreeChange:
     new_oid: str
 
     @property
-    def appears(self) -> bool:
+    def is_added(self) -> bool:
         return self.old_mode == ABSENT
 
     @property
-    def goes(self) -> bool:
+    def is_removed(self) -> bool:
         return self.new_mode == ABSENT
 
 
 @frozen
 class ChangedFile:
-    """One file as `diff-tree` tells it; `sections` is how many it has in a patch. Of a rename, `change` is both sides
-    under the new path."""
+    """One file in the output of `diff-tree`."""
 
     change: TreeChange
+    """Of a rename, both sides under the new path."""
     status: str
     old_path: bytes
-    sections: int
+    patch_count: int
+    """The number of its patches in a diff."""
 
     @property
     def path(self) -> bytes:
         return self.change.path
 
 
-def differences(git: Git, old: str, new: str) -> list[TreeChange]:
+def diff_trees(git: Git, old: str, new: str) -> list[TreeChange]:
     """Every path in which the tree `new` differs from `old`, a rename being a deletion and an addition."""
     changes = []
     items = split(git.output("diff-tree", "-r", "--raw", "--no-renames", "--full-index", "-z", old, new))
@@ -88,14 +97,14 @@ def _parse_raw(output: bytes) -> list[ChangedFile]:
     return files
 
 
-def sections(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
+def read_patches(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
     """The files that differ, each with its patch; one that became a link, or the reverse, has two in one."""
     options = ("--raw", "-p", "--full-index", "--submodule=short", "-z", base, result)
     raw, _, patch = git.output(*_OPTIONS, *options, timeout=120).partition(b"\0\0")
     # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
     # of the raw list.
     patches = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
-    return [(file, b"".join(itertools.islice(patches, file.sections))) for file in _parse_raw(raw)]
+    return [(file, b"".join(itertools.islice(patches, file.patch_count))) for file in _parse_raw(raw)]
 
 
 def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, int | None]]:

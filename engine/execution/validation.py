@@ -24,9 +24,9 @@ from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.flows.wording import capitalised, count, describe_check, one_line
 from engine.execution.runners.toolchains.project_tools import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.session_workspace import SessionWorkspace, bounded, state_of
+from engine.execution.session_workspace import SessionWorkspace, bound_check, snapshot_of
 from engine.execution.snapshots import Snapshot
-from engine.execution.tree_diff import differences
+from engine.execution.tree_diff import diff_trees
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
@@ -174,7 +174,7 @@ class Validation:
             attempts.append(replace(attempt, broken=attempt.broken - failed_before))
             spent = live.cost - cost_before
             step, reason = next_step(attempts, caps=caps, spent=spent)
-            self._record(live, view, attempts, state_of(workspace), step, reason, spent)
+            self._record(live, view, attempts, snapshot_of(workspace), step, reason, spent)
             if step is Step.DONE:
                 return _summarise(attempts, failed_before, True, "")
             if step is Step.GIVE_UP:
@@ -204,7 +204,7 @@ class Validation:
                 tx,
                 session_id=view.id,
                 workspace=view.workspace,
-                check=bounded(last.check, redact),
+                check=bound_check(last.check, redact),
                 head=snapshot.head,
                 tree=snapshot.tree,
                 clean=snapshot.clean,
@@ -279,11 +279,11 @@ class _ChangedTests:
 
     def _changed(self) -> list[str]:
         plain = snapshots.plain_git(self._workspace.git)
-        present_tree = snapshots.take(plain).tree
-        changes = differences(plain.git, self._worktree.base, present_tree)
+        present_tree = snapshots.take_snapshot(plain).tree
+        changes = diff_trees(plain.git, self._worktree.base, present_tree)
         self.touched = bool(changes)
         # A name that is not UTF-8 belongs to no tool's tests.
-        return [path for change in changes if not change.goes and (path := _text(change.path))]
+        return [path for change in changes if not change.is_removed and (path := _text(change.path))]
 
     def _job(self, listener: _OutputCollector) -> Job:
         return Job(

@@ -25,7 +25,7 @@ class WorkspaceLocks:
         self._writers: dict[str, str] = {}
 
     @contextmanager
-    def holding(self, workspace: str) -> Iterator[None]:
+    def hold(self, workspace: str) -> Iterator[None]:
         """Wait for the workspace, then keep others waiting."""
         with self._guard:
             lock = self._locks[os.path.realpath(workspace)]
@@ -33,10 +33,10 @@ class WorkspaceLocks:
             yield
 
     @contextmanager
-    def exclusive(self, workspace: str) -> Iterator[None]:
-        """`holding`, while no session may write to the workspace's files. Raises `Refusal` `session_writes`."""
+    def hold_exclusively(self, workspace: str) -> Iterator[None]:
+        """`hold`, while no session may write to the workspace's files. Raises `Refusal` `session_writes`."""
         path = os.path.realpath(workspace)
-        with self.holding(workspace):
+        with self.hold(workspace):
             with self._guard:
                 writer_id = next((writer for writer, its in self._writers.items() if its in (path, EVERYWHERE)), "")
                 is_everywhere = self._writers.get(writer_id) == EVERYWHERE
@@ -50,7 +50,7 @@ class WorkspaceLocks:
             yield
 
     @contextmanager
-    def writing(self, workspace: str, session_id: str) -> Iterator[None]:
+    def register_writer(self, workspace: str, session_id: str) -> Iterator[None]:
         """While a session's commands may write to the files of `workspace`, or to any (`EVERYWHERE`). Waits for a
         landing that is under way there."""
         path = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)

@@ -27,7 +27,7 @@ MAX_PATTERN_BYTES = 64 * 1024
 MAX_INCLUDE_FILES = 20_000
 MAX_BYTES = 500_000_000
 """So many files, and so many bytes of them together, are copied into one worktree."""
-_NAMED = 5
+_MAX_NAMED = 5
 
 
 @frozen
@@ -46,7 +46,7 @@ class _NotCopied(Exception):
     """This file is not copied; the text says why."""
 
 
-def include(git: Git, folder: Path) -> IncludedFiles:
+def copy_included_files(git: Git, folder: Path) -> IncludedFiles:
     """Copy into the worktree `folder` what `.worktreeinclude` of `git`'s repository names. `git` is on the operator's
     tree. What cannot be copied is left out and said; raises only `GitError`."""
     top = git.folder
@@ -60,20 +60,20 @@ def include(git: Git, folder: Path) -> IncludedFiles:
     left_out: list[str] = []
     size = 0
     with _open_folder(top) as source, _open_folder(folder) as target:
-        for name in _matching(git, patterns):
+        for name in _find_matching(git, patterns):
             if len(copied) == MAX_INCLUDE_FILES or size >= MAX_BYTES:
                 left_out.append(f"the rest, beyond {MAX_INCLUDE_FILES:,} files or {MAX_BYTES // 1_000_000} MB")
                 break
             try:
-                size += _copy(source, target, name, MAX_BYTES - size)
+                size += _copy_file(source, target, name, MAX_BYTES - size)
                 copied.append(name)
             except (OSError, _NotCopied) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 left_out.append(f"{sanitise(os.fsdecode(name))} ({reason})")
-    return IncludedFiles(tuple(copied), _summary(copied, left_out, size))
+    return IncludedFiles(tuple(copied), _summarise(copied, left_out, size))
 
 
-def _matching(git: Git, patterns: bytes) -> list[bytes]:
+def _find_matching(git: Git, patterns: bytes) -> list[bytes]:
     """The ignored files that the patterns match."""
     with tempfile.TemporaryDirectory(prefix="clawpy-include-") as place:
         patterns_file = Path(place) / "patterns"
@@ -88,7 +88,7 @@ def _matching(git: Git, patterns: bytes) -> list[bytes]:
     return [name for name in files if name in ignored and name != INCLUDE_FILE.encode()]
 
 
-def _copy(source: int, target: int, name: bytes, room: int) -> int:
+def _copy_file(source: int, target: int, name: bytes, room: int) -> int:
     """Copy one file; both are descriptors of folders. Returns its size in bytes."""
     *folders, last = name.split(b"/")
     if b".git" in [part.lower() for part in (*folders, last)]:
@@ -146,10 +146,10 @@ def _open_below(top: int, folders: list[bytes], *, make: bool) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _summary(copied: list[bytes], left_out: list[str], size: int) -> str:
+def _summarise(copied: list[bytes], left_out: list[str], size: int) -> str:
     if not (copied or left_out):
         return f"{INCLUDE_FILE} matches no ignored files"
-    names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_NAMED])
-    more = f" and {len(copied) - _NAMED} more" if len(copied) > _NAMED else ""
+    names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_MAX_NAMED])
+    more = f" and {len(copied) - _MAX_NAMED} more" if len(copied) > _MAX_NAMED else ""
     what = f"{names}{more} ({size / 1_000_000:.1f} MB)" if copied else "nothing"
-    return f"{INCLUDE_FILE}: copied {what}" + (f"; left out: {', '.join(left_out[:_NAMED])}" if left_out else "")
+    return f"{INCLUDE_FILE}: copied {what}" + (f"; left out: {', '.join(left_out[:_MAX_NAMED])}" if left_out else "")

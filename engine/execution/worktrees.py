@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.execution import snapshots
 from engine.execution.workspace_locks import WorkspaceLocks
-from engine.execution.worktree_include import NOTHING_INCLUDED, IncludedFiles, include
+from engine.execution.worktree_include import NOTHING_INCLUDED, IncludedFiles, copy_included_files
 from engine.frozen import frozen
 from engine.git import GitError
 from engine.git.tree import joined, split
@@ -30,7 +30,7 @@ INTENT = "worktree"
 _INCLUDED = "clawpy-included"
 """The file among git's notes on a worktree that lists the ignored files which came along."""
 
-Onto = Callable[[snapshots.PlainGit, str], str]
+StartingTree = Callable[[snapshots.PlainGit, str], str]
 """`onto(repository, present)`: the tree that a session begins with, made of the operator's present one."""
 
 
@@ -57,16 +57,16 @@ class Worktrees:
         self._database = database
         self.locks = WorkspaceLocks()
 
-    def create(self, session_id: str, workspace: Path, *, onto: Onto | None = None) -> Worktree:
+    def create(self, session_id: str, workspace: Path, *, onto: StartingTree | None = None) -> Worktree:
         """A worktree for `session_id`, holding exactly the present files of `workspace` (its top folder), or what
         `onto` makes of them; the present files are its base all the same.
 
         Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`, and what `onto` raises;
         nothing stays behind then.
         """
-        folder = self.folder(session_id)
+        folder = self.folder_of(session_id)
         plain = snapshots.plain_git(workspace)
-        if (refusal := snapshots.unfit(plain)) is not None:
+        if (refusal := snapshots.check_git_version(plain)) is not None:
             raise refusal
         intent = self._database.write(
             lambda tx: intents.begin(
@@ -74,17 +74,17 @@ class Worktrees:
             )
         )
         try:
-            with self.locks.holding(str(workspace)):
-                snapshot = snapshots.take(plain)
+            with self.locks.hold(str(workspace)):
+                snapshot = snapshots.take_snapshot(plain)
             tree = onto(plain, snapshot.tree) if onto is not None else snapshot.tree
             start = snapshot.head
             if tree != snapshot.tree or not (snapshot.clean and snapshot.head):
                 start = snapshots.commit_of(plain.git, tree, *([snapshot.head] if snapshot.head else []))
-            snapshots.keep(plain.git, session_id, "base", snapshot.tree)
+            snapshots.keep_object(plain.git, session_id, "base", snapshot.tree)
             folder.parent.mkdir(parents=True, exist_ok=True)
             (plain.git.repository.common / "worktrees").mkdir(exist_ok=True)
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
-            included = include(plain.git, folder)
+            included = copy_included_files(plain.git, folder)
             if included.names:
                 (_admin_folder(plain, folder) / _INCLUDED).write_bytes(joined(list(included.names)))
         except (Refusal, OSError):
@@ -94,7 +94,7 @@ class Worktrees:
         return Worktree(session_id, workspace, folder, snapshot.tree, start, snapshot.head, included)
 
     def mark_worth_keeping(self, worktree: Worktree) -> None:
-        """What is changed in it from now on is kept, whatever becomes of its session; see `unsaved`."""
+        """What is changed in it from now on is kept, whatever becomes of its session; see `list_unsaved`."""
 
         def note(tx: Transaction) -> None:
             for intent in intents.of(tx, INTENT, worktree.session_id):
@@ -102,7 +102,7 @@ class Worktrees:
 
         self._database.write(note)
 
-    def unsaved(self) -> list[Worktree]:
+    def list_unsaved(self) -> list[Worktree]:
         """Worktrees of an earlier run that are worth keeping and still there, oldest first. Only what `capture` needs
         is known of them."""
         worktrees = []
@@ -112,15 +112,15 @@ class Worktrees:
                 worktrees.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
         return worktrees
 
-    def sessions(self) -> list[tuple[str, bool]]:
+    def list_sessions(self) -> list[tuple[str, bool]]:
         """The sessions that have a worktree, and whether it holds changes that are to be kept (`worth_keeping`)."""
         return [
             (intent.subject, bool(intent.payload.get("base"))) for intent in intents.unfinished(self._database, INTENT)
         ]
 
-    def folder(self, session_id: str) -> Path:
+    def folder_of(self, session_id: str) -> Path:
         """Where the worktree of a session is or would be."""
-        return self._home.worktrees / snapshots.checked_id(session_id)
+        return self._home.worktrees / snapshots.validate_id(session_id)
 
     def capture(self, worktree: Worktree) -> snapshots.Snapshot:
         """The worktree's files as a tree in the operator's repository, kept under the session's refs. Ignored files
@@ -129,10 +129,10 @@ class Worktrees:
         admin = _admin_folder(plain, worktree.folder)
         brought = admin / _INCLUDED
         without = frozenset(split(brought.read_bytes())) if brought.is_file() else frozenset()
-        result = snapshots.take(
+        result = snapshots.take_snapshot(
             plain, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
         )
-        snapshots.keep(plain.git, worktree.session_id, "result", result.tree)
+        snapshots.keep_object(plain.git, worktree.session_id, "result", result.tree)
         return result
 
     def remove(self, session_id: str) -> None:
@@ -148,7 +148,7 @@ class Worktrees:
         """Let git collect the trees of a session. Harmless when they, or the repository, are gone."""
         if workspace.is_dir():
             with contextlib.suppress(GitError):  # no repository any more
-                snapshots.release(snapshots.plain_git(workspace).git, session_id)
+                snapshots.release_objects(snapshots.plain_git(workspace).git, session_id)
 
     def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
         """At start-up: remove the worktrees of an earlier run but for the sessions in `keep`, and let go of their
@@ -197,7 +197,7 @@ class Worktrees:
 
 
 def _admin_folder(plain: snapshots.PlainGit, folder: Path) -> Path:
-    """git's own notes on the worktree at `folder`. git names them after the folder; session ids are unique."""
+    """git's own notes on the worktree at `folder_of`. git names them after the folder; session ids are unique."""
     return plain.git.repository.common / "worktrees" / folder.name
 
 

@@ -168,7 +168,7 @@ class SimulatedRunner:
         if not self.instant:
             self.bench.work(live, min(LONGEST, timedelta(seconds=chance.randint(5, 100))))
         price = price if most is None else min(price, most)
-        live.afford(price)  # as the real ones: what a call may cost is reserved before it is made, or not made
+        live.reserve_cost(price)  # as the real ones: what a call may cost is reserved before it is made, or not made
         live.charge(price, tokens=chance.randint(500, 20_000))
         return self._result(live, chance)
 

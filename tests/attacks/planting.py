@@ -103,7 +103,7 @@ def in_tree(folder: Path, scratch: Path) -> list[str]:
         lambda: flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
         lambda: flow("report_branches", folder, scratch),
         lambda: flow("draft_changelog", folder, scratch, since="upstream"),
-        lambda: snapshots.take(snapshots.plain_git(folder)),
+        lambda: snapshots.take_snapshot(snapshots.plain_git(folder)),
         lambda: _diff(folder),
     ]
     for step in steps:

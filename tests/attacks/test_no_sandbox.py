@@ -107,7 +107,7 @@ def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Ca
     with pytest.raises(Refusal) as refused:
         engine.sessions.admission.admit(card.assignment, "approved", without_sandbox=False)
     assert refused.value.code == "no_sandbox"
-    assert engine.sessions.admission.withdrawn(card.assignment, "approved", without_sandbox=False)
+    assert engine.sessions.admission.late_refusal(card.assignment, "approved", without_sandbox=False)
     assert not mark.exists()
 
 

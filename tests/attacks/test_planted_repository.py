@@ -165,7 +165,7 @@ def test_in_an_uninitialised_submodule_of_a_sessions_worktree(world: World, outs
         plant(folder, trap)
         plain_git(folder, proof)
         assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-        snapshots.take(snapshots.plain_git(git))
+        snapshots.take_snapshot(snapshots.plain_git(git))
         assert not trap.sprung()
         in_worktree(world, folder, git)
         plant(folder, trap) if not (folder / "sub/.git").exists() else None
@@ -210,7 +210,7 @@ def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exch
         trap.sprung()
         plain_git(folder, STATUS)
         assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-        snapshots.take(snapshots.plain_git(git))
+        snapshots.take_snapshot(snapshots.plain_git(git))
 
     change = world.changed(work)
     assert not trap.sprung()

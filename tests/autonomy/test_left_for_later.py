@@ -84,7 +84,7 @@ def test_what_waited_for_its_turn(world: World, hinder: Callable[[World, Engine]
     with world.opened() as engine:
         world.earn()
         world.away()
-        engine.sessions.hold_back()
+        engine.sessions.hold_queue()
         engine.autonomy.schedule.run(ACT)
         [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
         hinder(world, engine)

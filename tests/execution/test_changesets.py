@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.change_store import NEXT
+from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 from tests.execution.landing_world import World, git_state, our_refs, picture
 
@@ -86,7 +86,7 @@ def test_the_diff_by_file(world: World) -> None:
 
 def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(world: World) -> None:
     change_set = world.changed(edit_a)
-    folder = world.worktrees.folder("session_1")
+    folder = world.worktrees.folder_of("session_1")
 
     assert world.changes.recover() == []
     assert folder.exists()
@@ -119,7 +119,7 @@ def test_only_legal_transitions(world: World, before: ChangeState) -> None:
         getattr(world.changes, verb)(change_set.id)
 
     for verb, after in verbs.items():
-        if after not in NEXT.get(before, set()):
+        if after not in NEXT_STATES.get(before, set()):
             assert code_of(lambda verb=verb: getattr(world.changes, verb)(change_set.id)) == "already_decided"
             assert world.changes.get(change_set.id).state is before
 
@@ -184,7 +184,7 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     git("branch", "-q", "-D", "clawpy/fix-the-cart")
     assert git_state(world.root) == state
     assert our_refs(world.root) == []
-    assert not world.worktrees.folder("session_1").exists()
+    assert not world.worktrees.folder_of("session_1").exists()
 
 
 @pytest.mark.long
@@ -236,7 +236,7 @@ def test_discard_leaves_nothing(world: World) -> None:
     assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
 
     assert our_refs(world.root) == []
-    assert not world.worktrees.folder("session_1").exists()
+    assert not world.worktrees.folder_of("session_1").exists()
     assert (picture(world.root), git_state(world.root)) == (files, state)
     world.repository.git("gc", "-q", "--prune=now")
     assert code_of(lambda: world.changes.diff(change_set.id)) == "diff_gone"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.session_store import continued
+from engine.execution.session_store import continued_session
 from engine.model import Assignment, ChangeSet, ChangeState, Refusal
 from engine.storage.database import Transaction
 from tests.execution.landing_world import World, our_refs
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def work(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> ChangeSet:
     """A session that writes `files` and ends as a change set."""
-    onto = world.changes.onto(continues) if continues else None
+    onto = world.changes.starting_tree(continues) if continues else None
     worktree = world.worktrees.create(session_id, world.root, onto=onto)
     for name, text in files.items():
         (worktree.folder / name).write_text(text)
@@ -58,7 +58,7 @@ def test_it_begins_with_the_changes_that_wait_and_leaves_one_change_set(world: W
     gone = world.changes.get(former.id)
     assert (gone.state, gone.note) == (ChangeState.DISCARDED, "continued in sess_2")
     tidied()
-    assert not world.worktrees.folder("sess_1").exists()
+    assert not world.worktrees.folder_of("sess_1").exists()
     assert not any("sess_1" in ref for ref in our_refs(world.root))
     world.changes.land(after.id)
     assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
@@ -81,7 +81,7 @@ def test_what_was_decided_already_stays_so(world: World, decide: str) -> None:
 @pytest.mark.long
 def test_what_is_landed_while_the_next_runs_is_not_discarded(world: World) -> None:
     former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.onto("sess_1"))
+    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.starting_tree("sess_1"))
     world.changes.land(former.id)
     (worktree.folder / "b.txt").write_text("b\n")
     captured = world.changes.capture(worktree)
@@ -103,15 +103,15 @@ def test_changes_that_do_not_fit_any_more_are_named_and_nothing_stays_behind(wor
     world.repository.write("a.txt", "mine\n2\n3\n")
 
     with pytest.raises(Refusal, match=r"a\.txt") as refused:
-        world.worktrees.create("sess_2", world.root, onto=world.changes.onto("sess_1"))
+        world.worktrees.create("sess_2", world.root, onto=world.changes.starting_tree("sess_1"))
 
     assert refused.value.code == "conflict"
-    assert not world.worktrees.folder("sess_2").exists()
+    assert not world.worktrees.folder_of("sess_2").exists()
     assert not any("sess_2" in ref for ref in our_refs(world.root))
 
 
 def test_only_prose_continues() -> None:
     prose = Assignment("go on", "koji-core", "/w", "model", None, {"continues": "sess_1"})
-    assert continued(prose) == "sess_1"
-    assert continued(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""
-    assert continued(Assignment("x", "koji-core", "/w", "model")) == ""
+    assert continued_session(prose) == "sess_1"
+    assert continued_session(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""
+    assert continued_session(Assignment("x", "koji-core", "/w", "model")) == ""

@@ -65,7 +65,7 @@ def test_a_file_lands_and_the_rest_waits(world: World) -> None:
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
     assert (read(world, "b.txt"), read(world, "c.txt"), read(world, "a.txt")) == (None, "c\n", texts())
-    assert world.worktrees.folder("session_1").exists()
+    assert world.worktrees.folder_of("session_1").exists()
     assert [landed.id for landed in world.changes.landed(str(world.root))] == [change.id]
     assert git_state(world.root) == state
 
@@ -178,7 +178,7 @@ def test_the_rest_is_discarded_and_what_landed_can_be_undone(world: World) -> No
     assert (narrowed.state, narrowed.note) == (ChangeState.LANDED, "the rest was discarded")
     assert [file.path for file in narrowed.files] == ["a.txt"]
     assert [event.kind for event in heard.drain()] == ["ChangeSetNarrowed"]
-    assert not world.worktrees.folder("session_1").exists()
+    assert not world.worktrees.folder_of("session_1").exists()
     world.changes.recover()
     world.repository.git("gc", "-q", "--prune=now")
     assert world.changes.undo(change.id).state is ChangeState.UNDONE

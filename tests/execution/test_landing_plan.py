@@ -40,18 +40,18 @@ def test_observing_never_looks_through_a_link(tmp_path: Path, top: Beneath) -> N
     (tmp_path / "link").symlink_to("real")
     plan, _ = plan_of()
 
-    assert plan.observe(top, "real/x") == Image(
+    assert plan.observe_image(top, "real/x") == Image(
         Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
     )
-    assert plan.observe(top, "link/x") == ABSENT
-    assert plan.observe(top, "link") == Image(Kind.LINK, blob_id(b"real"))
-    assert plan.observe(top, "real") == ABSENT
+    assert plan.observe_image(top, "link/x") == ABSENT
+    assert plan.observe_image(top, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe_image(top, "real") == ABSENT
     os.mkfifo(tmp_path / "pipe")
-    assert plan.observe(top, "pipe").kind is Kind.OTHER
+    assert plan.observe_image(top, "pipe").kind is Kind.OTHER
 
 
 def test_folded_case_tells_spellings_apart(tmp_path: Path, top: Beneath) -> None:
     (tmp_path / "a").write_text("one")
     plan = Plan("t", (), folds_case=True)
-    assert plan.observe(top, "a").kind is Kind.FILE
-    assert plan.observe(top, "A") == ABSENT
+    assert plan.observe_image(top, "a").kind is Kind.FILE
+    assert plan.observe_image(top, "A") == ABSENT

@@ -77,7 +77,7 @@ def test_the_session_waits_and_gets_the_answer(world: BeltWorld, bus: EventBus, 
 
 def test_the_sessions_clocks_stand_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
     asking = Asking(world)
-    until(lambda: world.live.asking)
+    until(lambda: world.live.is_waiting)
     clock.advance(timedelta(hours=1))
     assert world.live.exceeded_limit() == ""
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_ONCE)

@@ -16,7 +16,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.execution.environments import _beside, _finish_swap, _swap, installed_into_tree
+from engine.execution.environments import _finish_swap, _put_in_place, _temporary_path, install_into_tree
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
 from engine.execution.runners.flow_runner import FlowRunner
@@ -363,7 +363,7 @@ def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> N
     nothing = Installation("", (("true",),), (), (), ("node_modules",))
 
     def work(job: Job) -> FlowResult:
-        with installed_into_tree(cast(LiveSession, job.session), nothing, top):
+        with install_into_tree(cast(LiveSession, job.session), nothing, top):
             job.run(["true"])
             job.run(["touch", ".pnp.cjs"])
         return FlowResult("fine")
@@ -388,14 +388,14 @@ def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) ->
     target = tmp_path / "tree/.venv"
     (target / "old").mkdir(parents=True)
 
-    _swap(fresh, target)
+    _put_in_place(fresh, target)
 
     assert sorted(path.name for path in target.iterdir()) == ["link", "tool"]
     assert (target / "link").readlink() == Path("tool")
     assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
     assert list((tmp_path / "tree").iterdir()) == [target]
     assert not fresh.exists()
-    target.rename(_beside(target, "old"))  # as a crash leaves it
+    target.rename(_temporary_path(target, "old"))  # as a crash leaves it
     _finish_swap(target)
     assert (target / "tool").read_text() == "new"
 

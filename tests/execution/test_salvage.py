@@ -57,7 +57,7 @@ class World(RepositoryWorld):
         """A session as a crash leaves it that had written `files`."""
         session_id = self.begin().id
         self.sessions.wait(session_id, 10)
-        folder = self.worktrees.folder(session_id)
+        folder = self.worktrees.folder_of(session_id)
         if (change := self.changes.for_session(session_id)) is not None:
             self.changes.discard(change.id)
         worktree = self.worktrees.create(session_id, self.workspace)
@@ -157,7 +157,7 @@ def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     assert world.files(view.id) == ["half.txt"]
     after = world.sessions.get(view.id)
     assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
-    assert Path(after.cwd) == world.worktrees.folder(view.id)
+    assert Path(after.cwd) == world.worktrees.folder_of(view.id)
     until(lambda: not world.sessions._threads)
     assert len(world.changes.list()) == 1
 
@@ -171,7 +171,7 @@ def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[Wor
     view = world.sessions.get(session_id)
     assert (view.state, world.files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
     assert view.summary == "the engine stopped while it ran; its changes until then are waiting"
-    assert Path(view.cwd) == world.worktrees.folder(session_id)
+    assert Path(view.cwd) == world.worktrees.folder_of(session_id)
     assert make(nothing).sessions.recover() == []
     change = world.changes.for_session(session_id)
     assert change is not None
@@ -204,7 +204,7 @@ def test_a_crash_of_a_session_that_had_changed_nothing_leaves_nothing(make: Call
     session_id = world.crashed()
     words = make(nothing).sessions.recover()
     assert words[1:] == [f"removed the worktree that session {session_id} left behind"]
-    assert not world.worktrees.folder(session_id).exists()
+    assert not world.worktrees.folder_of(session_id).exists()
 
 
 def test_what_cannot_be_captured_stays_where_it_is(
@@ -219,7 +219,7 @@ def test_what_cannot_be_captured_stays_where_it_is(
     with monkeypatch.context() as patch:
         patch.setattr(world.changes, "capture", fails)
         assert "cannot be saved yet" in world.sessions.recover()[1]
-    assert (world.worktrees.folder(session_id) / "half.txt").exists()
+    assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
     assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
-    shutil.rmtree(world.worktrees.folder(session_id))
+    shutil.rmtree(world.worktrees.folder_of(session_id))
     assert intents.unfinished(world.database, "worktree") != []

@@ -11,7 +11,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
-from engine.execution.session_workspace import bounded
+from engine.execution.session_workspace import bound_check
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
 from engine.model import CheckResult, SessionState
 from engine.model.secrets import CUT, LONGEST, Redactor
@@ -105,7 +105,7 @@ def test_a_test_that_is_named_by_a_key_is_kept_without_it(world: World, secret: 
 
     def work(live: LiveSession) -> str:
         check = CheckResult("pytest", 1, 1, failing=(named,), durations=((named, 1.0),))
-        results.append(bounded(check, live.without_secrets))
+        results.append(bound_check(check, live.without_secrets))
         return "done"
 
     world.run(work)

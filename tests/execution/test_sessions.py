@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
-from engine.execution.session_store import LEGAL, may_become
+from engine.execution.session_store import LEGAL_TRANSITIONS, is_legal_transition
 from engine.model import Refusal, SessionState, Verdict
 from engine.prediction.lifecycle import OUTCOMES
 from engine.storage.database import Database
@@ -237,13 +237,13 @@ STATES = st.sampled_from(list(SessionState))
 def test_whatever_is_asked_only_legal_steps_are_taken(steps: list[SessionState]) -> None:
     state, ended = SessionState.QUEUED, 0
     for after in steps:
-        if may_become(state, after):
+        if is_legal_transition(state, after):
             assert not state.over
             assert after is not SessionState.QUEUED
             state = after
             ended += after.over
     assert ended <= 1
-    assert set(LEGAL) == {SessionState.QUEUED, SessionState.RUNNING}
+    assert set(LEGAL_TRANSITIONS) == {SessionState.QUEUED, SessionState.RUNNING}
 
 
 @given(STATES)

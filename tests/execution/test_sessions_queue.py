@@ -49,7 +49,7 @@ def test_who_waits_for_a_person_gives_the_seat_away(
     answered = threading.Event()
 
     def asks(live: LiveSession) -> str:
-        with live.waiting():
+        with live.pause_clock():
             until(lambda: answered.is_set() or live.cancelled)
         return "answered"
 

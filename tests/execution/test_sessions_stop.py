@@ -72,7 +72,7 @@ def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -
 
     def stubborn(live: LiveSession) -> str:
         live.charge(10_000)
-        live.afford(30_000)
+        live.reserve_cost(30_000)
         release.wait(20)
         live.charge(1_000)
         return "too late"

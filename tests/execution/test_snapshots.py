@@ -28,7 +28,7 @@ def content(repository: Repository, tree: str, path: str) -> bytes:
 
 
 def take(repository: Repository) -> snapshots.Snapshot:
-    return snapshots.take(snapshots.plain_git(repository.path))
+    return snapshots.take_snapshot(snapshots.plain_git(repository.path))
 
 
 def test_staged_unstaged_and_untracked_are_in_it_ignored_are_not(repository: Repository) -> None:
@@ -191,7 +191,7 @@ def test_a_split_index_and_an_unusual_git_folder(repository: Repository, tmp_pat
     (other / "b").write_text("3")
 
     assert content(repository, take(repository).tree, "a") == b"2"
-    linked = snapshots.take(snapshots.plain_git(other))
+    linked = snapshots.take_snapshot(snapshots.plain_git(other))
     assert content(repository, linked.tree, "b") == b"3"
     assert sorted(file.name for file in (repository.path / ".git").glob("sharedindex.*")) == shared
 
@@ -199,11 +199,11 @@ def test_a_split_index_and_an_unusual_git_folder(repository: Repository, tmp_pat
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
 def test_session_ids_are_checked(name: str) -> None:
     with pytest.raises(ValueError, match="session id"):
-        snapshots.checked_id(name)
+        snapshots.validate_id(name)
 
 
 def test_paths_are_shown_harmlessly() -> None:
-    assert snapshots.shown(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
+    assert snapshots.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
 
 
 def test_a_file_of_an_unknown_encoding_is_taken_byte_for_byte(repository: Repository) -> None:
@@ -219,7 +219,7 @@ UNREADABLE = """
 import sys
 from pathlib import Path
 from engine.execution import snapshots
-print(snapshots.take(snapshots.plain_git(Path(sys.argv[1]))).tree)
+print(snapshots.take_snapshot(snapshots.plain_git(Path(sys.argv[1]))).tree)
 """
 
 

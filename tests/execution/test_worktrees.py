@@ -149,7 +149,7 @@ def test_recovery_bears_a_repository_that_is_gone(world: World) -> None:
 
 def test_what_cannot_be_removed_holds_nobody_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     change = world.changed(lambda folder: (folder / "a.txt").write_text("2\n") and None)
-    folder = world.worktrees.folder("session_1")
+    folder = world.worktrees.folder_of("session_1")
 
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))

@@ -188,7 +188,7 @@ def test_killed_at_every_step_of_branching_and_discarding(tmp_path: Path, verb: 
         over = change_set.state is not ChangeState.WAITING
         assert branches == ([change_set.branch] if change_set.branch else [])
         assert bool(our_refs(world.root)) is not over
-        assert world.worktrees.folder(session_id).exists() is not over
+        assert world.worktrees.folder_of(session_id).exists() is not over
         if over:
             with pytest.raises(Refusal, match="already"):
                 getattr(world.changes, verb)(change_set_id)

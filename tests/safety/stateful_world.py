@@ -252,7 +252,7 @@ class MachineWorld(RuleBasedStateMachine):
         """The runner: spends what it costs today; one that is to die leaves its session as a dead process does."""
         if self.dies:
             raise SystemExit
-        live.afford(self.price)  # as every runner that pays: what it may come to is reserved before it is spent
+        live.reserve_cost(self.price)  # as every runner that pays: what it may come to is reserved before it is spent
         live.charge(self.price, tokens=100)
         return RunnerResult("made up")
 

@@ -12,7 +12,7 @@ from engine.execution.model_calls import ModelCalls
 from engine.execution.prompt_assembly import PromptAssembly
 from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import RunnerResult
-from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bounded
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bound_check
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validated, Validation
 from engine.frozen import frozen
@@ -80,7 +80,7 @@ class AgentRunner:
             validated = Validated("")
             if self._services.validation is not None:
                 validated = self._services.validation.around(live, view, workspace, heal)
-            if live.hang_up():
+            if live.stop_listening():
                 return validated
             reply()
 
@@ -99,5 +99,5 @@ class AgentRunner:
         write = self._services.workspaces.keep(
             live, view, workspace, Place.CHANGE_SET, check=validated.check, full=validated.full, recorded=True
         )
-        check = validated.check and bounded(validated.check, live.without_secrets)
+        check = validated.check and bound_check(validated.check, live.without_secrets)
         return RunnerResult(summary, check, facts=facts, write=write, closing=closing)

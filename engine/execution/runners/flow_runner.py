@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.environments import installed_into_tree, network_access
+from engine.execution.environments import install_into_tree, network_access
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Flow, FlowError, Job, Place
@@ -17,7 +17,7 @@ from engine.execution.runners.flows.parameter_types import ProjectFlow
 from engine.execution.runners.parameters import edit_parameters, validate_parameters
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation
-from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces, bounded
+from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces, bound_check
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 
 
@@ -80,7 +80,7 @@ class FlowRunner:
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)
-            discarded_files = self._workspaces.discarded(live)
+            discarded_files = self._workspaces.describe_discarded(live)
             write = self._workspaces.keep(
                 live,
                 view,
@@ -90,7 +90,7 @@ class FlowRunner:
                 full=result.full,
                 project=flow.project if isinstance(flow, ProjectFlow) else "",
             )
-        check = result.check and bounded(result.check, live.without_secrets)
+        check = result.check and bound_check(result.check, live.without_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)
 
@@ -122,7 +122,7 @@ def _prepare_installation(live: LiveSession, installation: Installation, place: 
     live.say(installation.summary)
     with network_access(live, installation.hosts):
         if place is Place.INSTALL:
-            with installed_into_tree(live, installation, Path(live.assignment.workspace)):
+            with install_into_tree(live, installation, Path(live.assignment.workspace)):
                 yield
         else:
             (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ class Gate:
                 "denied", self._denial(request, decision.entry), "do it another way, or leave it to the operator"
             )
         reasons = []
-        verdict = self._live.judge(request.command, self._folder)
+        verdict = self._live.check_command(request.command, self._folder)
         if verdict.verdict is Verdict.BLOCK:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:

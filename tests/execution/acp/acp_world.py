@@ -54,7 +54,7 @@ class Belt:
 
     def may(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> bool:
         self._world.asked.append((kind, title, detail, dict(arguments)))
-        with self._live.waiting():
+        with self._live.pause_clock():
             while (answer := self._world.answer(title)) is None:
                 if self._live.cancelled:
                     raise SessionStopped("the session ended")

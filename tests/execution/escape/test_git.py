@@ -103,7 +103,7 @@ def test_filters_and_attributes_planted_in_the_worktree(jail: Jail) -> None:
         mark=str(mark),
     )
     assert tried.exit_code == 0, tried.errors
-    snapshots.take(snapshots.plain_git(jail.folder))
+    snapshots.take_snapshot(snapshots.plain_git(jail.folder))
     for arguments in (("status",), ("diff",), ("-C", str(jail.folder), "status"), ("-C", str(jail.folder), "diff")):
         jail.git(*arguments)
     assert not mark.exists()

@@ -12,7 +12,7 @@ from engine.clock import Clock
 from engine.config import FixedSettings, Settings
 from engine.events import ToolRefused
 from engine.execution.channels import APPROVED, Limits
-from engine.execution.live_session import LiveSession, Stop
+from engine.execution.live_session import LiveSession, StopRequest
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
@@ -132,4 +132,4 @@ class BeltWorld:
         return [line.text for line in lines if line.kind in (kinds or ("tool",))]
 
     def stop(self, reason: str = "enough") -> None:
-        self.live.stop(Stop(SessionState.CANCELLED, reason))
+        self.live.stop(StopRequest(SessionState.CANCELLED, reason))

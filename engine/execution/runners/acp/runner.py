@@ -137,7 +137,7 @@ class AcpRunner(AgentRunner):
                 )
                 try:
                     with conversation.opened(workspace.folder):
-                        live.converses = True
+                        live.is_listening = True
                         turns.task(prompt, kind)
                         turns.replies()
                         validated = self._validate(live, view, workspace, heal=turns.heal, reply=turns.replies)
@@ -145,7 +145,7 @@ class AcpRunner(AgentRunner):
                     live.journal.erred(live.assignment.runner, fault.message)
                     raise
                 finally:
-                    live.converses = False
+                    live.is_listening = False
                     terminals.close()
             return self._result(
                 live,

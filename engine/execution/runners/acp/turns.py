@@ -203,7 +203,7 @@ class UsageCounter:
 
     def begin(self) -> None:
         """Before a turn: what it may cost is set aside. Raises `SessionStopped` when a cap does not allow it."""
-        self._live.afford(self._estimate)
+        self._live.reserve_cost(self._estimate)
         self._turn_start = (self.meter.cost, self.meter.tokens)
 
     def update(self, used: int, cost: schema.Cost | None) -> None:
@@ -236,7 +236,7 @@ class UsageCounter:
         try:
             self._live.charge(money, tokens=tokens)
             if money:
-                self._live.afford(0)  # what it really cost is reserved, or a cap ends it
+                self._live.reserve_cost(0)  # what it really cost is reserved, or a cap ends it
         except SessionStopped:
             pass  # the session is ending already
 

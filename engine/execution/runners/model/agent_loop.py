@@ -239,7 +239,7 @@ class AgentLoop:
         conversation = self._open()
         size = self._size.more(request.size)
         most = self._answer_limit(size)
-        self._live.afford(max(budget.max_cost(size, most, self._price), self._price.least - self._live.cost))
+        self._live.reserve_cost(max(budget.max_cost(size, most, self._price), self._price.least - self._live.cost))
         call_id = self._calls.begin(
             self._view,
             provider=self._model.provider,
@@ -304,7 +304,7 @@ class AgentLoop:
                     Failure(Kind.CONTEXT), provider=self._model.provider, model=self._model.name, address=""
                 )
             )
-        return budget.MIN_OUTPUT_TOKENS  # `afford` says what is too dear
+        return budget.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
 
     def _listen(self, conversation: Conversation) -> tuple[Message, int]:
         """The end of a request, and how many characters came before it."""

@@ -15,7 +15,7 @@ from engine.execution.runners.model.host_client import HostGone
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.runners.model.prompt_parts import assistant_part, operator_part
 from engine.execution.runners.runner import RunnerResult
-from engine.execution.session_store import continued
+from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
@@ -37,7 +37,7 @@ class ModelRunner(AgentRunner):
         """Takes prose when a model can be reached, and says which."""
         if assignment.flow is not None:
             return RunnerInfo(available=False, reason=f"{assignment.flow} is a flow; it runs without a model")
-        previous = continued(assignment)
+        previous = continued_session(assignment)
         if previous and not self._providers.histories.has(previous):
             return RunnerInfo(
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
@@ -59,7 +59,7 @@ class ModelRunner(AgentRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Have the model do it. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
-        previous = continued(live.assignment)
+        previous = continued_session(live.assignment)
         kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)
         live.say(
@@ -81,7 +81,7 @@ class ModelRunner(AgentRunner):
             )
             messages: list[str] = []
             try:
-                live.converses = True
+                live.is_listening = True
                 self._begin(loop, prompt, previous, messages)
                 validated = self._validate(
                     live,
@@ -91,7 +91,7 @@ class ModelRunner(AgentRunner):
                     reply=lambda: messages.append(loop.turn(loop.replies(), run_kind=REPLY)),
                 )
             finally:
-                live.converses = False
+                live.is_listening = False
                 loop.close()
             # What it said before a red test sent it back tells of files that are no longer so.
             parts = [next((words for words in reversed(messages) if words), ""), validated.words]
@@ -118,7 +118,7 @@ class ModelRunner(AgentRunner):
     def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
         prompt = super()._prompt(live, view, workspace, kind)
         if workspace.continues:  # its conversation tells of changes that these files may not have
-            carried = operator_part(self._services.workspaces.carried(workspace.continues), "runner")
+            carried = operator_part(self._services.workspaces.describe_carried(workspace.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 
