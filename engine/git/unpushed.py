@@ -25,7 +25,7 @@ MAX_READ_BYTES: Final = 512_000
 """Bytes of a file that is read for secrets; larger ones are data."""
 
 LARGE_FILE_BYTES: Final = 10_000_000
-"""Bytes from which on a file is large."""
+"""A file with more bytes is large."""
 
 MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)

@@ -28,7 +28,7 @@ from engine.execution.sandbox import (
     secret_places,
     session_environment,
 )
-from engine.execution.sandbox.host_paths import readable_places
+from engine.execution.sandbox.host_paths import link_tools, readable_places
 from engine.home import Home
 from engine.model import RunnerInfo, SessionState
 from engine.storage.database import Database
@@ -372,3 +372,23 @@ def test_the_row_says_which_hosts_the_runner_reaches(world: World, monkeypatch: 
     info = RunnerInfo(available=True, hosts=("api.example.com",))
     monkeypatch.setattr(world.runner, "check", lambda assignment: info)
     assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"
+
+
+def test_no_tool_and_no_setting_shows_the_home_itself(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "pyenv").mkdir(parents=True)
+    (home / ".config" / "git").mkdir(parents=True)
+    git_config = "[user]\n\tname = {}\n\temail = ann@example.org\n[credential]\n\thelper = store\n"
+    (home / ".config" / "git" / "config").write_text(git_config.format("Ann"))
+    for number, (root, is_shown) in enumerate(((home, False), (tmp_path, False), (home / "pyenv", True))):
+        environment = {"HOME": str(home), "PATH": "", "PYENV_ROOT": str(root)}
+        inside = confinement(tmp_path / "session", readable=(root,))
+        assert (root in readable_places(inside, "ls", environment)) is is_shown
+        session_home = tmp_path / f"session_home{number}"
+        session_home.mkdir()
+        link_tools(session_home, environment)
+        assert (session_home / ".pyenv").is_symlink() is is_shown
+        assert (session_home / ".gitconfig").read_text() == git_config.format("Ann").partition("[credential]")[0]
+    (home / ".gitconfig").write_text(git_config.format("Bob"))
+    link_tools(session_home, environment)
+    assert "Bob" in (session_home / ".gitconfig").read_text(), "of two configurations git takes this one last"

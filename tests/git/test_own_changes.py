@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,6 +13,7 @@ from engine.git.reader import GitReader
 from tests.conftest import Repository
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 PYTHON = """\
 import pdb
@@ -112,3 +113,31 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
     repository.commit("all of it")
     repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))
     assert len(own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MAX_LINES
+
+
+LEFT_IN = {
+    "a.py": ('x = 1\nbreakpoint()\n# breakpoint()\ntext = """\nbreakpoint()\n"""\nprint(x)\n', ["a.py:2"]),
+    "b.js": ("debugger\n", ["b.js:1"]),
+    "conflict.txt": ("<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n", ["conflict.txt:1"]),
+    "half.txt": ("<<<<<<< ours\na\n", []),
+    "manual.md": ("```\n<<<<<<< ours\n=======\n>>>>>>> theirs\n```\nbreakpoint()\n# TODO\n", []),
+    "src/lib.rs": ("dbg!(x);\n", ["src/lib.rs:1"]),
+    "tests/lib.rs": ("dbg!(x);\n", []),
+    "vendor/b.js": ("debugger\n", []),
+    "later.py": ("# XXX\n", []),
+    "fresh.py": ("# TODO today\n", ["fresh.py:1"]),
+}
+
+
+def test_what_was_left_in_and_what_only_looks_like_it(repository: Repository) -> None:
+    day = timedelta(days=1)
+    repository.commit("one", {"z.py": "z = 1\n"}, at=(NOW - 9 * day).isoformat())
+    repository.git("switch", "-q", "-c", "work")
+    repository.commit("older", {"older.py": "# TODO last week\n"}, at=(NOW - 7 * day).isoformat())
+    repository.commit("all", {path: text for path, (text, _) in LEFT_IN.items()}, at=NOW.isoformat())
+    state = GitReader().read(repository.path)
+    expected = [place for _, places in LEFT_IN.values() for place in places]
+    expected.sort(key=lambda place: (not place.startswith("conflict"), place.startswith("fresh"), place))
+    for since, older in ((NOW - day, []), (NOW - 8 * day, ["older.py:1"])):
+        leftovers = own_changes(Git(repository.path), state, since).leftovers
+        assert [leftover.place for leftover in leftovers] == expected + older

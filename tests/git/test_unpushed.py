@@ -11,7 +11,7 @@ import pytest
 from engine.git import Git, unpushed
 from engine.git.leftovers import secret_kind
 from engine.git.reader import GitReader
-from engine.git.unpushed import Span, Unpushed, read_commits
+from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
 from tests.conftest import Repository
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
@@ -21,6 +21,10 @@ def look(repository: Repository, now: datetime | None = None) -> Unpushed:
     reader = GitReader()
     now = now or datetime.now(UTC)
     return reader.inspect(repository.path, reader.read(repository.path), now, now).unpushed
+
+
+def look_at(repository: Repository, head: str, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
+    return read_commits(Git(repository.path), Span(head, base), leftovers=leftovers).found
 
 
 def places(result: Unpushed) -> list[tuple[str, int]]:
@@ -79,13 +83,55 @@ def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repositor
     repository.git("mv", "config.py", "settings.py")
     repository.write("settings.py", f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
     head = repository.commit("move", {".env": "A=2\n"})
-    assert read_commits(Git(repository.path), Span(head, base)).found == ()
+    assert look_at(repository, head, base) == ()
+
+
+FILES = {
+    ".env": (9, "likely secret: file that holds keys"),
+    "web/.env.local": (0, ""),
+    "node_modules/x/a.js": (1, "files that a tool fills, in node_modules"),
+    "dump.sql": (1_000_000, "database dump"),
+    "small.sql": (999_999, ""),
+    "old.sql": (1_200_000, ""),  # it was there before, half as large
+    "grown.sql": (1_200_001, "database dump"),
+    "a.zip": (2_000_000, "archive"),
+    "tests/a.zip": (2_000_000, ""),
+    "core.123": (100_000, "core dump"),
+    "a.bin": (10_000_000, ""),
+    "tests/b.bin": (10_000_001, "large file"),
+}
+
+
+def test_files_that_belong_in_no_repository(repository: Repository) -> None:
+    base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
+    head = repository.commit("all", {path: "x" * size for path, (size, _) in FILES.items()})
+    found = {problem.path.removesuffix("/"): problem.kind for problem in look_at(repository, head, base)}
+    expected = {path: kind for path, (_, kind) in FILES.items() if kind}
+    expected["node_modules"] = expected.pop("node_modules/x/a.js")
+    assert found == expected
+    repository.git("rm", "-q", ".env", "a.zip")
+    later = look_at(repository, repository.commit("out again", {"a.py": "x = 1\n"}), base)
+    assert {problem.path for problem in later if problem.gone} == {".env", "a.zip"}
+    assert len(later) == len(found), "the history has them still"
+
+
+def test_what_a_later_commit_moved_or_took_out(repository: Repository) -> None:
+    key, stop = f"KEY = '{TOKEN}'\n", "breakpoint()\n"
+    base = repository.commit("begin", {"a.py": "x = 1\n"})
+    repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
+    head = repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
+    found = look_at(repository, head, base, leftovers=True)
+    assert [(problem.path, problem.line, problem.gone) for problem in found] == [
+        ("moved.py", 3, False),
+        ("out.py", 1, True),
+        ("kept.py", 1, False),
+    ]
 
 
 def test_names_that_are_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     head = repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
-    [problem] = read_commits(Git(repository.path), Span(head, base)).found
+    [problem] = look_at(repository, head, base)
     assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
