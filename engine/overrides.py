@@ -45,7 +45,7 @@ class Contexts(Protocol):
 class Overrides:
     """Replacements; None means the real thing. `throw_away`: the home is temporary, so commits do not wait for the disk
     (SQLite's `synchronous=OFF`). `model_host` outlives the engine, because it takes seconds to start. `deaf`: no
-    control socket, and no watcher of the stop file."""
+    control socket, and no watcher of the stop file. `lenient`: with invalid settings it runs on the defaults."""
 
     runners: Sequence[Runner] | None = None
     contexts: Contexts | None = None
@@ -54,3 +54,4 @@ class Overrides:
     model_host: ModelHost | None = None
     throw_away: bool = False
     deaf: bool = False
+    lenient: bool = False

@@ -45,7 +45,10 @@ class SettingsStore:
     """The `SettingsSource` of all services. Callable from any thread. Raises `Refusal` `bad_config` with every problem
     when the file is invalid at the start."""
 
-    def __init__(self, file: Path, *, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, file: Path, *, clock: Clock, environment: Mapping[str, str] | None = None, lenient: bool = False
+    ) -> None:
+        """`lenient`: an invalid file is a `fault`, and the defaults are used."""
         self.file = file
         self._clock = clock
         self._environment = dict(os.environ if environment is None else environment)
@@ -54,9 +57,14 @@ class SettingsStore:
         self._this_run: dict[str, Any] = {}
         self._stamp = _stamp(file)
         self._gone = False
-        self._settings = self._parse(self._read())
-        self._checked = clock.monotonic()
         self.fault: str = ""
+        try:
+            self._settings = self._parse(self._read())
+        except BadConfig as error:
+            if not lenient:
+                raise
+            self._settings, self.fault = self._parse(""), error.message
+        self._checked = clock.monotonic()
 
     def attach(self, database: Database) -> None:
         """Record changes and faults as events in `database` from now on."""

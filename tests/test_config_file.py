@@ -101,6 +101,8 @@ def test_lines_are_right_behind_values_of_several_lines() -> None:
 def test_what_is_no_toml_says_line_and_column() -> None:
     [found] = complaints("crossPollEnabled = true\nquietHoursStart = \n")
     assert found.startswith("config.toml:2: column 19: not TOML: Invalid value")
+    [found] = complaints('crossPollEnabled = true\n[production]\nbranches = ["main",\n\n')
+    assert found.startswith("config.toml:3: the file ends too early: not TOML: Invalid value")
 
 
 def test_the_environment_wins_over_the_file() -> None:

@@ -13,7 +13,7 @@ from engine.home import Home
 from engine.lock import held_refusal, is_free, read_holder
 from engine.model import Refusal, Result, Status
 from engine.model.text import count
-from engine.safety.stop_file import request_stop
+from engine.safety.stop_file import STOPPED, request_stop
 
 if TYPE_CHECKING:
     from engine.api.documents import Document
@@ -111,7 +111,7 @@ def stop(home: Home, reason: str) -> Document:
 
     unwritten: OSError | None = None
     try:
-        path = str(request_stop(home.data, reason or "stopped from outside", "clawpy stop"))
+        path = str(request_stop(home.data, reason or STOPPED, "clawpy stop"))
     except OSError as error:
         unwritten, path = error, ""
     answers: list[Document] = []
@@ -144,7 +144,7 @@ def stop(home: Home, reason: str) -> Document:
     if answers:
         return answers[0] | counts
     return {
-        "holds": [{"word": "stop", "reason": reason or "stopped from outside", "since": None, "until": None}],
+        "holds": [{"word": "stop", "reason": reason or STOPPED, "since": None, "until": None}],
         "stopped": list(ended.sessions),
         "reached": False,
         "file": path,
@@ -160,13 +160,31 @@ def _with_own_engine(
     own = dict(arguments)
     if verb == "approve":
         own["wait"] = True
-    engine = opener(home, workspaces=list(workspaces), start_schedule=False, resume=False)
+    options: dict[str, Any] = {"workspaces": list(workspaces), "start_schedule": False, "resume": False}
+    try:
+        engine = opener(home, **options)
+    except Refusal as refusal:
+        if verb == "resume" and refusal.code == "bad_config":
+            return _resume_on_defaults(home, own, options, opener) | {"fault": refusal.message}
+        raise
     try:
         document = dispatch(engine, verb, own)
         # Another verb may have reached this engine meanwhile and approved something: that runs to its end.
         engine.wind_down(finish=True)
         engine.learn()
         return document
+    finally:
+        engine.close()
+
+
+def _resume_on_defaults(home: Home, arguments: dict[str, Any], options: dict[str, Any], opener: Opener) -> Document:
+    """End a stop although the settings are invalid."""
+    from engine.api.operations import dispatch
+    from engine.overrides import Overrides
+
+    engine = opener(home, **options, overrides=Overrides(lenient=True))
+    try:
+        return dispatch(engine, "resume", arguments)
     finally:
         engine.close()
 

@@ -68,7 +68,7 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadConfig([_syntax_problem(error, file)]) from error
+        raise BadConfig([_syntax_problem(error, text, file)]) from error
     except ValueError as error:  # Python reads no number of so many digits
         raise BadConfig([Problem(file, "", f"a number in it is too long: {error}")]) from error
     except RecursionError as error:
@@ -266,12 +266,12 @@ def _too_deep(file: str) -> Problem:
     return Problem(file, "", "tables or lists are nested too deeply; no setting needs more than three levels")
 
 
-def _syntax_problem(error: tomllib.TOMLDecodeError, file: str) -> Problem:
-    text = str(error)
-    match = re.search(r"\(at line (\d+), column (\d+)\)", text)
-    where = f"{file}:{match[1]}" if match else file
-    column = f"column {match[2]}: " if match else ""
-    return Problem(where, "", f"{column}not TOML: {re.sub(r' *[(]at .*[)]$', '', text)}")
+def _syntax_problem(error: tomllib.TOMLDecodeError, text: str, file: str) -> Problem:
+    message = str(error)
+    match = re.search(r"\(at line (\d+), column (\d+)\)", message)
+    last = len(text.rstrip().split("\n"))
+    line, place = (match[1], f"column {match[2]}") if match else (last, "the file ends too early")
+    return Problem(f"{file}:{line}", "", f"{place}: not TOML: {re.sub(r' *[(]at .*[)]$', '', message)}")
 
 
 def _problems(

@@ -57,7 +57,7 @@ class KillFacts:
 def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
     """May anything run? A pause stops only what no operator approved."""
     if facts.stop_requested:
-        return RailVerdict(RAIL, Verdict.BLOCK, "stopped from outside", "stop-file")
+        return RailVerdict(RAIL, Verdict.BLOCK, stop_file.STOPPED, "stop-file")
     for hold in facts.holds:
         if hold.word == PAUSE and by_operator:
             continue

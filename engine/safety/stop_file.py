@@ -20,6 +20,9 @@ from engine.storage.files import write_json
 
 NAME = "STOP"
 
+STOPPED = "stopped by `clawpy stop`"
+"""The reason of a stop that was given none."""
+
 
 @frozen
 class StopRequest:
@@ -34,7 +37,7 @@ def stop_file(data: Path) -> Path:
     return data / NAME
 
 
-def request_stop(data: Path, reason: str = "stopped from outside", by: str = "clawpy stop") -> Path:
+def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> Path:
     """Write the stop file, whole and on disk; needs no engine. Raises OSError when the folder cannot be written."""
     data.mkdir(parents=True, exist_ok=True)
     path = stop_file(data)

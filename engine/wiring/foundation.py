@@ -33,7 +33,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
     """Build the settings, the database, the ledger and the store of memories."""
     home, clock = core.home, core.clock
     core.bus = EventBus()
-    core.settings = SettingsStore(home.config_file, clock=clock)
+    core.settings = SettingsStore(home.config_file, clock=clock, lenient=overrides.lenient)
     core.database = Database(
         home.database, clock=clock, bus=core.bus, recorder=append, durable=not overrides.throw_away
     )

@@ -330,3 +330,17 @@ def test_what_another_verb_approved_runs_to_its_end(home: Home, project: Path) -
     call(home, "cards", {}, workspaces=[str(project)], opener=opener)
     after = call(home, "work", {"id": began[0]}, workspaces=[str(project)], opener=open_engine)
     assert after["session"]["state"] in ("succeeded", "failed", "cannot_run"), "it was cut short"
+
+
+@pytest.mark.long
+def test_a_stop_is_ended_although_the_settings_are_broken(clawpy: Clawpy, home: Home) -> None:
+    assert clawpy("stop").code == 0
+    home.config_file.parent.mkdir(parents=True, exist_ok=True)
+    home.config_file.write_text('crossPollEnabled = true\nbad = "')
+    assert "config.toml:2: the file ends too early" in clawpy("status").err
+    resumed = clawpy("resume")
+    assert (resumed.code, resumed.err) == (0, "")
+    assert resumed.out.startswith("▶ Resumed after the stop of ")
+    assert "▲ The settings are not used: " in resumed.out
+    home.config_file.unlink()
+    assert document(clawpy("status", "--json"))["holds"] == []

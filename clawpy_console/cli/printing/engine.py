@@ -122,6 +122,8 @@ def resume(document: Document) -> Lines:
     for hold in document.get("lifted", ()):
         ended_hold = f"{safety_fields.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
+    if document.get("fault"):
+        yield f"{wants('▲')} The settings are not used: {document['fault']}"
     yield from status(document)
 
 
