@@ -1,4 +1,4 @@
-"""A session's diff as a commit on a branch of its own, made without index, HEAD or hooks (SPEC 3.9)."""
+"""Commits a session's diff on a new branch, without index, HEAD or hooks (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from engine.model import Refusal
 
 
 def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: datetime) -> str:
-    """A commit of exactly the changes from tree `base` to tree `result`, onto HEAD; no ref points to it yet.
+    """Commit exactly the changes from tree `base` to tree `result` onto HEAD; no ref points to the commit yet.
 
-    The author is who git says the operator is, else a fallback. Raises `Refusal`: `conflict` when the changes build
-    on uncommitted work that HEAD lacks, `nothing_to_commit`, `unsupported_files`.
+    The author is git's user, else a fallback. Raises `Refusal`: `conflict` when the changes need uncommitted work that
+    HEAD does not have, `nothing_to_commit`, `unsupported_files`.
     """
     git = plain.git
-    if filtered := find_unsupported(plain, result, diff_trees(git, base, result)):
-        names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in filtered.items())
+    unsupported = find_unsupported(plain, result, diff_trees(git, base, result))
+    if unsupported:
+        names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in unsupported.items())
         raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
     onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)
@@ -47,7 +48,7 @@ def _commit_identity(git: Git, at: datetime) -> dict[str, str]:
 
 
 def free_branch_name(git: Git, title: str, session_id: str) -> str:
-    """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
+    """A free branch name from the words of `title`, with the first free suffix -2, -3, …"""
     name = first = session_branch(title, snapshots.validate_id(session_id), below=not _ref_exists(git, "clawpy"))
     number = 1
     while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
@@ -57,12 +58,12 @@ def free_branch_name(git: Git, title: str, session_id: str) -> str:
 
 
 def create_branch(git: Git, name: str, commit: str) -> None:
-    """Make the branch, unless it came into being meanwhile. Raises `GitError`."""
+    """Make the branch. Raises `GitError`, also when it exists by now."""
     git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
 
 
 def branch_is_at(git: Git, name: str, commit: str) -> bool:
-    """True when the branch is there and at `commit`."""
+    """Whether the branch exists and is at `commit`."""
     try:
         return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)) == commit
     except GitError as error:

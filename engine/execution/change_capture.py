@@ -1,5 +1,5 @@
-"""What a session changed, captured from its worktree and stored as a change set; and the files that a session begins
-with which continues another (SPEC 3.9, 9.4)."""
+"""Captures the changes of a session from its worktree as a change set, and gives them to a session that continues it
+(SPEC 3.9, 9.4)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from engine.storage.database import Database, Transaction
 
 @frozen
 class CapturedChanges:
-    """What a session changed, before it is stored: trees kept under the session's refs, and the files."""
+    """The changes of a session before they are stored."""
 
     worktree: Worktree
     result: str
+    """The tree of the worktree's files, kept under the session's refs."""
     files: tuple[FileChange, ...]
 
 
 class ChangeCapture(ChangeComments):
-    """Makes change sets of what sessions changed."""
+    """Makes change sets from the worktrees of sessions."""
 
     def __init__(self, home: Home, database: Database, randomness: Randomness) -> None:
         super().__init__(database)
@@ -43,12 +44,12 @@ class ChangeCapture(ChangeComments):
         self._locks = self.worktrees.locks
 
     def register_writer(self, session_id: str, workspace: Path, sandbox: Sandbox) -> AbstractContextManager[None]:
-        """While commands of a session may write to the operator's files, those of `workspace` or, where no sandbox
-        holds them, any: no landing begins. Waits for one that is under way."""
+        """Block landings while commands of a session may write the operator's files: those of `workspace`, or any where
+        no sandbox confines them. Waits for a landing that is under way."""
         return self._locks.register_writer(os.fsdecode(workspace) if sandbox.confines else EVERYWHERE, session_id)
 
     def capture(self, worktree: Worktree) -> CapturedChanges | None:
-        """What was changed in `worktree`, or None when nothing was. Slow (git); nothing is stored yet."""
+        """The changes in `worktree`, or None. Slow (git); nothing is stored yet."""
         result = self.worktrees.capture(worktree)
         if result.tree == worktree.base:
             return None
@@ -85,15 +86,15 @@ class ChangeCapture(ChangeComments):
         return row.view()
 
     def starting_tree(self, session_id: str) -> StartingTree | None:
-        """What a session begins with that continues `session_id`: the present files with that one's changes, as long
-        as these can still be decided. None: the present files, among which is what was landed."""
+        """The files of a session that continues `session_id`: the present files with its undecided changes, or None
+        for the present files alone."""
         row = self._of_session(session_id)
         undecided = row is not None and row.state in (ChangeState.WAITING, ChangeState.UNDONE)
         return _with_changes_of(row) if row is not None and undecided else None
 
 
 def _with_changes_of(former: ChangeSetRow) -> StartingTree:
-    """The present files with what `former` changed. Raises `Refusal` `conflict` when both changed the same."""
+    """The present files with the changes of `former`. Raises `Refusal` `conflict` when both changed the same lines."""
 
     def merge_onto(plain: PlainGit, present: str) -> str:
         merge = merge_three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)

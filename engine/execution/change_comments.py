@@ -1,4 +1,4 @@
-"""Comments on lines of a change set: written in the review, sent to the agent as one message (SPEC 3.9)."""
+"""Comments on lines of a change set, which the agent receives as one message (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from engine.model import ChangeSet, DiffComment, Refusal, sanitise
 from engine.storage.database import Transaction
 
 MAX_COMMENT = 4_000
-"""Characters of one comment."""
+"""Maximum number of characters of one comment."""
 
 MAX_QUOTE = 200
-"""Characters of the quoted line."""
+"""Maximum number of characters of the quoted line."""
 
 
 class ChangeComments(ChangeReader):
     """Reads change sets and their comments, and writes the comments."""
 
     def comment(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
-        """Comment on line `line`, from 1, of a file that it changes: as it is after the change, or before it where
-        `old`. Raises `Refusal`: `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
+        """Comment on line `line`, from 1, of a changed file: after the change, or before it if `old`. Raises `Refusal`:
+        `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
         text = sanitise(text).strip()[:MAX_COMMENT]
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
@@ -45,7 +45,7 @@ class ChangeComments(ChangeReader):
         return self._change_comments(change_set_id, add)
 
     def remove_comment(self, change_set_id: str, number: int) -> ChangeSet:
-        """Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
+        """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
         def remove(row: ChangeSetRow, now: str) -> None:
             if all(comment["number"] != number for comment in row.comments):
@@ -55,7 +55,7 @@ class ChangeComments(ChangeReader):
         return self._change_comments(change_set_id, remove)
 
     def unsent_comments(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
-        """Its comments that went to no agent yet, as a message, and their numbers. Raises `Refusal`:
+        """The comments that no agent received yet, as a message, and their numbers. Raises `Refusal`:
         `unknown_change_set`, `no_comments`."""
         unsent = [comment for comment in self.get(change_set_id).comments if not comment.sent]
         if not unsent:
@@ -63,7 +63,7 @@ class ChangeComments(ChangeReader):
         return _as_message(unsent), tuple(comment.number for comment in unsent)
 
     def sent_comments(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
-        """Its comments of these numbers went to an agent now. Raises `Refusal` `unknown_change_set`."""
+        """Mark the comments with these numbers as sent. Raises `Refusal` `unknown_change_set`."""
 
         def send(row: ChangeSetRow, now: str) -> None:
             row.comments = [
@@ -100,7 +100,7 @@ def _quote_line(git: Git, base: str, result: str, path: str, line: int, *, old: 
 
 
 def _as_message(comments: Iterable[DiffComment]) -> str:
-    """What an agent is told: each comment below its file, its line and the line itself."""
+    """The message for an agent: each comment below its file, its line number and the line."""
     parts = [f"{_describe_place(comment)}\n> {comment.quote}\n{comment.text}" for comment in comments]
     return "\n\n".join(["Comments on your changes. Address each of them.", *parts])
 

@@ -1,5 +1,4 @@
-"""Change sets as the database knows them (SPEC 3.9): the table, which of their states may follow which, what can be
-read of them."""
+"""The rows of change sets in the database (SPEC 3.9): their table, their legal transitions, and how to read them."""
 
 from __future__ import annotations
 
@@ -29,13 +28,11 @@ NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.LANDED: {ChangeState.UNDONE},
     ChangeState.UNDONE: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
 }
-"""What may be asked of a change set by its state. While part of one that waits is landed, that can be undone too."""
+"""The decisions on a change set by its state. A landed part of one that waits can be undone too."""
 
 
 class ChangeSetRow(Row, table=True):
-    """One change set. `landings` are those that were not undone, the oldest first: the `tree` that its work is then
-    landed up to, the `files` of that, the `plan` that wrote them. `written`: what landings and undos wrote (path,
-    mtime_ns); `kept`: its refs in the repository are still there."""
+    """One change set."""
 
     __tablename__ = "change_sets"
     __table_args__ = (
@@ -63,20 +60,24 @@ class ChangeSetRow(Row, table=True):
     landings: list[dict[str, Any]] = Field(
         default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
     )
+    """Landings that were not undone, the oldest first: the `tree` up to which it is landed, the `files` of that, and
+    the `plan` that wrote them."""
     written: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """The `mtime_ns` by path of files that its landings and undos wrote."""
     kept: bool = True
+    """Its refs are in the repository."""
     comments: list[dict[str, Any]] = Field(
         default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
     )
 
     @property
     def landed_tree(self) -> str:
-        """The base with everything of it that is landed: what is left to land is from there to `result_tree`."""
+        """The tree up to which it is landed: the rest is the difference from there to `result_tree`."""
         return self.landings[-1]["tree"] if self.landings else self.base_tree
 
     @property
     def landed(self) -> int:
-        """Files that its landings changed."""
+        """The number of files that its landings changed."""
         return len({entry["path"] for landed in self.landings for entry in landed["plan"]["entries"]})
 
     @property
@@ -87,7 +88,7 @@ class ChangeSetRow(Row, table=True):
         return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {self.session_id}\n"
 
     def keep_landed_part(self, note: str) -> bool:
-        """From now on it is the part of it that is landed; False when none is."""
+        """Reduce it to its landed part; False when nothing is landed."""
         if self.landings:
             last = self.landings[-1]
             self.result_tree, self.files, self.note = last["tree"], last["files"], note
@@ -96,11 +97,11 @@ class ChangeSetRow(Row, table=True):
 
     @property
     def about(self) -> dict[str, str]:
-        """What every event of it says."""
+        """The fields that every event of it has."""
         return {"subject": self.id, "workspace": self.workspace, "session_id": self.session_id}
 
     def view(self) -> ChangeSet:
-        """The row as screens and verbs see it."""
+        """The change set for screens and verbs."""
         return value_of(
             self,
             ChangeSet,
@@ -116,10 +117,11 @@ _REVERSALS = {
     ChangeState.LANDED: "`clawpy undo {}` undoes it",
     ChangeState.UNDONE: "`clawpy land {}` lands it again",
 }
-"""What can be done about a change set that is what it was to become."""
+"""The command that reverses a decision which was made already."""
 
 
 def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
+    """One row. Raises `Refusal` `unknown_change_set`, and `already_decided` when it cannot be `becoming`."""
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
@@ -138,8 +140,7 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
 
 
 MAX_RECENT_LANDINGS = 20
-"""Of so many recent landings and undos `written_by_us` remembers the files."""
-
+"""Number of recent landings and undos whose files `written_by_us` returns."""
 
 _MAY_BE_LANDED = (ChangeState.LANDED.value, ChangeState.WAITING.value)
 """States of change sets of which all or a part is landed."""
@@ -153,7 +154,7 @@ _WRITTEN = (
 
 
 class ChangeReader:
-    """Reads change sets; `ChangeSets` adds what can be decided."""
+    """Reads change sets; `ChangeSets` adds decisions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -176,19 +177,18 @@ class ChangeReader:
         return self._row(change_set_id).view()
 
     def ids_with_prefix(self, wanted: str) -> builtins.list[str]:
-        """Ids of change sets, of any age, that begin so; see `engine.storage.rows`."""
+        """Ids of change sets, of any age, that begin with `wanted`; see `engine.storage.rows`."""
         with self._database.read() as session:
             return ids_with_prefix(session, col(ChangeSetRow.id), wanted)
 
     def for_session(self, session_id: str) -> ChangeSet | None:
-        """The change set that a session left, if it left one."""
+        """The change set of a session, or None."""
         row = self._of_session(session_id)
         return None if row is None else row.view()
 
     def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
-        """Its files with their hunks: what is left while some of it waits, all of it once it is decided. Old lines are
-        numbered as the session found them. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and
-        collected)."""
+        """Its files with their hunks: those that wait, or all of them once it is decided. Old lines have the numbers of
+        the session's start. Raises `Refusal` `unknown_change_set`, `diff_gone` (git collected it)."""
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
         self._require_objects(git, row)
@@ -201,13 +201,13 @@ class ChangeReader:
             raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
 
     def patch(self, session_id: str) -> str:
-        """What a session changed, as `git apply` takes it; "" for nothing, or when git has it no more."""
+        """The changes of a session as a patch for `git apply`; "" for none, or when git no longer has them."""
         row = self._of_session(session_id)
         return "" if row is None else apply_patch(Path(row.workspace), row.base_tree, row.result_tree)
 
     def landed(self, workspace: str) -> builtins.list[ChangeSet]:
-        """The newest three landings of `workspace` whose files are all still as they were landed: none was edited
-        since, so each can be undone. Newest first."""
+        """The newest three landings of `workspace` whose files were not edited since, so that each can be undone.
+        Newest first."""
         query = (
             select(ChangeSetRow)
             .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(_MAY_BE_LANDED))
@@ -220,7 +220,7 @@ class ChangeReader:
         ]
 
     def written_by_us(self, workspace: str) -> dict[str, int]:
-        """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
+        """The `mtime_ns` of files that recent landings and undos wrote, by their path relative to `workspace`."""
         return self._written.get(workspace, lambda: self._read_written(workspace))
 
     def _read_written(self, workspace: str) -> dict[str, int]:

@@ -1,13 +1,13 @@
-"""Change sets: what a session changed, waiting to be landed, branched or discarded (SPEC 3.9).
+"""Lands, branches, discards and undoes change sets, the changes of sessions (SPEC 3.9).
 
-States: waiting -> landed | branched | discarded; landed -> undone; undone -> landed | branched | discarded, for who
-takes a landing back may want its work after all. Everything else is refused as `already_decided`.
+States: waiting -> landed | branched | discarded; landed -> undone; undone -> landed | branched | discarded. Every other
+decision is refused as `already_decided`.
 
-Part of a change set can be landed: the rest stays waiting, and is landed, branched or discarded later. Landings are a
-stack: undo takes back the last one. Once the rest is discarded, or is on a branch, the change set is what was landed.
+Part of a change set can be landed: the rest waits, and is landed, branched or discarded later. Landings are a stack:
+undo reverses the last one. Once the rest is discarded or branched, the change set is reduced to its landed part.
 
-A session's worktree stays until nothing of its change set waits, so that you can look into it; an undo does not bring
-it back. Its trees stay while the change set can be landed or its landing undone.
+A session's worktree stays until nothing of its change set waits; an undo does not restore it. Its trees stay while the
+change set can be landed or its landing undone.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
 
 Files = builtins.list[dict[str, Any]]
-"""Files of a change set as they are stored."""
+"""The stored files of a change set."""
 
 log = logging.getLogger(__name__)
 
 LANDING = "landing"
 BRANCHING = "branching"
 MAX_PLANS = 5
-"""So often a landing is planned anew when its files change while it is being planned."""
+"""Maximum number of plans for one landing, while its files keep changing."""
 
 
 class ChangeSets(ChangeCapture):
-    """Decides about change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
+    """Carries out decisions on change sets. Each is atomic in files and database, even when the process is killed."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class ChangeSets(ChangeCapture):
         self._step = step
 
     def supersede(self, tx: Transaction, session_id: str, by: str) -> None:
-        """In the transaction that stores the changes of session `by`, which contain those of `session_id`: these are
-        discarded, unless they were decided meanwhile."""
+        """Discard the undecided changes of `session_id`, in the transaction that stores those of session `by`, which
+        contain them."""
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
         if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(ChangeState(row.state), set()):
             return
         changed = self._discard_rest(tx, row.id, continued_in=by)
-        # Tidying up asks git and writes, which nobody may do on the thread that commits.
+        # Not on the thread that commits: tidying up starts git and writes.
         tidy = threading.Thread(
             target=self._clear_away_later, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True
         )
@@ -108,24 +108,24 @@ class ChangeSets(ChangeCapture):
     def _clear_away_later(self, change_set: ChangeSet) -> None:
         try:
             self._clear_away(change_set)
-        except Refusal as refusal:  # the engine closes, or git does not answer: the next start clears it away
+        except Refusal as refusal:  # the engine closes, or git fails: the next start does it
             log.info("%s is cleared away later: %s", change_set.id, refusal)
 
     def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
-        """Whether it, or `only` these parts, would land on the files as they are now; changes nothing."""
+        """Whether it, or `only` these parts, could be landed on the present files; changes nothing."""
         row = self._row(change_set_id)
         with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
             plain = snapshots.plain_git(Path(row.workspace))
             present, target = snapshots.take_snapshot(plain).tree, target_tree(plain, row, only)
             return check_landing(plain, root, row, present=present, target=target).preview
 
-    # What can be decided
+    # Decisions
 
     def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
-        """Merge what is left of it, or `only` these parts, into the working-tree files, all of that or nothing; HEAD,
-        index and branches stay. After a part the rest waits.
+        """Merge its rest, or `only` these parts, into the working-tree files, all or nothing; HEAD, index and branches
+        stay. After a part the rest waits.
 
-        Raises `Refusal`: `conflict` (files changed on both sides, or something stands in the way),
+        Raises `Refusal`: `conflict` (files changed on both sides, or are obstructed),
         `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
         `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
         """
@@ -139,9 +139,9 @@ class ChangeSets(ChangeCapture):
             return self._apply_plan(plain, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
-        """Take the last landing back, byte for byte and mode for mode.
+        """Undo the last landing, byte for byte and mode for mode.
 
-        Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `session_writes`,
+        Raises `Refusal`: `later_edits` when a landed file was changed since; `session_writes`,
         `already_decided`, `unknown_change_set`, `cannot_write`.
         """
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
@@ -149,7 +149,8 @@ class ChangeSets(ChangeCapture):
                 landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._new_token()
             )
             plain = snapshots.plain_git(Path(row.workspace))
-            if changed := landing.find_changed(root, plan):
+            changed = landing.find_changed(root, plan)
+            if changed:
                 raise later_edits(changed)
             empty = staging.replaced_folders(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
@@ -157,7 +158,7 @@ class ChangeSets(ChangeCapture):
             return self._apply_plan(plain, root, row, plan, ChangeState.UNDONE, tree)
 
     def reverse(self, session_id: str) -> bool:
-        """Take back whatever landed of what a session changed; False when nothing did. Raises as `undo_all`."""
+        """Undo all landings of a session's changes; False when there are none. Raises as `undo_all`."""
         change = self.for_session(session_id)
         if change is None or (change.state is ChangeState.WAITING and not change.landings):
             return False
@@ -165,10 +166,11 @@ class ChangeSets(ChangeCapture):
         return True
 
     def undo_all(self, change_set_id: str) -> ChangeSet:
-        """Take all its landings back, the last one first. Raises as `undo` does; `later_edits` before the first one."""
+        """Undo all its landings, the last one first. Raises as `undo`; `later_edits` before the first one."""
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
             plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
-            if changed := landing.find_changed(root, *plans):
+            changed = landing.find_changed(root, *plans)
+            if changed:
                 raise later_edits(changed)
             for _ in plans[1:]:
                 self.undo(change_set_id)
@@ -176,15 +178,15 @@ class ChangeSets(ChangeCapture):
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
-        """The row and the operator's files, for as long as nobody else changes these; an earlier change is settled."""
+        """The row and the operator's files, locked against other changes. Rolls back an interrupted landing first."""
         workspace = self._row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), _open_workspace(workspace) as root:
             self._finish_interrupted(workspace)
             yield self._row(change_set_id, becoming=becoming), root
 
     def branch(self, change_set_id: str) -> ChangeSet:
-        """Commit what is left of its diff alone onto HEAD as a new branch, named after its prompt (`clawpy/fix-lint`);
-        files, index and HEAD stay.
+        """Commit its rest alone onto HEAD on a new branch, named after its prompt (`clawpy/fix-lint`); files, index and
+        HEAD stay.
 
         Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
         `already_decided`, `unknown_change_set`.
@@ -215,7 +217,7 @@ class ChangeSets(ChangeCapture):
         return changed
 
     def discard(self, change_set_id: str) -> ChangeSet:
-        """Throw away what is left of it, its worktree too. Raises `already_decided`, `unknown_change_set`."""
+        """Discard its rest and its worktree. Raises `Refusal` `already_decided`, `unknown_change_set`."""
         with self._locks.hold(self._row(change_set_id).workspace):
             changed = self._database.write(lambda tx: self._discard_rest(tx, change_set_id))
         self._step("discarded")
@@ -223,8 +225,8 @@ class ChangeSets(ChangeCapture):
         return changed
 
     def recover(self, *, spare: Collection[str] = ()) -> builtins.list[str]:
-        """At start-up, before anything else uses it: finish or take back what was interrupted, clear away
-        what dead sessions left, but for the sessions in `spare`. Says what it did, in words."""
+        """At start-up, before any other use: finish or roll back interrupted decisions, and remove worktrees of earlier
+        sessions, except for those in `spare`. Returns messages on what was done."""
         messages = []
         shutil.rmtree(self._scratch, ignore_errors=True)
         for intent in intents.unfinished(self._database, LANDING):
@@ -244,10 +246,10 @@ class ChangeSets(ChangeCapture):
         )
         return messages
 
-    # How it is done
+    # Helpers
 
     def _plan_landing(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
-        """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it would not land."""
+        """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it cannot be landed."""
         for _ in range(MAX_PLANS):
             present = snapshots.take_snapshot(plain).tree
             check = check_landing(plain, root, row, present=present, target=target)
@@ -256,7 +258,7 @@ class ChangeSets(ChangeCapture):
                 plain, root, check.tree, check.changes, token=self._new_token(), scratch=self._scratch
             )
             self._step("planned")
-            # Contents were read between two snapshots that agree on them: they are what was merged.
+            # Two snapshots with the same contents before and after the plan: it has the merged contents.
             edited = {change.path for change in diff_trees(plain.git, present, snapshots.take_snapshot(plain).tree)}
             if not edited & {change.path for change in check.changes}:
                 return plan
@@ -275,7 +277,7 @@ class ChangeSets(ChangeCapture):
         state: ChangeState,
         tree: str,
     ) -> ChangeSet:
-        """Carry `plan` out; the change set is then landed up to `tree`."""
+        """Carry out `plan`; the change set is then landed up to `tree`."""
         files, landed = _files_after(plain.git, row, tree)
         payload = {
             "change_set": row.id,
@@ -312,11 +314,11 @@ class ChangeSets(ChangeCapture):
     def _record_landing(
         self, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int
     ) -> ChangeSet:
-        """The files are as planned: record it, in the transaction that takes the intent away. `payload` is that of the
-        intent; `plan` is as it came out."""
+        """Record that the files are as planned, in the transaction that removes the intent. `payload` is the intent's;
+        `plan` is settled."""
         requested = ChangeState(payload["state"])
 
-        def fact(row: ChangeSetRow) -> Event:
+        def decide(row: ChangeSetRow) -> Event:
             row.written = {
                 **{path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths},
                 **written,
@@ -336,52 +338,52 @@ class ChangeSets(ChangeCapture):
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._store_decision(tx, payload["change_set"], requested, fact)
+            return self._store_decision(tx, payload["change_set"], requested, decide)
 
         return self._database.write(work)
 
     def _record_branch(self, payload: dict[str, Any], intent: int) -> ChangeSet:
         name = payload["branch"]
 
-        def fact(row: ChangeSetRow) -> Event:
+        def decide(row: ChangeSetRow) -> Event:
             row.branch = name
             row.keep_landed_part(f"the rest is on branch {name}")
             return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._store_decision(tx, payload["change_set"], ChangeState.BRANCHED, fact)
+            return self._store_decision(tx, payload["change_set"], ChangeState.BRANCHED, decide)
 
         return self._database.write(work)
 
     def _store_decision(
-        self, tx: Transaction, change_set_id: str, state: ChangeState, fact: Callable[[ChangeSetRow], Event]
+        self, tx: Transaction, change_set_id: str, state: ChangeState, decide: Callable[[ChangeSetRow], Event]
     ) -> ChangeSet:
-        """Store a decision: `fact` says it, and may leave `row` in another state than the one asked for."""
+        """Store a decision: `decide` changes the row, also to another state than `state`, and returns the event."""
         row = load_checked_row(tx.session, change_set_id, state)
         row.state, row.note = state.value, ""
         row.decided_at = tx.now
-        tx.record(fact(row))
+        tx.record(decide(row))
         tx.session.add(row)
         tx.session.flush()
         return row.view()
 
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
-        def fact(row: ChangeSetRow) -> Event:
+        def decide(row: ChangeSetRow) -> Event:
             note = f"continued in {continued_in}" if continued_in else ""
             if row.keep_landed_part(note or "the rest was discarded") and not continued_in:
                 return ChangeSetNarrowed(**row.about, files=len(row.files))
             row.note = note
             return ChangeSetDiscarded(**row.about, continued_in=continued_in)
 
-        changed = self._store_decision(tx, change_set_id, ChangeState.DISCARDED, fact)
+        changed = self._store_decision(tx, change_set_id, ChangeState.DISCARDED, decide)
         session = load(tx.session, SessionRow, changed.session_id)
         if session is not None and changed.state is ChangeState.DISCARDED and not continued_in:
             session.discarded_at = tx.now
         return changed
 
     def _finish_interrupted(self, workspace: str) -> None:
-        """Take back what an earlier change of this workspace could not, before beginning another."""
+        """Roll back an earlier change of this workspace that was interrupted, before another one begins."""
         for intent in intents.unfinished(self._database, LANDING):
             if intent.payload["workspace"] == workspace:
                 self._recover_landing(intent)
@@ -410,8 +412,9 @@ class ChangeSets(ChangeCapture):
             return f"{action} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
         message = f"{action} was interrupted and undone; files restored: {len(rollback.restored)}"
-        if rollback.foreign:
-            message += f"; changed by somebody else in the meantime and left alone: {join_paths(rollback.foreign)}"
+        others = rollback.changed_by_others
+        if others:
+            message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"
         return message
 
     def _recover_branch(self, intent: intents.Intent) -> str:
@@ -428,7 +431,7 @@ class ChangeSets(ChangeCapture):
         return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
-        """Nothing of it is needed any more: worktree, refs. What of it is landed keeps its refs, for an undo."""
+        """Remove its worktree and its refs, which a landed change set keeps for an undo."""
         self.worktrees.remove(change_set.session_id)
         if change_set.state is ChangeState.LANDED:
             return
@@ -447,7 +450,7 @@ class ChangeSets(ChangeCapture):
 
 
 def _open_workspace(workspace: str) -> Beneath:
-    """The operator's files. Raises `Refusal` `no_folder`."""
+    """Open the operator's files. Raises `Refusal` `no_folder`."""
     try:
         return Beneath.open(Path(workspace))
     except OSError as error:
@@ -457,8 +460,8 @@ def _open_workspace(workspace: str) -> Beneath:
 
 
 def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
-    """Once it is landed up to `tree`: the files that it shows, which are those that are left, or all of them when none
-    is; and the files of what is landed."""
+    """The files to show once it is landed up to `tree` (those of the rest, or all when there is none), and the landed
+    files."""
     is_complete = tree == row.result_tree
     if is_complete and not row.landings:
         return row.files, row.files

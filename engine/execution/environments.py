@@ -1,8 +1,8 @@
-"""Installing packages inside a session: reaching the registries alone, and putting folders into the operator's tree
-when all went well.
+"""Installs packages inside a session: with the network of the registries alone, and into the operator's tree after a
+success.
 
-The commands see the folder (`.venv`, `node_modules`) where it will be, while it lies among the session's own; what they
-write besides is discarded, and after a failure the tree is as it was.
+The commands see the folder (`.venv`, `node_modules`) at its final place, while it lies among the session's own. Their
+other writes are discarded, and after a failure the tree is unchanged.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from engine.plain_files import remove_folder
 from engine.storage.files import TEMPORARY_PREFIX
 
 GITIGNORE = "*\n"
-"""The `.gitignore` inside a folder that was made: a folder that the project does not ignore stays out of git, too."""
+"""The `.gitignore` inside an installed folder, for a project that does not ignore it."""
 
 _UPDATED_KINDS = frozenset({"python"})
-"""Kinds whose present environment is brought up to date; the others are made anew."""
+"""Languages whose present environment is updated; those of others are replaced."""
 
 
 @contextmanager
 def network_access(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
-    """For the time of the block the session's commands may reach `hosts`, those that the workspace's settings name,
-    and nothing else. Raises `CannotRun` where the sandbox cannot hold them to that."""
+    """Let the session's commands reach `hosts` and those of the workspace's settings, and no others. Raises `CannotRun`
+    where the sandbox cannot filter hosts."""
     if not live.sandbox.can_filter_hosts:
         message = f"this needs the network ({', '.join(hosts)}), and {live.sandbox.name} cannot hold it to that"
         raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
@@ -46,8 +46,8 @@ def network_access(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def install_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
-    """In a session over the operator's tree: the folders of the installation are made beside it and put in place after
-    the block, when it ended well. Raises `CannotRun` when one of them is a link, or when nothing was put into any."""
+    """Make the folders of an installation beside the operator's tree, and put them in place after the block, if it
+    succeeds. Raises `CannotRun` when one of them is a link, or when all stay empty."""
     staged: dict[Path, Path] = {}
     root = live.confinement.scratch / "made"
     for number, place in enumerate((*installation.made, *installation.updated)):
@@ -59,13 +59,13 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
         else:
             fresh.mkdir(parents=True)
         staged[target] = fresh
-        if not target.parent.exists():  # to be mounted on, it has to be there
+        if not target.parent.exists():  # a mount point must exist
             (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
     live.confine(replace(live.confinement, bind_mounts=tuple(staged.items())))
     yield
-    live.processes.end(grace=0)  # nobody writes into them any more
+    live.processes.end(grace=0)  # no process writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}
     if staged and not filled:
         names = ", ".join((*installation.made, *installation.updated))
@@ -76,12 +76,11 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
         if target in filled:
             _put_in_place(fresh, target)
         else:
-            _remove_if_present(target)  # the tool wants nothing there any more
+            _remove_if_present(target)  # the tool left it empty
 
 
 def keep_out_of_git(top: Path, place: str = "") -> None:
-    """Have git ignore the folder `place` below `top`, if it is there, also where the project does not. Raises
-    `CannotRun` when it is a link."""
+    """Have git ignore the folder `place` below `top`, if it exists. Raises `CannotRun` when it is a link."""
     _refuse_links(top, place)
     if (top / place).is_dir():
         with suppress(FileExistsError), (top / place / ".gitignore").open("x") as file:
@@ -98,7 +97,7 @@ def _refuse_links(top: Path, place: str) -> None:
 
 
 def _put_in_place(fresh: Path, target: Path) -> None:
-    """Put a folder in place of another, or of none. They may lie on different disks."""
+    """Move a folder to its place, where another one may be, also from another disk."""
     if not os.path.lexists(target):
         keep_out_of_git(fresh)
     _drop_set_bits(fresh)
@@ -120,13 +119,13 @@ def _temporary_path(target: Path, prefix: str) -> Path:
 
 
 def _finish_swap(target: Path) -> None:
-    """What a crash left between the two renames of `_put_in_place`."""
+    """Restore the old folder after a crash between the two renames of `_put_in_place`."""
     if not os.path.lexists(target) and _temporary_path(target, "old").is_dir():
         _temporary_path(target, "old").rename(target)
 
 
 def _drop_set_bits(folder: Path) -> None:
-    """No program that was installed runs as its owner for somebody else."""
+    """Remove setuid and setgid bits from installed files."""
     for current, _, names in os.walk(folder):
         for name in names:
             file = Path(current, name)

@@ -1,12 +1,12 @@
-"""Changing many files of the operator as one: all of them or none, and never over an edit that came between (SPEC 3.9).
+"""Changes many files of the operator as one: all of them or none, and never over a later edit (SPEC 3.9).
 
-A `Plan` says of every path what is there before and what is to be there after; both contents are blobs in the
-repository, so that the plan can be carried out, taken back after a crash, and reversed much later (undo is
-`plan.reversed()`). Carrying it out has two phases. *Prepare* writes every new content to a temporary file beside its
-place; a full disk or a folder that cannot be written shows here, where nothing has changed yet. *Commit* is renames,
-removals and folders only. Just before each of them the path is read again and must be exactly what the plan expects.
+A `Plan` has the state of every path before and after; both contents are blobs in the repository, so that the plan can
+be carried out, rolled back after a crash, and undone much later by `plan.reversed()`. Carrying it out has two phases.
+*Prepare* writes every new content to a temporary file beside its place; a full disk or a read-only folder is noticed
+here, where nothing has changed yet. *Commit* is renames, removals and folders only. Just before each of them the path
+is read again and must be exactly as the plan expects.
 
-No git writes to the working tree here, hence no hook, no filter and no smudge program is run."""
+git does not write to the working tree here, so no hook, filter or smudge program is run."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ from engine.storage.files import TEMPORARY_PREFIX
 
 
 class Kind(StrEnum):
-    """What stands at a path."""
+    """The kind of entry at a path."""
 
     ABSENT = "absent"
     FILE = "file"
     LINK = "link"
-    OTHER = "other"  # a socket, a device: never expected, never written
+    OTHER = "other"
+    """A socket or a device: never expected, never written."""
 
 
 @frozen
 class Image:
-    """What is at a path: its kind, the git blob id of its raw bytes (of its target, for a link), permission bits. Those
-    that change whose rights a program gets (setuid, setgid) are neither seen nor set."""
+    """The state of a path."""
 
     kind: Kind
     blob: str = ""
+    """The git blob id of its raw bytes, or of a link's target."""
     mode: int = 0
+    """Its permission bits without setuid and setgid, which are neither read nor set."""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Image:
@@ -56,22 +58,22 @@ ABSENT = Image(Kind.ABSENT)
 def observe_image(
     root: Beneath, path: str, *, algorithm: str = "sha1", folds_case: bool = False, copy: Path | None = None
 ) -> Image:
-    """What stands at `path` now. Behind a parent that is no real folder (a link, a file) there is nothing, and a file
-    of another spelling is another file, also where the file system takes both for one (`folds_case`)."""
+    """The image of `path` now. Behind a parent that is a link or a file it is absent; a file of another spelling is
+    another file, even where the file system treats both as one (`folds_case`)."""
     if folds_case and not is_spelled_exactly(root, path):
         return ABSENT
     return image_of(root, path, algorithm, copy)
 
 
 def is_spelled_exactly(root: Beneath, path: str) -> bool:
-    """True when its folder lists this very name, upper and lower case told apart."""
+    """Whether the folder lists exactly this name, case included."""
     folder, _, name = path.rpartition("/")
     return root.is_folder(folder) and name in root.names(folder)
 
 
 def image_of(root: Beneath, path: str, algorithm: str = "sha1", copy: Path | None = None) -> Image:
-    """What stands at `path`, its last component not followed; the bytes that it describes go to `copy` too. A folder
-    is, for git too, no file: absent. What is being replaced or written meanwhile is `Kind.OTHER`."""
+    """The image of `path`, whose last component is not followed; its bytes go to `copy` too. A folder is absent, as for
+    git. A file that is replaced or written meanwhile is `Kind.OTHER`."""
     status = root.lstat(path)
     if status is None or stat.S_ISDIR(status.st_mode):
         return ABSENT
@@ -83,21 +85,24 @@ def image_of(root: Beneath, path: str, algorithm: str = "sha1", copy: Path | Non
             return Image(Kind.LINK, blob_id(target, algorithm))
         if not stat.S_ISREG(status.st_mode):
             return Image(Kind.OTHER)
-        with contextlib.ExitStack() as files:
-            source = files.enter_context(os.fdopen(root.open_file(path), "rb"))
-            sink = files.enter_context(copy.open("wb")) if copy is not None else None
-            status = os.fstat(source.fileno())
-            digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
-            read = 0
-            while chunk := source.read(1 << 20):
-                digest.update(chunk)
-                read += len(chunk)
-                if sink is not None:
-                    sink.write(chunk)
+        return _file_image(root, path, algorithm, copy)
     except OSError as error:
         if error.errno == errno.ENOENT or error.errno in REPLACED:
             return Image(Kind.OTHER)
         raise
+
+
+def _file_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
+    with contextlib.ExitStack() as files:
+        source = files.enter_context(os.fdopen(root.open_file(path), "rb"))
+        sink = files.enter_context((copy or Path(os.devnull)).open("wb"))
+        status = os.fstat(source.fileno())
+        digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
+        read = 0
+        while chunk := source.read(1 << 20):
+            digest.update(chunk)
+            read += len(chunk)
+            sink.write(chunk)
     return Image(Kind.FILE, digest.hexdigest(), status.st_mode & 0o777) if read == status.st_size else Image(Kind.OTHER)
 
 
@@ -107,9 +112,10 @@ def blob_id(data: bytes, algorithm: str = "sha1") -> str:
 
 
 def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
-    """What would keep a file from being written at `path`: a parent that is no real folder, or, where the path is a
-    folder now, the first thing in it; unless it is among `removed`. "" when nothing does."""
-    if obstacle := root.obstructed(path):
+    """The path that keeps a file from being written at `path`, "" for none: a parent that is no real folder, or, where
+    `path` is a folder now, the first file in it. Paths among `removed` do not count."""
+    obstacle = root.obstructed(path)
+    if obstacle:
         return obstacle if obstacle not in removed else ""
     if not root.is_folder(path):
         return ""
@@ -117,15 +123,15 @@ def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
 
 
 Step = Callable[[str], None]
-"""Told the name of each step before it is taken; tests kill the process there."""
+"""Called with the name of each step before it; tests kill the process there."""
 
 Contents = Callable[[str], bytes]
-"""The bytes of a blob by its id."""
+"""Returns the bytes of a blob by its id."""
 
 
 @frozen
 class Entry:
-    """One path, relative to the top, with what is there before and after."""
+    """The change of one path, which is relative to the top."""
 
     path: str
     before: Image
@@ -134,18 +140,21 @@ class Entry:
 
 @frozen
 class Plan:
-    """A change of files. `token` marks its temporary files. `old_folders` may become empty and go; `new_folders` are
-    made; both by path with their permission bits. `folds_case`: on this file system `a` and `A` are one name."""
+    """A change of files."""
 
     token: str
+    """Part of the names of its temporary files."""
     entries: tuple[Entry, ...]
     old_folders: tuple[tuple[str, int], ...] = ()
+    """Path and permission bits of folders that may become empty and are removed then."""
     new_folders: tuple[tuple[str, int], ...] = ()
+    """Path and permission bits of folders to make."""
     algorithm: str = "sha1"
     folds_case: bool = False
+    """On this file system `a` and `A` are one name."""
 
     def reversed(self) -> Plan:
-        """The plan that takes this one back."""
+        """The plan that undoes this one."""
         return replace(
             self,
             entries=tuple(Entry(entry.path, entry.after, entry.before) for entry in self.entries),
@@ -154,7 +163,7 @@ class Plan:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-able; paths that are no UTF-8 travel as surrogate escapes."""
+        """The plan as JSON; paths that are no UTF-8 have surrogate escapes."""
         return asdict(self)
 
     @classmethod
@@ -173,17 +182,17 @@ class Plan:
         )
 
     def observe_image(self, root: Beneath, path: str, copy: Path | None = None) -> Image:
-        """What stands at `path` now; its bytes go to `copy` too."""
+        """The image of `path` now; its bytes go to `copy` too."""
         return observe_image(root, path, algorithm=self.algorithm, folds_case=self.folds_case, copy=copy)
 
     @property
     def removed_paths(self) -> set[str]:
-        """The paths that the plan takes away."""
+        """The paths that the plan removes."""
         return {entry.path for entry in self.entries if entry.after.kind is Kind.ABSENT}
 
 
 class FilesChanged(Exception):
-    """Files are not what the plan expects; nothing was changed, or all of it was taken back."""
+    """Files are not as the plan expects; nothing was changed, or everything was rolled back."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(paths)
@@ -191,22 +200,22 @@ class FilesChanged(Exception):
 
 
 class NotRestored(Exception):
-    """A change broke off and could not be taken back yet (a full disk): the record of it must stay."""
+    """A change failed and could not be rolled back yet (a full disk): its record must stay."""
 
 
 @dataclass(slots=True)
 class Rollback:
-    """What a roll-back did. `foreign`: paths that somebody else changed meanwhile; they were left as they are."""
+    """The result of a rollback."""
 
     restored: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
+    changed_by_others: list[str] = field(default_factory=list)
+    """Paths that somebody else changed meanwhile, which stay as they are."""
 
 
 def find_changed(root: Beneath, *plans: Plan) -> list[str]:
-    """Paths that are not what `plans`, carried out one after another, expect, or that something now stands in front
-    of."""
+    """The paths that are not as `plans`, carried out one after another, expect, or that are obstructed."""
     changed = []
-    images: dict[str, Image] = {}  # what the plans before make of a path
+    images: dict[str, Image] = {}  # by path, after the earlier plans
     for plan in plans:
         removed = plan.removed_paths | {path for path, image in images.items() if image.kind is Kind.ABSENT}
         for entry in plan.entries:
@@ -219,10 +228,10 @@ def find_changed(root: Beneath, *plans: Plan) -> list[str]:
 
 
 def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
-    """Change the files as `plan` says; returns the `mtime_ns` of every path written.
+    """Change the files by `plan`; the `mtime_ns` of every path written.
 
-    Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it cannot be done; everything is
-    then as it was before. `NotRestored`: not even that could be done, `roll_back` must be tried again.
+    Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it fails; then everything is
+    rolled back. Raises `NotRestored` when the rollback failed as well, and must be tried again.
     """
     temporaries = _temporary_paths(root, plan)
     carried_out: list[Entry] = []
@@ -238,12 +247,12 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     except Exception as error:
         try:
             step("take back")
-            foreign = roll_back(root, replace(plan, entries=tuple(carried_out)), contents, step).foreign
+            rollback = roll_back(root, replace(plan, entries=tuple(carried_out)), contents, step)
             remove_temporaries(root, plan)
-        except Exception as trouble:
-            raise NotRestored(str(trouble)) from trouble
-        if foreign:
-            raise FilesChanged(foreign) from error
+        except Exception as problem:
+            raise NotRestored(str(problem)) from problem
+        if rollback.changed_by_others:
+            raise FilesChanged(rollback.changed_by_others) from error
         raise
     for folder in {entry.path.rpartition("/")[0] for entry in plan.entries}:
         if root.is_folder(folder):
@@ -252,22 +261,20 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
 
 
 def settle_plan(root: Beneath, plan: Plan) -> Plan:
-    """The plan as it came out: of the folders that might have gone only those that went."""
+    """The plan after it was carried out: its old folders are only those that were removed."""
     gone = [(path, mode) for path, mode in plan.old_folders if not root.is_folder(path)]
     return replace(plan, old_folders=tuple(gone))
 
 
 def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
-    """The `mtime_ns` of every path that `plan`, which was carried out, has written."""
+    """The `mtime_ns` of every path that a plan wrote."""
     statuses = {entry.path: root.lstat(entry.path) for entry in plan.entries if entry.path not in plan.removed_paths}
     return {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
 
 
 def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
-    """Bring back what was there before `plan` was begun, however far it came. Safe to repeat.
-
-    A path that is neither as before nor as after was changed by somebody else meanwhile and is left as it is.
-    """
+    """Restore the state before `plan`, however far it was carried out. Safe to repeat. A path that is neither as before
+    nor as after was changed by somebody else meanwhile and stays as it is."""
     remove_temporaries(root, plan)
     result = Rollback()
     to_restore: list[Entry] = []
@@ -278,13 +285,13 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
         if image == entry.after:
             to_restore.append(Entry(entry.path, entry.after, entry.before))
         else:
-            result.foreign.append(entry.path)
+            result.changed_by_others.append(entry.path)
     backwards = replace(plan.reversed(), entries=tuple(to_restore))
     removed = backwards.removed_paths
     blocked = {
         entry.path for entry in to_restore if entry.path not in removed and find_obstacle(root, entry.path, removed)
     }
-    result.foreign += sorted(blocked)
+    result.changed_by_others += sorted(blocked)
     backwards = replace(backwards, entries=tuple(entry for entry in to_restore if entry.path not in blocked))
     temporaries = _temporary_paths(root, backwards)
     for entry in backwards.entries:
@@ -297,8 +304,8 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
 
 
 def is_carried_out(root: Beneath, plan: Plan) -> bool:
-    """True when every path is what the plan says it shall be: it was carried out, only the record is missing.
-    Temporary files and emptied folders that a crash left are then cleared away."""
+    """Whether every path is as after the plan, so that only the record of it is missing. Temporary files and empty
+    folders that a crash left are then removed."""
     if any(plan.observe_image(root, entry.path) != entry.after for entry in plan.entries):
         return False
     _commit_changes(root, replace(plan, entries=()), {}, lambda oid: b"", lambda name: None, [])
@@ -322,7 +329,7 @@ def _temporary_prefix(plan: Plan) -> str:
 
 
 def _temporary_paths(root: Beneath, plan: Plan) -> dict[str, str]:
-    """Where each new content waits: in its own folder, or the nearest one above that is there already."""
+    """The temporary path of each new content: in its own folder, or the nearest existing one above."""
     paths = {}
     for number, entry in enumerate(plan.entries):
         folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
@@ -332,7 +339,7 @@ def _temporary_paths(root: Beneath, plan: Plan) -> dict[str, str]:
 
 
 def _write_temporary(root: Beneath, place: str, data: bytes, mode: int) -> None:
-    """A file of our own making: whatever had its name, which may be a second name of a file elsewhere, loses it."""
+    """Write a new file: an existing one of that name, which may be a link to another file, is removed first."""
     _unlink(root, place)
     root.write(place, data, mode=mode)
 
@@ -343,7 +350,7 @@ def _unlink(root: Beneath, path: str) -> None:
 
 
 def _sync_files(root: Beneath, paths: Iterable[str]) -> None:
-    """Temporary files on disk, all together: the first waits for the disk, the others find it done."""
+    """Flush all temporary files to the disk together: the first one waits for the others."""
     for place in paths:
         if root.lstat(place) is not None:
             root.sync_file(place)
@@ -352,7 +359,8 @@ def _sync_files(root: Beneath, paths: Iterable[str]) -> None:
 def _commit_changes(
     root: Beneath, plan: Plan, temporaries: dict[str, str], contents: Contents, step: Step, carried_out: list[Entry]
 ) -> dict[str, int]:
-    """Removals first (a case-only rename, a folder in place of a file), then folders, then new contents."""
+    """Commit a plan: removals first (for a case-only rename, or a folder in place of a file), then folders, then new
+    contents. `carried_out` receives the entries. Returns the `mtime_ns` of every path written."""
     for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
         if entry.after.kind is Kind.ABSENT and entry.before.kind is not Kind.ABSENT:
             step(f"remove {entry.path}")
@@ -378,7 +386,7 @@ def _commit_changes(
 
 
 def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:
-    """The folders that files need, and those that are to be there though empty, unless something stands there."""
+    """Make the folders that files need and those of `modes`, unless the path exists already."""
     created = []
     for folder in sorted(needed | set(modes)):
         if root.lstat(folder) is not None or not root.is_folder(folder.rpartition("/")[0]):
@@ -392,7 +400,9 @@ def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: 
 
 
 def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
-    if obstacle := root.obstructed(entry.path):
+    """Raises `FilesChanged` when a path is not as the plan expects it before."""
+    obstacle = root.obstructed(entry.path)
+    if obstacle:
         raise FilesChanged([obstacle])
     if plan.observe_image(root, entry.path) != entry.before:
         raise FilesChanged([entry.path])
@@ -402,7 +412,7 @@ def _put_image(root: Beneath, entry: Entry, temporary: str, contents: Contents) 
     if entry.after.kind is Kind.LINK:
         target = os.fsdecode(contents(entry.after.blob))
         if entry.before.kind is Kind.ABSENT:
-            root.symlink(target, entry.path)  # fails when something came into being there
+            root.symlink(target, entry.path)  # fails when the path exists by now
         else:
             _unlink(root, temporary)
             root.symlink(target, temporary)
@@ -414,7 +424,7 @@ def _put_image(root: Beneath, entry: Entry, temporary: str, contents: Contents) 
 
 
 def _place_new(root: Beneath, temporary: str, path: str) -> None:
-    """Move into a place that must be free; a link cannot overwrite, where the file system has them."""
+    """Move a file to a free path: a hard link, where the file system has them, cannot overwrite."""
     try:
         root.link(temporary, path)
     except FileExistsError as error:
@@ -430,5 +440,5 @@ def _remove_if_empty(root: Beneath, folder: str) -> None:
         root.rmdir(folder)
     except OSError:
         if not root.is_folder(folder) or root.names(folder):
-            return  # somebody's file is in it, or it is gone: both are well
+            return  # it has a file of somebody else, or it is gone
         raise

@@ -1,4 +1,4 @@
-"""Whether a change set can be landed on the present files, and what you are told when it cannot (SPEC 3.9)."""
+"""Checks whether a change set can be landed on the present files, and makes the refusals (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from engine.storage.beneath import Beneath
 
 @frozen
 class LandingCheck:
-    """What would happen when a change set is landed: the `preview` of it, the merged `tree`, and the `changes` that
-    lead from the present files to that."""
+    """The expected result of a landing."""
 
     preview: LandPreview
     tree: str = ""
+    """The merged tree."""
     changes: tuple[TreeChange, ...] = ()
+    """The difference from the present files to the merged tree."""
 
 
 def check_landing(plain: PlainGit, root: Beneath, row: ChangeSetRow, *, present: str, target: str) -> LandingCheck:
@@ -43,7 +44,7 @@ def check_landing(plain: PlainGit, root: Beneath, row: ChangeSetRow, *, present:
 
 
 def target_tree(plain: PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
-    """The tree that landing `only` these parts, or all that is left, leads to."""
+    """The tree after landing `only` these parts, or the rest if there are none."""
     if not only:
         return row.result_tree
     return tree_with(plain, row.base_tree, row.result_tree, row.landed_tree, only)

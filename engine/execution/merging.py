@@ -1,5 +1,5 @@
-"""Merges of trees without a working tree: git's own `merge-tree` decides what is clean (SPEC 3.9); and which of the
-changed paths are never landed."""
+"""Merges trees without a working tree, by git's own `merge-tree`, and finds changed paths that are never landed (SPEC
+3.9)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from engine.git.tree import split
 
 @frozen
 class MergeResult:
-    """What git makes of two sides of one base. `tree` is meaningful only when `conflicts` is empty."""
+    """The result of a merge."""
 
     tree: str
+    """Valid only without conflicts."""
     conflicts: tuple[bytes, ...]
 
 
@@ -38,8 +39,8 @@ def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResu
 
 
 def find_unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
-    """Paths among `changes` that we do not write, with the reason: those of `find_refused`, and files of a configured
-    filter."""
+    """The paths among `changes` that cannot be landed, with the reason: those of `find_refused`, and files with a
+    configured filter."""
     reasons = find_refused(plain.git, tree, changes)
     if plain.filters:
         with scratch_index() as index:
@@ -54,8 +55,8 @@ def find_unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) 
 
 
 def find_refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
-    """Paths among `changes`, which lead to `tree`, that are never landed, with the reason: submodules, names that lead
-    out of the folder or into git's own, links that lead out."""
+    """The paths among `changes`, which lead to `tree`, that are never landed, with the reason: submodules, names that
+    lead outside the folder or into git's own, links that lead outside."""
     reasons = {}
     links = []
     for change in changes:
@@ -83,21 +84,24 @@ def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iter
     for link in links:
         fields = answer.readline().split()
         # "symlink 11\n/etc/passwd": out of the tree; "dangling 45\nTREE:path", "loop", "notdir": nowhere in the tree
-        target_outside = (
-            answer.read(int(fields[1]) + 1)[:-1] if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir") else b""
-        )
+        target_outside = b""
+        if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir"):
+            target_outside = answer.read(int(fields[1]) + 1)[:-1]
         target = git.output("cat-file", "blob", link.new_oid)
         if fields[0] == b"symlink":
             yield link.path, target_outside
         elif target.startswith(b"/") or _climbs_out(link.path, target):
-            yield link.path, target  # a name on its way is not in the tree: git gave up before it came out
+            yield link.path, target  # git stopped at a name that is not in the tree, before the path left it
 
 
 def _climbs_out(path: bytes, target: bytes) -> bool:
-    """Whether the words of a link's target have more `..` than folders to leave."""
+    """Whether a link's target has more `..` than folders to leave."""
     depth = path.count(b"/")
     for name in target.split(b"/"):
-        depth += -1 if name == b".." else 0 if name in (b"", b".") else 1
+        if name == b"..":
+            depth -= 1
+        elif name not in (b"", b"."):
+            depth += 1
         if depth < 0:
             return True
     return False

@@ -1,7 +1,7 @@
-"""Which change sets would get into each other's way, seen before they land (SPEC 3.9).
+"""Finds waiting change sets that touch the same files, before they land (SPEC 3.9).
 
-Every session writes a worktree of its own, so two never meet while they work; they meet when they land. For each pair
-that touches the same files of a workspace git says whether the second would still land after the first.
+Every session has its own worktree, so two sessions can only conflict when their changes land. For each pair that
+touches the same files of a workspace, git tells whether the second could still land after the first.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from engine.storage.database import Database, Transaction
 
 @frozen
 class Overlap:
-    """Another change set that waits and touches the same `files`; `conflicting` of them could not be landed after the
-    other was."""
+    """Another waiting change set that touches the same files."""
 
     change_set_id: str
     session_id: str
     title: str
     files: tuple[str, ...]
     conflicting: tuple[str, ...]
+    """The files that could not be landed after the other change set."""
 
     @property
     def words(self) -> str:
-        """How a screen says it."""
+        """The sentence for screens."""
         single = len(self.files) == 1
         shared = self.files[0] if single else f"{len(self.files)} files"
         if self.conflicting:
@@ -45,13 +45,13 @@ class Overlap:
 
 
 class Overlaps:
-    """Compares what waits. Asks git: in a worker, never on a screen's loop."""
+    """Compares waiting change sets. Starts git, so it runs in a worker."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def of(self, change_set_id: str) -> list[Overlap]:
-        """Those of one change set that waits, oldest first; none for one that is decided or unknown."""
+        """The overlaps of a waiting change set, oldest first; none for one that is decided or unknown."""
         with self._database.read() as session:
             row = session.get(ChangeSetRow, change_set_id)
         if row is None or row.state != ChangeState.WAITING:
@@ -59,13 +59,13 @@ class Overlaps:
         return self._find_overlaps(row.workspace, row.id, _changed_paths(row.files), row.landed_tree, row.result_tree)
 
     def overlaps_of_captured(self, captured: CapturedChanges) -> list[Overlap]:
-        """Those of one that is not stored yet."""
+        """The overlaps of changes that are not stored yet."""
         worktree = captured.worktree
         paths = {path for file in captured.files for path in (file.path, file.old_path) if path}
         return self._find_overlaps(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result)
 
     def record(self, tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
-        """Put them into the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""
+        """Record overlaps in the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""
         for overlap in overlaps:
             tx.record(
                 WorkOverlapped(

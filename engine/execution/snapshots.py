@@ -1,13 +1,13 @@
-"""The present working tree as a git tree, without touching the operator's index, HEAD, stash or files (SPEC 3.9).
+"""Stores the working tree as a git tree, without touching the operator's index, HEAD, stash or files (SPEC 3.9).
 
-A copy of the real index serves as scratch: its stat cache makes the comparison fast, and git's own plumbing then
-brings it up to date with the files. Uncommitted and untracked files are included, ignored ones are not; submodules
-keep their commit; repositories nested without being submodules belong to somebody else and are left out.
+git's plumbing updates a copy of the real index, whose stat cache makes the comparison fast. Uncommitted and untracked
+files are included, ignored ones are not; submodules keep their commit; nested repositories that are no submodules are
+left out.
 
-No program that a configuration names is run (`engine.git`): a filtered file that was not changed keeps the blob of the
-index (for git-lfs its pointer), merges are git's own text merge. Line endings, `ident` and encodings are git's own work
-and are done. Landing or branching a file whose filter is configured is refused (`merging.py`), for its bytes could not
-be told.
+No program that a configuration names is run (`engine.git`): an unchanged file with a filter keeps the blob of the index
+(for git-lfs its pointer), merges are git's own text merge. Line endings, `ident` and encodings are converted by git
+itself. A changed file with a configured filter cannot be landed or branched (`merging.py`), because its bytes are
+unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.model import Refusal
 from engine.storage.files import TEMPORARY_PREFIX
 
 REF_ROOT = "refs/clawpy"
-"""Everything we keep alive in a repository hangs here, as trees: `git log --all` does not show it."""
+"""The refs that keep our objects in a repository; they point to trees, which `git log --all` does not show."""
 
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "Clawpy Console",
@@ -38,36 +38,39 @@ _IDENTITY = {
     "GIT_COMMITTER_EMAIL": "clawpy@localhost",
     "GIT_COMMITTER_DATE": "@946684800 +0000",
 }
-"""Synthetic commits are the same for the same trees: fixed name, fixed instant."""
+"""A fixed name and time, so that synthetic commits of the same tree are the same."""
 
 
 @frozen
 class Snapshot:
-    """A working tree at one instant. `head` is the commit, "" before the first; `clean`: the tree is that of `head`.
-    `nested`: folders that are repositories of their own without being submodules, and are left out."""
+    """A working tree at one instant."""
 
     head: str
+    """The commit, "" before the first."""
     tree: str
     clean: bool
+    """The tree is that of `head`."""
     nested: tuple[bytes, ...] = field(default=(), compare=False)
+    """Nested repositories that are no submodules, which are left out."""
 
 
 @frozen
 class PlainGit:
-    """git bound to one repository; `filters` are the names of those that a configuration gives programs to."""
+    """git bound to one repository."""
 
     git: Git
     folder: Path
     git_dir: Path
     filters: frozenset[str]
+    """The filters for which a configuration names programs."""
 
     def work_tree(self, folder: Path, index: Path) -> Git:
-        """The same repository over other files and another index; see `Git.over`."""
+        """git for the same repository with other files and another index; see `Git.over`."""
         return self.git.over(folder, index)
 
 
 def plain_git(place: Path | Git) -> PlainGit:
-    """Open the repository of which `place` is the top. Raises `Refusal` when it is none."""
+    """The repository whose top folder is `place`. Raises `Refusal` when it is no repository."""
     git = (place if isinstance(place, Git) else Git(place)).pin()
     return PlainGit(git, git.folder, git.repository.git_dir, git.repository.filters)
 
@@ -80,11 +83,11 @@ def take_snapshot(
     base: str = "",
     without: frozenset[bytes] = frozenset(),
 ) -> Snapshot:
-    """The files of `folder` (default: the repository's own) as a tree in the repository's object store.
+    """Store the files of `folder` (default: the repository's own) as a tree in the repository.
 
-    `index` is a stat cache to start from (default: the real index). With `base`, a tree, exactly its files count as
-    tracked, whatever the session did to its index. Untracked files in `without` are passed over. A file that cannot be
-    read stays as the index has it.
+    `index` is a stat cache to start from (default: the real index). With the tree `base` exactly its files count as
+    tracked, whatever the session did to its index. Untracked files in `without` are left out. A file that cannot be
+    read stays as in the index.
     """
     head, committed = _head_of(plain.git)
     with scratch_index(index or plain.git_dir / "index") as scratch:
@@ -97,7 +100,7 @@ def take_snapshot(
 
 
 def _head_of(git: Git) -> tuple[str, str]:
-    """The commit that is checked out and its tree, each "" before the first."""
+    """The checked-out commit and its tree, both "" before the first commit."""
     queries = b"HEAD^{commit}\nHEAD^{tree}\n"
     answer = git.text("cat-file", "--batch-check=%(objectname)", stdin=queries).splitlines()
     head, tree = ("" if line.endswith(" missing") else line for line in answer)
@@ -106,10 +109,8 @@ def _head_of(git: Git) -> tuple[str, str]:
 
 @contextmanager
 def scratch_index(original: Path | None = None) -> Iterator[Path]:
-    """A private copy of an index (or none yet), gone afterwards.
-
-    The copy keeps the time of the original: git compares file times with it to know which entries may be stale.
-    """
+    """A temporary copy of an index, or the path for a new one. It has the time of the original, with which git compares
+    file times to find stale entries."""
     with tempfile.TemporaryDirectory(prefix="clawpy-index-") as folder:
         copy = Path(folder) / "index"
         if original is not None and original.exists():
@@ -121,23 +122,23 @@ def scratch_index(original: Path | None = None) -> Iterator[Path]:
 
 
 def empty_tree(git: Git) -> str:
-    """The id of the tree without files, in this repository's own kind of hash."""
+    """The id of the empty tree, in the repository's own kind of hash."""
     return git.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
 
 
 def commit_of(git: Git, tree: str, *parents: str, message: str = "Snapshot of the working tree") -> str:
-    """A commit that no ref shows: the shape in which `merge-tree` and `worktree add` take a tree."""
+    """A commit of a tree without a ref, for `merge-tree` and `worktree add`, which need commits."""
     options = [word for parent in parents for word in ("-p", parent)]
     return git.text("commit-tree", tree, *options, "-m", message, environment=_IDENTITY)
 
 
 def keep_object(git: Git, session_id: str, name: str, oid: str) -> None:
-    """Keep `oid` from being collected, under refs/clawpy/SESSION/NAME."""
+    """Keep git from collecting `oid`, by the ref refs/clawpy/SESSION/NAME."""
     git.output("update-ref", f"{REF_ROOT}/{validate_id(session_id)}/{name}", oid)
 
 
 def release_objects(git: Git, session_id: str) -> None:
-    """Drop every ref of a session; git collects its objects in its own time."""
+    """Delete every ref of a session; git collects its objects later."""
     prefix = f"{REF_ROOT}/{validate_id(session_id)}/"
     refs = git.text("for-each-ref", "--format=%(refname)", prefix).split("\n")
     orders = "".join(f"delete {ref}\n" for ref in refs if ref)
@@ -146,21 +147,17 @@ def release_objects(git: Git, session_id: str) -> None:
 
 
 def validate_id(session_id: str) -> str:
-    """`session_id`, once it is known to be harmless in a path and a ref. Raises ValueError."""
+    """`session_id`, if it is safe in a path and a ref. Raises ValueError when not."""
     if not re.fullmatch(r"[A-Za-z0-9_]{1,80}", session_id):
         raise ValueError(f"{session_id!r} is not a session id")
     return session_id
 
 
 def printable_path(path: str | bytes) -> str:
-    """A path as it may be shown: one line, what cannot be seen or is not UTF-8 as an escape such as \\x1b, \\u202e."""
+    """A path on one line, with escapes such as \\x1b and \\u202e for characters that are invisible or not UTF-8."""
     raw = os.fsencode(path) if isinstance(path, str) else path
     text = raw.decode(errors="backslashreplace")
-    return (
-        text
-        if text.isprintable()
-        else "".join(character if character.isprintable() else _escape(character) for character in text)
-    )
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
 def _escape(character: str) -> str:
@@ -168,19 +165,19 @@ def _escape(character: str) -> str:
 
 
 def join_paths(paths: Sequence[str]) -> str:
-    """At most ten names in words."""
+    """At most ten paths, separated by commas, and the number of the others."""
     more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
     return ", ".join(printable_path(path) for path in paths[:10]) + more
 
 
 def missing_objects(git: Git, *oids: str) -> list[str]:
-    """Those of `oids` that the repository no longer has."""
+    """The `oids` that the repository no longer has."""
     answer = git.text("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{oid}\n" for oid in oids).encode())
     return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
 
 
 def check_git_version(plain: PlainGit) -> Refusal | None:
-    """Why this repository cannot be snapshot at all, or None (a git too old to merge without a working tree)."""
+    """The refusal of a git that is too old to merge without a working tree, or None."""
     version = git_version()
     match = re.search(r"(\d+)\.(\d+)", version)
     if match and (int(match[1]), int(match[2])) < MIN_VERSION:

@@ -1,7 +1,7 @@
-"""From two trees to a plan of file changes: what the files are now, what they shall be, and what stands in the way.
+"""Makes a landing plan from the difference of two trees, and finds files that obstruct it.
 
-New contents are checked out by git into a folder of ours, so that line endings and encodings are exactly git's; then
-they and the present files are stored raw, byte for byte, as blobs of the operator's repository.
+git checks new contents out into a folder of ours, so that line endings and encodings are exactly git's; then they and
+the present files are stored byte for byte as blobs of the operator's repository.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _DURABLE = {
     "GIT_CONFIG_KEY_1": "core.fsyncMethod",
     "GIT_CONFIG_VALUE_1": "fsync",
 }
-"""Before-images must outlive a power cut: they are on disk before the first file is touched."""
+"""Environment of git for objects that must survive a power cut: old contents are on disk before any file changes."""
 
 
 class BlobReader:
-    """Contents of blobs, read in batches in the order in which they will be asked for."""
+    """Reads blobs in batches, in the order in which they are needed."""
 
     def __init__(self, git: Git, order: Sequence[str]) -> None:
         self._git = git
@@ -66,8 +66,8 @@ class BlobReader:
 
 
 def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
-    """What stands in the way of `changes`: a path that the snapshot does not know (ignored, say) though one comes
-    there, one that is not there though the snapshot knows it (sparse, say), a folder that holds such things."""
+    """The paths that obstruct `changes`: a file that the snapshot does not have (an ignored one) at a new path, a file
+    of the snapshot that does not exist (sparse checkout), or a folder with such files."""
     paths = []
     removed = {os.fsdecode(change.path) for change in changes if change.is_removed}
     folded = {path.casefold() for path in removed}
@@ -88,10 +88,8 @@ def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
 def plan_for(
     plain: PlainGit, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path
 ) -> Plan:
-    """The plan that brings the files of `plain`, which are beneath `root`, by `changes` to `tree`.
-
-    All contents, present and new, are then blobs of the repository; `scratch` is a folder for big temporary files.
-    """
+    """The plan that applies `changes`, which lead to `tree`, to the files of `plain` beneath `root`. All contents,
+    present and new, are then blobs of the repository. `scratch` is a folder for large temporary files."""
     folds_case = plain.git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
     empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -120,8 +118,8 @@ def plan_for(
 
 
 def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
-    """Keep every content of `plan` under the session's refs, for as long as it may be undone. `earlier`: so many
-    landings of the session are kept already."""
+    """Keep all contents of `plan` under the session's refs, as long as it may be undone. `earlier` is the number of the
+    session's earlier landings."""
     blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
     lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
     tree = git.text("mktree", stdin=lines, environment=durable_environment(git))
@@ -134,12 +132,12 @@ def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
 
 
 def blobs_of(git: Git, plan: Plan) -> BlobReader:
-    """The contents that carrying out `plan` will ask for, in order."""
+    """The contents of a plan, in the order in which `carry_out` needs them."""
     return BlobReader(git, [entry.after.blob for entry in plan.entries] + [entry.before.blob for entry in plan.entries])
 
 
 def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
-    """Let git write `paths` of `tree` into the empty folder `stage`; attributes come from the tree itself."""
+    """Have git write `paths` of `tree` into the empty folder `stage`, with the attributes of the tree itself."""
     with scratch_index() as index:
         git = plain.work_tree(stage, index)
         no_sparse = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
@@ -149,8 +147,8 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
 
 
 def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
-    """The new image with the old file's own permissions and, when git sees the same content, its own bytes (its line
-    endings may differ from what a checkout makes)."""
+    """The new image with the old file's permissions and, if git sees the same content, with its bytes, whose line
+    endings may differ from those of a checkout."""
     if before.kind is not Kind.FILE or after.kind is not Kind.FILE:
         return after
     blob = before.blob if change.old_oid == change.new_oid else after.blob
@@ -175,7 +173,7 @@ def _write_blobs(git: Git, store: Path) -> None:
 
 
 def durable_environment(git: Git) -> dict[str, str]:
-    """The environment in which git has objects and refs on disk when it returns."""
+    """The environment in which git returns when objects and refs are on disk."""
     count = int(git.environment.get("GIT_CONFIG_COUNT", "0"))
     return {
         f"GIT_CONFIG_{what}_{count + number}": _DURABLE[f"GIT_CONFIG_{what}_{number}"]
@@ -185,7 +183,7 @@ def durable_environment(git: Git) -> dict[str, str]:
 
 
 def _old_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
-    """Folders that may be empty afterwards: above what goes, and where a file comes."""
+    """Folders that may be empty afterwards: above removed files, and those that a file replaces."""
     modes = dict(replaced_folders(root, entries))
     for entry in entries:
         if entry.after.kind is Kind.ABSENT:
@@ -195,7 +193,7 @@ def _old_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, in
 
 
 def replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
-    """Folders that stand where a file comes; when nothing is in them they give way, as git lets them."""
+    """Folders that a file replaces if they are empty, as in git."""
     modes: dict[str, int] = {}
     for entry in entries:
         if entry.after.kind is not Kind.ABSENT and root.is_folder(entry.path):
@@ -218,7 +216,7 @@ def _new_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, in
 
 
 def _read_umask() -> int:
-    """The process's umask, read without changing it: that would reach other threads."""
+    """The process's umask, read without changing it, which would affect other threads."""
     for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
         if line.startswith("Umask:"):
             return int(line.split()[1], 8)

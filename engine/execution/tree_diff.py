@@ -1,4 +1,4 @@
-"""The difference of two git trees, read from `git diff-tree`: changed paths, renames, counts of lines and patches."""
+"""Reads the difference of two git trees from `git diff-tree`: changed paths, renames, line counts and patches."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _parse_raw(output: bytes) -> list[ChangedFile]:
 
 
 def read_patches(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
-    """The files that differ, each with its patch; one that became a link, or the reverse, has two in one."""
+    """The files that differ, each with its patch; a file that became a link, or the reverse, has two patches."""
     options = ("--raw", "-p", "--full-index", "--submodule=short", "-z", base, result)
     raw, _, patch = git.output(*_OPTIONS, *options, timeout=120).partition(b"\0\0")
     # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
@@ -121,8 +121,8 @@ def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | Non
 
 
 def apply_patch(workspace: Path, base: str, result: str) -> str:
-    """What leads from one tree to another, as `git apply` takes it; "" when git lacks one of them, or the text is no
-    UTF-8 and could not be stored as it is."""
+    """The patch from one tree to another for `git apply`; "" when git no longer has a tree, or when the patch is not
+    UTF-8."""
     git = snapshots.plain_git(workspace).git
     if snapshots.missing_objects(git, base, result):
         return ""

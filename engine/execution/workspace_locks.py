@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from engine.model import Refusal
 
 EVERYWHERE = ""
-"""In place of a workspace: a session without a sandbox may write to all of them."""
+"""Stands for every workspace, for a session without a sandbox."""
 
 
 class WorkspaceLocks:
-    """One lock a workspace: snapshots that become a base, landings and undos of a workspace never overlap. Nor does a
-    landing overlap with a session whose commands may write to the same files."""
+    """One lock for each workspace."""
 
     def __init__(self) -> None:
         self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
@@ -26,7 +25,7 @@ class WorkspaceLocks:
 
     @contextmanager
     def hold(self, workspace: str) -> Iterator[None]:
-        """Wait for the workspace, then keep others waiting."""
+        """Hold the lock of a workspace."""
         with self._guard:
             lock = self._locks[os.path.realpath(workspace)]
         with lock:
@@ -51,7 +50,7 @@ class WorkspaceLocks:
 
     @contextmanager
     def register_writer(self, workspace: str, session_id: str) -> Iterator[None]:
-        """While a session's commands may write to the files of `workspace`, or to any (`EVERYWHERE`). Waits for a
+        """Register a session whose commands may write the files of `workspace`, or of all (`EVERYWHERE`). Waits for a
         landing that is under way there."""
         path = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)
         with self._guard:
@@ -60,7 +59,7 @@ class WorkspaceLocks:
         try:
             for lock in locks:
                 with lock:
-                    pass  # who holds it looked before we were there
+                    pass  # its holder checked for writers before this one was registered
             yield
         finally:
             with self._guard:

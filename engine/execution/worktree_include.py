@@ -23,32 +23,32 @@ from engine.plain_files import read_plain
 INCLUDE_FILE = ".worktreeinclude"
 
 MAX_PATTERN_BYTES = 64 * 1024
-"""Bytes of the file of patterns."""
+"""Maximum size of the file of patterns."""
 MAX_INCLUDE_FILES = 20_000
 MAX_BYTES = 500_000_000
-"""So many files, and so many bytes of them together, are copied into one worktree."""
+"""Maximum size of all files that are copied into one worktree."""
 _MAX_NAMED = 5
 
 
 @frozen
 class IncludedFiles:
-    """What was copied: `names` as git has them, `summary` says it for the transcript, "" when there was nothing to
-    do."""
+    """The files that were copied."""
 
     names: tuple[bytes, ...] = ()
     summary: str = ""
+    """The line for the transcript, "" without an include file."""
 
 
 NOTHING_INCLUDED = IncludedFiles()
 
 
 class _NotCopied(Exception):
-    """This file is not copied; the text says why."""
+    """A file is not copied, for the reason in the text."""
 
 
 def copy_included_files(git: Git, folder: Path) -> IncludedFiles:
-    """Copy into the worktree `folder` what `.worktreeinclude` of `git`'s repository names. `git` is on the operator's
-    tree. What cannot be copied is left out and said; raises only `GitError`."""
+    """Copy the files that `.worktreeinclude` of the operator's tree names into the worktree `folder`. The summary names
+    files that cannot be copied; raises only `GitError`."""
     top = git.folder
     try:
         patterns = read_plain(top / INCLUDE_FILE, MAX_PATTERN_BYTES, follow=False)
@@ -132,7 +132,7 @@ def _open_folder(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def _open_below(top: int, folders: list[bytes], *, make: bool) -> Iterator[int]:
-    """A folder below another, each step opened without following a link; `make` those that are not there."""
+    """Open a folder below another without following links; `make` missing folders."""
     opened = [os.dup(top)]
     try:
         for part in folders:

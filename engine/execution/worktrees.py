@@ -1,7 +1,7 @@
-"""A session's own folder: a detached git worktree made from a snapshot of the operator's files (SPEC 3.8, 3.9).
+"""Makes worktrees for sessions: detached git worktrees from a snapshot of the operator's files (SPEC 3.8, 3.9).
 
-That a worktree exists is an intent row, written before it is made and taken away after it is gone: whatever a crash
-leaves is found again. Its `.git` file may be rewritten by what runs inside, so nothing here ever believes it."""
+Each worktree has an intent row, which is written before the worktree is made and removed after it is gone, so that a
+crash loses none. Its `.git` file may be changed by programs that run inside, so it is never read here."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ log = logging.getLogger(__name__)
 INTENT = "worktree"
 
 _INCLUDED = "clawpy-included"
-"""The file among git's notes on a worktree that lists the ignored files which came along."""
+"""The file in git's folder of a worktree that lists the ignored files copied into it."""
 
 StartingTree = Callable[[snapshots.PlainGit, str], str]
-"""`onto(repository, present)`: the tree that a session begins with, made of the operator's present one."""
+"""Makes the tree with which a session begins, from the repository and the operator's present tree."""
 
 
 @frozen
 class Worktree:
-    """A session's folder. `base` is the tree it was made from, `start` the commit it has checked out (the operator's
-    HEAD when that is exactly `base`, else a commit on top of it that only this worktree knows), `head` that HEAD.
-    `included` are the ignored files that came along."""
+    """The worktree of a session."""
 
     session_id: str
     workspace: Path
     folder: Path
     base: str
+    """The operator's tree from which it was made."""
     start: str
+    """The checked-out commit: the operator's HEAD if its tree is `base`, else a commit of our own on top of it."""
     head: str
+    """The operator's HEAD."""
     included: IncludedFiles = NOTHING_INCLUDED
+    """Ignored files that were copied into it."""
 
 
 class Worktrees:
@@ -58,15 +60,16 @@ class Worktrees:
         self.locks = WorkspaceLocks()
 
     def create(self, session_id: str, workspace: Path, *, onto: StartingTree | None = None) -> Worktree:
-        """A worktree for `session_id`, holding exactly the present files of `workspace` (its top folder), or what
-        `onto` makes of them; the present files are its base all the same.
+        """Make a worktree for `session_id` with the present files of `workspace` (its top folder), or with the tree of
+        `onto`; its base are the present files either way.
 
-        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`, and what `onto` raises;
-        nothing stays behind then.
+        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`, and as `onto`; nothing is
+        left then.
         """
         folder = self.folder_of(session_id)
         plain = snapshots.plain_git(workspace)
-        if (refusal := snapshots.check_git_version(plain)) is not None:
+        refusal = snapshots.check_git_version(plain)
+        if refusal is not None:
             raise refusal
         intent = self._database.write(
             lambda tx: intents.begin(
@@ -94,7 +97,7 @@ class Worktrees:
         return Worktree(session_id, workspace, folder, snapshot.tree, start, snapshot.head, included)
 
     def mark_worth_keeping(self, worktree: Worktree) -> None:
-        """What is changed in it from now on is kept, whatever becomes of its session; see `list_unsaved`."""
+        """Store its changes at the next start even if its session is interrupted; see `list_unsaved`."""
 
         def note(tx: Transaction) -> None:
             for intent in intents.of(tx, INTENT, worktree.session_id):
@@ -103,8 +106,8 @@ class Worktrees:
         self._database.write(note)
 
     def list_unsaved(self) -> list[Worktree]:
-        """Worktrees of an earlier run that are worth keeping and still there, oldest first. Only what `capture` needs
-        is known of them."""
+        """Existing worktrees of an earlier run that are worth keeping, oldest first, with the fields that `capture`
+        needs."""
         worktrees = []
         for intent in intents.unfinished(self._database, INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
@@ -113,18 +116,18 @@ class Worktrees:
         return worktrees
 
     def list_sessions(self) -> list[tuple[str, bool]]:
-        """The sessions that have a worktree, and whether it holds changes that are to be kept (`worth_keeping`)."""
+        """The sessions that have a worktree, and whether it is worth keeping."""
         return [
             (intent.subject, bool(intent.payload.get("base"))) for intent in intents.unfinished(self._database, INTENT)
         ]
 
     def folder_of(self, session_id: str) -> Path:
-        """Where the worktree of a session is or would be."""
+        """The folder of a session's worktree, which may not exist."""
         return self._home.worktrees / snapshots.validate_id(session_id)
 
     def capture(self, worktree: Worktree) -> snapshots.Snapshot:
-        """The worktree's files as a tree in the operator's repository, kept under the session's refs. Ignored files
-        that came along are no part of it, whatever the session made of `.gitignore`."""
+        """Store the worktree's files as a tree in the operator's repository, under the session's refs, without the
+        ignored files that were copied into it."""
         plain = snapshots.plain_git(worktree.workspace)
         admin = _admin_folder(plain, worktree.folder)
         brought = admin / _INCLUDED
@@ -136,23 +139,21 @@ class Worktrees:
         return result
 
     def remove(self, session_id: str) -> None:
-        """Remove a session's worktree; its trees stay in the repository. Harmless when there is none.
-
-        What cannot be removed (files of another user, say) is left to the next start: no decision waits for tidying up.
-        """
+        """Remove a session's worktree, if it has one; its trees stay in the repository. A worktree that cannot be
+        removed (with files of another user) is left to the next start."""
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject == session_id:
                 self._remove_known(intent)
 
     def release(self, workspace: Path, session_id: str) -> None:
-        """Let git collect the trees of a session. Harmless when they, or the repository, are gone."""
+        """Let git collect the trees of a session, if they and the repository still exist."""
         if workspace.is_dir():
             with contextlib.suppress(GitError):  # no repository any more
                 snapshots.release_objects(snapshots.plain_git(workspace).git, session_id)
 
     def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
-        """At start-up: remove the worktrees of an earlier run but for the sessions in `keep`, and let go of their
-        trees but for those in `keep_refs`. Says what it did."""
+        """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
+        trees, except for those in `keep_refs`. Returns messages on what was done."""
         messages = []
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject not in keep:
@@ -184,7 +185,7 @@ class Worktrees:
     def _remove(self, workspace: Path, folder: Path) -> None:
         remove_folder(folder)
         if not workspace.is_dir():
-            return  # the repository is gone, and our traces in it with it
+            return  # the repository is gone
         try:
             plain = snapshots.plain_git(workspace)
         except GitError:
@@ -197,7 +198,7 @@ class Worktrees:
 
 
 def _admin_folder(plain: snapshots.PlainGit, folder: Path) -> Path:
-    """git's own notes on the worktree at `folder_of`. git names them after the folder; session ids are unique."""
+    """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
     return plain.git.repository.common / "worktrees" / folder.name
 
 
