@@ -43,7 +43,7 @@ from engine.model import (
     ModelCall,
     Mute,
     ParaFact,
-    Recalled,
+    RecallMatch,
     SessionView,
     Shift,
     Signal,
@@ -293,7 +293,7 @@ _RULES: Mapping[type, _FieldRules] = {
         "status created_at access_count last_accessed superseded_by forgotten trust approved_at",
         more={"status": lambda fact: "active" if fact.active else "superseded"},
     ),
-    Recalled: _FieldRules(
+    RecallMatch: _FieldRules(
         "id parts at tokens ref trust approved about place",
         more={
             "id": lambda memory: memory.ref or memory.id,

@@ -89,26 +89,26 @@ class Reader:
 
     def by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
         """BM25 of the `limit` best that have any of the words, by their number (`seq`)."""
-        words = [word for word in words if word.strip('"')]
+        words = quote_words(words)
         if not words:
             return {}
         words, first_seq = self._limit_words(words)
         if self._is_unscoped:
             # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
             query = "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? AND rowid >= ? ORDER BY rank"
-            return dict(self._execute(f"{query} LIMIT ?", (_quoted(words), first_seq, limit)))
+            return dict(self._execute(f"{query} LIMIT ?", (" OR ".join(words), first_seq, limit)))
         query = (
             "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
             f"WHERE f.memories_fts MATCH ? AND f.rowid >= ? AND {self._scope} ORDER BY f.rank LIMIT ?"
         )
-        return dict(self._execute(query, (_quoted(words), first_seq, *self._values, limit)))
+        return dict(self._execute(query, (" OR ".join(words), first_seq, *self._values, limit)))
 
     def _limit_words(self, words: Sequence[str]) -> tuple[list[str], int]:
         """Those of `words` by which at most about `MAX_SCORED` memories are found, and the first number to look at."""
         if self._execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= MAX_SCORED:
             return list(words), 0
         query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
-        counts = {word: self._execute(query, (_quoted([word]), MAX_SCORED + 1)).fetchone()[0] for word in words}
+        counts = {word: self._execute(query, (word, MAX_SCORED + 1)).fetchone()[0] for word in words}
         rarest: list[str] = []
         total = 0
         for word in sorted(words, key=lambda item: counts[item]):
@@ -119,7 +119,7 @@ class Reader:
         if counts[rarest[0]] <= MAX_SCORED:
             return rarest, 0
         query = "SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
-        row = self._execute(query, (_quoted(rarest), MAX_SCORED)).fetchone()
+        row = self._execute(query, (" OR ".join(rarest), MAX_SCORED)).fetchone()
         return rarest, row[0] if row else 0
 
     def rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[Row], dict[int, int]]:
@@ -164,5 +164,8 @@ _SPEAKERS = (
 )
 
 
-def _quoted(words: Sequence[str]) -> str:
-    return " OR ".join('"' + word.replace('"', "") + '"' for word in words)
+def quote_words(words: Iterable[str]) -> list[str]:
+    """Words as FTS5 takes them: each in quotes, so that nothing in it is an operator; those without a letter or a digit
+    are left out."""
+    plain = (word.replace('"', " ").replace("\x00", " ").strip() for word in words)
+    return [f'"{word}"' for word in plain if any(map(str.isalnum, word))]

@@ -34,8 +34,8 @@ class NoEmbedder(Exception):
 
 @frozen
 class Embedding:
-    """A text as the embedder read it: its unit vector (float32, little-endian); what `token_vectors.pack` keeps of its
-    tokens; of a question those tokens. An endpoint tells nothing of tokens."""
+    """A text as the embedder read it: its unit vector (float32, little-endian), its tokens' vectors as
+    `token_vectors.pack_tokens` keeps them, and of a question those tokens. An endpoint tells nothing of tokens."""
 
     vector: bytes
     packed_tokens: bytes = b""

@@ -32,7 +32,7 @@ class EmbeddingCache:
         with self._lock:
             vectors = [self._vectors.get(text) for text in texts]
             missing = [text for text, vector in zip(texts, vectors, strict=True) if vector is None]
-            if missing and self._memory.embeds:
+            if missing and self._memory.is_embedder_running:
                 self._queue.put(missing)
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._make, name="clawpy-meanings", daemon=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.events import MemoryForgotten
-from engine.model import Affected, ForgetPreview, ForgetReport, Refusal
+from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
 from engine.storage import erasing, intents
 from engine.storage.database import Database, Transaction
@@ -86,14 +86,14 @@ class Forgetting:
     def preview(self, what: str) -> ForgetPreview:
         """What forgetting `what`, an id or words, touches. Raises `Refusal` `too_short`."""
         terms = self._search_terms(what)
-        places: list[Affected] = []
+        places: list[ForgetMatch] = []
         counts = []
         for store in self._stores:
             count = 0
             for id, text in store.find(terms):
                 count += 1
                 if count <= MAX_SHOWN:
-                    places.append(Affected(store.name, id, plain(text, MAX_EXCERPT)))
+                    places.append(ForgetMatch(store.name, id, plain(text, MAX_EXCERPT)))
             if count:
                 counts.append((store.name, count))
         return ForgetPreview(terms.texts, tuple(places), tuple(counts), NOT_ERASED)

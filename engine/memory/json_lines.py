@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from engine.frozen import frozen
-from engine.memory.checking import check
+from engine.memory.new_memory import check_memory
 from engine.model import NewMemory, Refusal, Retention
 
 _TIME_FORMATS = (
@@ -48,7 +48,7 @@ def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[N
             continue
         try:
             memory, note = _parse_line(line, f"{source}:{number}" if source else "")
-            items.append(check(memory))
+            items.append(check_memory(memory))
             if note:
                 rejected.append(RejectedLine(number, note, stored=True))
         except (Refusal, ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, stem, stems
 from engine.memory.recall import LayerResult
-from engine.model import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart, outcome_in_words
+from engine.model import GraphNode, Layer, RecallMatch, RecallQuery, Relation, ScorePart, outcome_in_words
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
 
@@ -110,7 +110,7 @@ class GraphSource:
         )
         return LayerResult(_best_lines([*lines, *self._neighbour_lines(lines, query)], query.k))
 
-    def _neighbour_lines(self, origins_found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
+    def _neighbour_lines(self, origins_found: Sequence[RecallMatch], query: RecallQuery) -> list[RecallMatch]:
         """What is one step from the tasks that were found, with the arrow that leads there."""
         origins = {line.id: line for line in origins_found}
         lines = []
@@ -205,7 +205,7 @@ def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
     )
 
 
-def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> Recalled:
+def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
     return replace(
         _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, node.task_id), at=node.timestamp
     )
@@ -215,9 +215,9 @@ def _with_recency(part: ScorePart, at: datetime, now: datetime) -> tuple[ScorePa
     return part, ScorePart("recency", recency(at, now), 1 - SEMANTIC_WEIGHT)
 
 
-def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, about: str) -> Recalled:
+def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, about: str) -> RecallMatch:
     score = sum(part.value * part.weight for part in parts)
-    return Recalled(
+    return RecallMatch(
         id=str(id),
         layer=layer,
         text=text,
@@ -232,5 +232,5 @@ def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], rea
     )
 
 
-def _best_lines(lines: Iterable[Recalled], k: int) -> tuple[Recalled, ...]:
+def _best_lines(lines: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:
     return tuple(sorted(lines, key=lambda line: (-line.score, line.id))[:k])

@@ -18,7 +18,7 @@ from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import Vectoriser
 from engine.memory.vectors import MAX_EXACT, Vectors
-from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
+from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, RememberResult
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ class MemoryService:
         )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
-        self.finding = MemorySearch(database, self.store, self.vectors)
-        self.recaller = Recaller([self.finding], clock=clock)
+        self.search = MemorySearch(database, self.store, self.vectors)
+        self.recaller = Recaller([self.search], clock=clock)
         if not meaning:
             self.close()
 
@@ -72,7 +72,7 @@ class MemoryService:
         follow. Raises `Refusal` as `MemoryStore.remember`."""
         return list(self.add(items).ids)
 
-    def add(self, items: Sequence[NewMemory]) -> Remembered:
+    def add(self, items: Sequence[NewMemory]) -> RememberResult:
         """The same, and how many are new."""
         result = self.store.remember(items)
         if result.new:
@@ -111,14 +111,14 @@ class MemoryService:
     # -- for others that compare texts
 
     @property
-    def embeds(self) -> bool:
+    def is_embedder_running(self) -> bool:
         """Whether the process with the local model is there already; asking it starts none."""
         return self._helper.pid is not None
 
-    def embed_texts(self, texts: Sequence[str], *, seconds: float = TIMEOUT_S) -> list[bytes]:
+    def embed_texts(self, texts: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[bytes]:
         """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
-        each. Raises `NoEmbedder`, also after `timeout` seconds."""
-        return [made.vector for made in self._local.embed(texts, timeout=seconds)]
+        each. Raises `NoEmbedder`, also after `timeout_s`."""
+        return [made.vector for made in self._local.embed(texts, timeout=timeout_s)]
 
     # -- looking
 

@@ -54,7 +54,7 @@ def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, i
 
 
 def context_prefix(memory: Memory, previous: Memory | None) -> str:
-    """What stands before a chunk of `one`, `previous` being the turn before it in its session."""
+    """What stands before a chunk of `memory`, `previous` being the turn before it in its session."""
     before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
     who = f"{memory.speaker}: " if memory.speaker else ""
     return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"

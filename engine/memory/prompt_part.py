@@ -22,7 +22,7 @@ from engine.model import (
     PromptRequest,
     PromptSource,
     Recall,
-    Recalled,
+    RecallMatch,
     RecallQuery,
     SourceKind,
     sanitise,
@@ -109,13 +109,13 @@ class RecallPromptPart:
         items = tuple(replace(item, text=text) for item, text in stripped if text.strip() or not item.text.strip())
         return replace(recall, items=items), budget
 
-    def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[Recalled], list[Recalled], int]:
+    def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[RecallMatch], list[RecallMatch], int]:
         """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""
         lines = [PromptLine(f"<{BLOCK}>", PROGRAM_SOURCE), PromptLine(PREAMBLE, PROGRAM_SOURCE)]
         end = PromptLine(f"</{BLOCK}>", PROGRAM_SOURCE)
         tokens = sum(self._count(line.text) for line in (*lines, end))
-        used: list[Recalled] = []
-        dropped: list[Recalled] = []
+        used: list[RecallMatch] = []
+        dropped: list[RecallMatch] = []
         for item in recall.items:
             if item.tokens > budget:  # counting the tokens of a megabyte would be slow
                 dropped.append(item)
@@ -132,7 +132,7 @@ class RecallPromptPart:
         return [*lines, end], used, dropped, tokens if used else 0
 
 
-def memory_lines(recalled: Recalled) -> list[PromptLine]:
+def memory_lines(recalled: RecallMatch) -> list[PromptLine]:
     """One memory as lines of a prompt: an element with its layer, date, speaker, source and, of a long one, which part
     it is, its text escaped. What the operator has not said, approved or had measured is evidence."""
     attributes = {

@@ -129,7 +129,7 @@ class Candidates:
 
 
 @frozen
-class Ranked:
+class RankedCandidate:
     """A candidate by its number and its score, the sum of its parts' `value * weight`: in [0, 1]."""
 
     number: int
@@ -227,7 +227,7 @@ def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]
     return [wanted.intersection(map(stem, word.findall(text))) for text in texts]
 
 
-def rank(candidates: Candidates, *, limit: int | None = None) -> list[Ranked]:
+def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCandidate]:
     """Candidates after a close look, best first, at most `limit`. Those that score the same stay in their order."""
     import numpy
 
@@ -254,7 +254,7 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[Ranked]:
             for part, share in shares.items()
         )
         score = sum(item.value * item.weight for item in score_parts)
-        ranked.append(Ranked(candidate, score, score_parts, _reason(candidates, candidate)))
+        ranked.append(RankedCandidate(candidate, score, score_parts, _reason(candidates, candidate)))
     return ranked
 
 

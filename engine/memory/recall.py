@@ -18,11 +18,11 @@ from typing import Protocol
 from engine import tokenizer
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.model import Layer, Recall, Recalled, RecallQuery
+from engine.model import Layer, Recall, RecallMatch, RecallQuery
 
 log = logging.getLogger(__name__)
 
-DEADLINE = 2.0
+DEADLINE_S = 2.0
 """Seconds that a layer has before it is left out."""
 
 OPTIONAL_SHARE = 0.8
@@ -32,7 +32,7 @@ MAX_ITEMS = 1_000
 MAX_COUNTED = 8_000
 """Characters up to which tokens are counted where no budget asks for them; else they are estimated."""
 
-COMPARED = 4_000
+MAX_COMPARED = 4_000
 """Characters that are compared whatever their case and spaces; what follows is the same to the letter."""
 
 MAX_LEADING_FACTS = 5
@@ -46,7 +46,7 @@ LAYER_PREFERENCE = (Layer.CONTEXT, Layer.GRAPH, Layer.LEDGER)
 class LayerResult:
     """What a layer found, best first; `warning` says what it had to do without, "" when nothing."""
 
-    items: tuple[Recalled, ...]
+    items: tuple[RecallMatch, ...]
     warning: str = ""
 
 
@@ -76,7 +76,7 @@ class Recaller:
         *,
         clock: Clock,
         count: Callable[[str], int] = tokenizer.count,
-        deadline: float = DEADLINE,
+        deadline: float = DEADLINE_S,
     ) -> None:
         self._sources = tuple(sources)
         self._clock = clock
@@ -93,7 +93,7 @@ class Recaller:
         """What all layers know about a question; at most `query.k`, within `query.token_budget` by whole items.
 
         Nothing of the session that asks; another session or task once, in the form that tells most. `deadline`:
-        seconds, `DEADLINE` unless said; it takes no longer, whatever the layers do.
+        seconds, `DEADLINE_S` by default; it takes no longer, whatever the layers do.
         """
         started = time.perf_counter()
         query = replace(query, k=max(0, min(query.k, MAX_ITEMS)))
@@ -112,8 +112,8 @@ class Recaller:
                     futures[source.name] = future
         lines = self._gather(futures, timeout, left_out)
         other_lines = [line for line in lines if not line.about or line.about != query.session]
-        best = _without_duplicates(_ordered(_best_form_of_each(other_lines)))[: query.k]
-        items, dropped = self._within(best, query.token_budget)
+        best = _drop_duplicates(_sort(_pick_best_forms(other_lines)))[: query.k]
+        items, dropped = self._fit_budget(best, query.token_budget)
         return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - started)
 
     def _ask(self, name: str, work: Callable[[], LayerResult]) -> Future[LayerResult] | None:
@@ -134,10 +134,12 @@ class Recaller:
         Thread(target=run, name="clawpy-recall", daemon=True).start()
         return future
 
-    def _gather(self, futures: dict[str, Future[LayerResult]], timeout: float, left_out: list[str]) -> list[Recalled]:
+    def _gather(
+        self, futures: dict[str, Future[LayerResult]], timeout: float, left_out: list[str]
+    ) -> list[RecallMatch]:
         """What was found until the deadline, in the order of asking; says in `left_out` who has not answered."""
         wait(futures.values(), timeout)
-        lines: list[Recalled] = []
+        lines: list[RecallMatch] = []
         for name, future in futures.items():
             if not future.done():
                 with self._lock:
@@ -152,10 +154,12 @@ class Recaller:
                     left_out.append(f"{name}: {result.warning}")
         return lines
 
-    def _within(self, items: Sequence[Recalled], budget: int | None) -> tuple[list[Recalled], list[Recalled]]:
+    def _fit_budget(
+        self, items: Sequence[RecallMatch], budget: int | None
+    ) -> tuple[list[RecallMatch], list[RecallMatch]]:
         """Whole items, as many as the budget takes, better ones first; and what fell under it."""
-        fitting: list[Recalled] = []
-        dropped: list[Recalled] = []
+        fitting: list[RecallMatch] = []
+        dropped: list[RecallMatch] = []
         remaining = budget
         for item in items:
             if remaining is not None and not item.tokens and len(item.text) > 16 * remaining + 1_000:
@@ -174,9 +178,9 @@ class Recaller:
         return fitting, dropped
 
 
-def _best_form_of_each(lines: Iterable[Recalled]) -> list[Recalled]:
+def _pick_best_forms(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
     """Each session and task once, by the layer that tells most of it; what stands for itself as it is."""
-    best: dict[str, Recalled] = {}
+    best: dict[str, RecallMatch] = {}
     standalone = []
     for line in lines:
         current = best.get(line.about)
@@ -187,11 +191,11 @@ def _best_form_of_each(lines: Iterable[Recalled]) -> list[Recalled]:
     return [*standalone, *best.values()]
 
 
-def _form_rank(line: Recalled) -> tuple[int, float]:
+def _form_rank(line: RecallMatch) -> tuple[int, float]:
     return LAYER_PREFERENCE.index(line.layer), -line.score
 
 
-def _ordered(lines: Sequence[Recalled]) -> list[Recalled]:
+def _sort(lines: Sequence[RecallMatch]) -> list[RecallMatch]:
     """Facts first, as many as may stand before everything; then by score. Who answered first makes no difference."""
     ordered = sorted(lines, key=lambda line: (-line.score, line.layer.value, line.id))
     facts = [line for line in ordered if line.layer is Layer.PARA][:MAX_LEADING_FACTS]
@@ -199,13 +203,13 @@ def _ordered(lines: Sequence[Recalled]) -> list[Recalled]:
     return facts + [line for line in ordered if line.layer is not Layer.PARA or line.id not in first]
 
 
-def _without_duplicates(ordered: Sequence[Recalled]) -> list[Recalled]:
+def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
     """The same said twice is once there: in another layer, or in one by the same speaker on the same day."""
-    unique: list[Recalled] = []
+    unique: list[RecallMatch] = []
     layers: dict[str, Layer] = {}
     seen: set[tuple[str, str, str]] = set()
     for line in ordered:
-        text = _normalised(line.text)
+        text = _normalise(line.text)
         key = (text, line.speaker.casefold(), line.at.date().isoformat() if line.at else "")
         if key in seen or layers.get(text, line.layer) is not line.layer:
             continue
@@ -215,6 +219,6 @@ def _without_duplicates(ordered: Sequence[Recalled]) -> list[Recalled]:
     return unique
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
     """The same for texts that say the same, whatever their case and spaces."""
-    return f"{' '.join(text[:COMPARED].casefold().split())} {hash(text[COMPARED:])}"
+    return f"{' '.join(text[:MAX_COMPARED].casefold().split())} {hash(text[MAX_COMPARED:])}"

@@ -22,7 +22,7 @@ from engine.memory.ranking import (
     WORDS_SHARE,
     Candidates,
     Pool,
-    Ranked,
+    RankedCandidate,
     add_text_features,
     rank,
     select_candidates,
@@ -31,7 +31,7 @@ from engine.memory.recall import LayerResult
 from engine.memory.store import MemoryStore
 from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
-from engine.model import Layer, Memory, Recalled, RecallQuery, ScorePart
+from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
@@ -197,8 +197,8 @@ def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> list[list[int]
     return list(chunks.values())
 
 
-def _recalled(memory: Memory, ranked: Ranked, text: str, place: str, now: datetime) -> Recalled:
-    recalled = Recalled(
+def _recalled(memory: Memory, ranked: RankedCandidate, text: str, place: str, now: datetime) -> RecallMatch:
+    recalled = RecallMatch(
         id=memory.id,
         layer=memory.layer,
         text=text,
@@ -229,7 +229,7 @@ def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
     return text[start:stop].strip(), f"characters {start + 1}-{stop} of {len(text)}"
 
 
-def with_age_decay(line: Recalled, now: datetime) -> Recalled:
+def with_age_decay(line: RecallMatch, now: datetime) -> RecallMatch:
     """A task's memory as its age lets it count (SPEC 4.6)."""
     age = 0.0 if line.at is None else max(0.0, (now - line.at).total_seconds() / 86400)
     fresh = math.exp(-age / DECAY_DAYS)

@@ -115,7 +115,7 @@ class SessionSummariser:
 
     def summary(self, record: SessionFacts) -> str:
         """At most 120 words: the model's, or, where it gives none, made of the record."""
-        return clipped(self._by_model(record), MAX_WORDS) or summarise_by_rules(record)
+        return clip(self._by_model(record), MAX_WORDS) or summarise_by_rules(record)
 
     def _by_model(self, record: SessionFacts) -> str:
         """The model's summary; "" where none is named, or it gave none of late."""
@@ -171,18 +171,18 @@ _LEAD = re.compile(r"^(?:Decision|Correction):\s*", re.IGNORECASE)
 def summarise_by_rules(record: SessionFacts) -> str:
     """Task, outcome, decisions and files of a session, at most 120 words. Pure."""
     view = record.view
-    task = f"Task: {clipped(view.prompt, _TASK)}."
+    task = f"Task: {clip(view.prompt, _TASK)}."
     decisions = [
         statement
         for decision in record.decisions
         if (statement := _LEAD.sub("", decision)) and statement not in view.summary
     ]
-    decision_text = f"Decided: {clipped('; '.join(decisions), _DECISIONS)}" if decisions else ""
+    decision_text = f"Decided: {clip('; '.join(decisions), _DECISIONS)}" if decisions else ""
     files = f"Files: {_file_list(record.files, _FILES)}." if record.files else ""
     remaining = MAX_WORDS - sum(len(part.split()) for part in (task, decision_text, files)) - 1
-    outcome_text = clipped(f"{view.outcome}. {_tests(view)}{view.error or view.summary}", remaining)
+    outcome_text = clip(f"{view.outcome}. {_tests(view)}{view.error or view.summary}", remaining)
     outcome = f"Outcome: {outcome_text.rstrip('.')}."
-    return clipped(" ".join(part for part in (task, outcome, decision_text, files) if part), MAX_WORDS)
+    return clip(" ".join(part for part in (task, outcome, decision_text, files) if part), MAX_WORDS)
 
 
 def describe_session(record: SessionFacts) -> str:
@@ -200,7 +200,7 @@ def describe_session(record: SessionFacts) -> str:
     return "\n".join(parts)[:MAX_RECORD]
 
 
-def clipped(text: str, max_words: int) -> str:
+def clip(text: str, max_words: int) -> str:
     """`text` in one line with at most `max_words` words, an ellipsis where it was cut."""
     words = [word if len(word) <= MAX_WORD else word[: MAX_WORD - 1] + "…" for word in sanitise(text).split()]
     if len(words) <= max_words:

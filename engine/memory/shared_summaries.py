@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from engine.frozen import frozen
-from engine.memory.checking import check, memory_id
+from engine.memory.new_memory import check_memory, memory_id
 from engine.memory.store import MemoryStore
-from engine.model import Layer, Memory, NewMemory, Refusal, Remembered
+from engine.model import Layer, Memory, NewMemory, Refusal, RememberResult
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.rows import session_driver
@@ -107,10 +107,10 @@ class SummarySharing:
         *,
         origin: Callable[[], str],
         projects: Callable[[], Mapping[str, str]],
-        remember: Callable[[Sequence[NewMemory]], Remembered],
+        remember: Callable[[Sequence[NewMemory]], RememberResult],
     ) -> None:
         """`origin` names this home; `projects` is the project of each workspace that is looked after; `remember`
-        is the memory port's."""
+        is the memory service's."""
         self._database = database
         self._memories = memories
         self._store = store
@@ -177,7 +177,7 @@ class SummarySharing:
         valid = []
         for summary in summaries:
             try:
-                new = check(_memory(summary, workspace))
+                new = check_memory(_memory(summary, workspace))
             except Refusal as refusal:
                 log.warning("a shared summary of %s was left out: %s", summary.origin, refusal)
                 continue

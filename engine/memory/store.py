@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engine.frozen import frozen
-from engine.memory.checking import LONGEST, check, memory_id, quoted
-from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
+from engine.memory.candidate_reader import quote_words
+from engine.memory.new_memory import MAX_BYTES, check_memory, memory_id
+from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, RememberResult, Retention, Trust
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import session_driver
@@ -55,17 +56,16 @@ class MemoryStore:
 
     # -- remembering
 
-    def remember(self, items: Sequence[NewMemory]) -> Remembered:
+    def remember(self, items: Sequence[NewMemory]) -> RememberResult:
         """Write `items` in one transaction. What is known already (see `memory_id`) keeps its row, with new tags.
 
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
-        checked = [check(item) for item in items]
+        checked = [check_memory(item) for item in items]
         return self._database.write(lambda tx: self.add(tx, checked))
 
-    def add(self, tx: Transaction, items: Sequence[NewMemory]) -> Remembered:
-        """The same in the caller's transaction."""
-        items = [check(item) for item in items]
+    def add(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
+        """The same with items that are checked, in the caller's transaction."""
         ids = [memory_id(item) for item in items]
         driver = tx.driver
         existing = {
@@ -80,7 +80,7 @@ class MemoryStore:
             (_json(item.tags), name) for name, item in zip(ids, items, strict=True) if name in existing and item.tags
         ]
         driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
-        return Remembered(tuple(ids), len(rows))
+        return RememberResult(tuple(ids), len(rows))
 
     def supersede(self, id: str, by: str) -> None:
         """Mark a memory as corrected by another; it stays as history and is no longer found."""
@@ -138,7 +138,7 @@ class MemoryStore:
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
-        match_query = " ".join(quoted(words))
+        match_query = " ".join(quote_words(words.split()))
         if words.strip() and not match_query:
             return []
         condition = (
@@ -171,7 +171,7 @@ class MemoryStore:
 
     # -- chunks and vectors
 
-    def pending(self, model: str, limit: int, *, characters: int = LONGEST) -> list[Memory]:
+    def pending(self, model: str, limit: int, *, characters: int = MAX_BYTES) -> list[Memory]:
         """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
         of their text."""
         values = {"model": model, "limit": limit, "characters": characters}

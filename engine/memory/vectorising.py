@@ -51,7 +51,8 @@ class Vectoriser:
         embedder: Callable[[], Embedder],
         on_stored: Callable[[int], None],
     ) -> None:
-        """`helper` says where tokens lie; `made(number)` hears of vectors that are stored, 0 when all are made."""
+        """`helper` says where tokens lie; `on_stored(number)` is called with the number
+        of vectors that were stored, 0 when all are made."""
         self._database = database
         self._store = store
         self._helper = helper

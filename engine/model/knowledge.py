@@ -155,7 +155,7 @@ class FactDraft:
 
 
 @frozen
-class Affected:
+class ForgetMatch:
     """One place that forgetting touches: which store, which entry of it, and the beginning of its text."""
 
     store: str
@@ -169,7 +169,7 @@ class ForgetPreview:
     `counts` how many there are by store; `left` what forgetting does not touch, in words."""
 
     wanted: tuple[str, ...]
-    places: tuple[Affected, ...]
+    places: tuple[ForgetMatch, ...]
     counts: tuple[tuple[str, int], ...]
     left: tuple[str, ...] = ()
 

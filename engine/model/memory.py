@@ -123,7 +123,7 @@ class ScorePart:
 
 
 @frozen
-class Recalled:
+class RecallMatch:
     """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
     or task whose course it tells, "" where it stands for itself; `place` where in a long memory the text stands, "" for
     the whole of it."""
@@ -150,14 +150,14 @@ class Recall:
     """What was found, best first. `left_out`: layers that failed or were late, in words; `dropped`: what fell under
     the token budget."""
 
-    items: tuple[Recalled, ...]
+    items: tuple[RecallMatch, ...]
     left_out: tuple[str, ...] = ()
-    dropped: tuple[Recalled, ...] = ()
+    dropped: tuple[RecallMatch, ...] = ()
     seconds: float = 0.0
 
 
 @frozen
-class Remembered:
+class RememberResult:
     """What came of remembering: the ids in the order of what was given, and how many of them are new."""
 
     ids: tuple[str, ...]
@@ -186,8 +186,8 @@ class Injection:
     """
 
     part: PromptPart | None
-    items: tuple[Recalled, ...]
-    dropped: tuple[Recalled, ...] = ()
+    items: tuple[RecallMatch, ...]
+    dropped: tuple[RecallMatch, ...] = ()
     left_out: tuple[str, ...] = ()
     tokens: int = 0
     budget: int = 0

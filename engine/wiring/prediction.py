@@ -177,7 +177,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
     placing = PromptPlacer(
         core.database,
         core.settings,
-        embed=partial(core.memory.embed_texts, seconds=EMBED_TIMEOUT_S),
+        embed=partial(core.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
         agents=core.hierarchy.list,
     )
     router = Router(core.settings, clock, randomness, placing.place)

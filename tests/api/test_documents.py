@@ -41,7 +41,7 @@ SHOWN: tuple[type[Any], ...] = (
     model.Mute,
     model.ParaFact,
     model.PermissionRequest,
-    model.Recalled,
+    model.RecallMatch,
     model.ScopeState,
     model.SessionView,
     model.Task,

@@ -15,7 +15,7 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import open_engine
 from engine.home import Home
-from engine.model import RETENTION_BY_KIND, Refusal, Remembered, Retention
+from engine.model import RETENTION_BY_KIND, Refusal, RememberResult, Retention
 from tests.api.stand_in import StandIn, card
 from tests.conftest import Repository
 
@@ -107,9 +107,9 @@ def test_a_note_is_kept_with_its_author(engine: StandIn, monkeypatch: pytest.Mon
     kept: list[Any] = []
 
     class Memory:
-        def add(self, items: list[Any]) -> Remembered:
+        def add(self, items: list[Any]) -> RememberResult:
             kept.extend(items)
-            return Remembered(("mem_1",), 1)
+            return RememberResult(("mem_1",), 1)
 
     monkeypatch.setattr(engine, "memory", Memory(), raising=False)
     said = dispatch(

@@ -125,7 +125,7 @@ class Seen:
 
 def seen(port: MemoryService, question: Question) -> Seen:
     """Ask, and keep what was seen on the way."""
-    looked = port.finding.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
+    looked = port.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
     memories = port.store.by_seq(looked.seqs)
     refs = tuple(memories[seq].ref for seq in looked.seqs)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)

@@ -51,7 +51,7 @@ class Answer:
 
 
 def ask(port: MemoryService, text: str) -> Answer:
-    looked = port.finding.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
+    looked = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
     if not looked.seqs:
         return Answer((), (), False)
     found, memories = looked.candidates.features, port.store.by_seq(looked.seqs)

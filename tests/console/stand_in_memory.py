@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from engine.model import (
-    Affected,
     AgentFile,
     Bucket,
     Capture,
     FactDraft,
+    ForgetMatch,
     ForgetPreview,
     ForgetReport,
     GraphEdge,
@@ -29,7 +29,7 @@ from engine.model import (
     PromptRequest,
     PromptSource,
     Recall,
-    Recalled,
+    RecallMatch,
     RecallQuery,
     Refusal,
     Relation,
@@ -259,7 +259,7 @@ class Remembering:
         item = self.entry(Layer.VECTORS, id)
         text = item.text if item else id
         return ForgetPreview(
-            (text,), (Affected("vectors", id, text), Affected("transcripts", "sess_3:14", text)),
+            (text,), (ForgetMatch("vectors", id, text), ForgetMatch("transcripts", "sess_3:14", text)),
             (("vectors", 1), ("transcripts", 2)), ("prompts that were sent already",),
         )  # fmt: skip
 
@@ -270,8 +270,8 @@ class Remembering:
         return ForgetReport((("vectors", 1), ("transcripts", 2)))
 
 
-def recalled(memory: Memory, score: float) -> Recalled:
-    return Recalled(
+def recalled(memory: Memory, score: float) -> RecallMatch:
+    return RecallMatch(
         memory.id, memory.layer, memory.text, score, PARTS, "the same words: rounded, totals; 2 days old",
         memory.source,
         memory.speaker, memory.at, len(memory.text) // 4,

@@ -9,7 +9,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
-from engine.model import Layer, PromptSource, Recalled, Refusal, SourceKind, Waiting
+from engine.model import Layer, PromptSource, RecallMatch, Refusal, SourceKind, Waiting
 from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
@@ -85,7 +85,7 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
         await pilot.press("m", *"cents")
         assert calls(engine, "recall") == []
         await pilot.press("enter")
-        await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].value, Recalled))
+        await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].value, RecallMatch))
         assert calls(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
         await sees(pilot, "without graph: no answer")
         assert "0.90" in screen_text(console)

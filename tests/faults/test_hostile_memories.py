@@ -24,7 +24,7 @@ from engine.memory import passages
 from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
 from engine.memory.prompt_part import RecallPromptPart
-from engine.model import Layer, NewMemory, PromptRequest, Recalled, RecallQuery, Refusal
+from engine.model import Layer, NewMemory, PromptRequest, RecallMatch, RecallQuery, Refusal
 from tests.memory.conftest import Making
 from tests.memory.conftest import make_memory as make_memory
 from tests.memory.test_index import until
@@ -138,7 +138,7 @@ def test_hostile_memories(make_memory: Making) -> None:
     assert peak.grown < GROWTH_BAR
 
 
-def expected(memory: MemoryService, provenance: dict[str, object]) -> list[Recalled]:
+def expected(memory: MemoryService, provenance: dict[str, object]) -> list[RecallMatch]:
     """What the prompt should hold, read from the store."""
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)
@@ -146,7 +146,7 @@ def expected(memory: MemoryService, provenance: dict[str, object]) -> list[Recal
     for source in sources:
         row = memory.entry(Layer(source["layer"]), source["id"])
         assert row is not None
-        hits.append(Recalled(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
+        hits.append(RecallMatch(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
     return hits
 
 

@@ -28,7 +28,7 @@ from engine.memory.nightly import (
     parse_evaluation,
 )
 from engine.memory.para import NewFact, Para
-from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clipped, summarise_by_rules
+from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip, summarise_by_rules
 from engine.memory.store import MemoryStore
 from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
@@ -304,8 +304,8 @@ class TestContext:
         assert len(told.split()) <= MAX_WORDS
         for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
             assert part in told
-        assert len(clipped(words, 120).split()) == 120
-        assert clipped(" ".join(["w"] * 120), 120).endswith("w")
+        assert len(clip(words, 120).split()) == 120
+        assert clip(" ".join(["w"] * 120), 120).endswith("w")
 
     def test_a_models_words_are_clipped_and_without_any_the_record_speaks(self, context: SessionSummariser) -> None:
         class Summing:

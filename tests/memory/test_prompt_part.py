@@ -16,7 +16,7 @@ from engine.model import (
     Layer,
     PromptRequest,
     Recall,
-    Recalled,
+    RecallMatch,
     RecallQuery,
     SourceKind,
     sanitise,
@@ -25,7 +25,7 @@ from engine.model import (
 AT = datetime(2026, 1, 4, 11, 2, tzinfo=UTC)
 
 
-def item(number: int, text: str, **more: object) -> Recalled:
+def item(number: int, text: str, **more: object) -> RecallMatch:
     values: dict[str, object] = {
         "layer": Layer.VECTORS,
         "score": 1 / number,
@@ -36,7 +36,7 @@ def item(number: int, text: str, **more: object) -> Recalled:
         "at": AT,
         "tokens": len(text) // 4,
     } | more
-    return Recalled(id=f"mem_{number}", text=text, **values)  # type: ignore[arg-type]
+    return RecallMatch(id=f"mem_{number}", text=text, **values)  # type: ignore[arg-type]
 
 
 class Memories:
@@ -49,7 +49,7 @@ class Memories:
         return self.found
 
 
-def part(*items: Recalled, budget: int = 600, **more: object) -> tuple[RecallPromptPart, Memories]:
+def part(*items: RecallMatch, budget: int = 600, **more: object) -> tuple[RecallPromptPart, Memories]:
     memories = Memories(Recall(items, **more))  # type: ignore[arg-type]
     kept = FixedSettings(Settings(memory=MemorySettings(recall_tokens=budget)))
     return RecallPromptPart(memories, kept), memories
@@ -110,7 +110,7 @@ PIECES = (
 )  # fmt: skip
 
 
-def check(told: list[str], expected: list[Recalled]) -> None:
+def check(told: list[str], expected: list[RecallMatch]) -> None:
     """The block is one element with one child for each memory, whose text is the memory's."""
     root = ElementTree.fromstring("\n".join(told))
     assert root.tag == BLOCK

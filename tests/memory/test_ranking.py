@@ -16,7 +16,7 @@ from engine.memory.ranking import (
     COMPANION_DIVISOR,
     MIN_RELEVANCE,
     Pool,
-    Ranked,
+    RankedCandidate,
     add_text_features,
     rank,
     select_candidates,
@@ -27,7 +27,7 @@ NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
 def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
         words: list[float] | None = None, times: list[datetime | None] | None = None,
-        tokens: list[float] | None = None) -> list[tuple[int, Ranked]]:  # fmt: skip
+        tokens: list[float] | None = None) -> list[tuple[int, RankedCandidate]]:  # fmt: skip
     """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
     size = len(turns)
     pool = Pool(

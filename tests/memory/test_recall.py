@@ -16,21 +16,21 @@ from engine.clock import FakeClock
 from engine.memory.memory import MemoryService
 from engine.memory.recall import MAX_LEADING_FACTS, LayerResult, Recaller
 from engine.memory.search import with_age_decay
-from engine.model import Layer, NewMemory, Recalled, RecallQuery, ScorePart
+from engine.model import Layer, NewMemory, RecallMatch, RecallQuery, ScorePart
 from tests.memory.conftest import Making, WordVectors, turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
-def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", tokens: int = 10) -> Recalled:
+def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", tokens: int = 10) -> RecallMatch:
     parts = (ScorePart("words", score, 1.0),)
-    return Recalled(id, layer, text or f"text of {id}", score, parts, "says so", f"source of {id}", "", NOW, tokens)
+    return RecallMatch(id, layer, text or f"text of {id}", score, parts, "says so", f"source of {id}", "", NOW, tokens)
 
 
 class Source:
     """A layer that answers what it is told to, when it is told to."""
 
-    def __init__(self, *found: Recalled, layer: Layer = Layer.VECTORS, warning: str = "", name: str = "") -> None:
+    def __init__(self, *found: RecallMatch, layer: Layer = Layer.VECTORS, warning: str = "", name: str = "") -> None:
         self.found = found
         self.layers = frozenset({layer})
         self.name = name or f"layer {layer.value}"
@@ -111,7 +111,7 @@ def test_who_answers_first_makes_no_difference(order: list[int], scores: list[fl
     at_once = recaller(*sources).recall(RecallQuery("x")).items
     for source in sources:
         source.go.clear()
-    answers: list[tuple[Recalled, ...]] = []
+    answers: list[tuple[RecallMatch, ...]] = []
     asking = threading.Thread(target=lambda: answers.append(recaller(*sources).recall(RecallQuery("x")).items))
     asking.start()
     for number in order:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import candidate_reader
-from engine.memory.checking import LONGEST, memory_id, quoted
+from engine.memory.candidate_reader import quote_words
 from engine.memory.memory import MemoryService
+from engine.memory.new_memory import MAX_BYTES, memory_id
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database, Transaction
 from tests.memory.conftest import Making, WordVectors, turns
@@ -83,8 +84,8 @@ def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: Making, cl
     ("new_memory", "code"),
     [
         (NewMemory("  \n"), "empty_memory"),
-        (NewMemory("x" * (LONGEST + 1)), "memory_too_long"),
-        (NewMemory("ä" * (LONGEST // 2 + 1)), "memory_too_long"),
+        (NewMemory("x" * (MAX_BYTES + 1)), "memory_too_long"),
+        (NewMemory("ä" * (MAX_BYTES // 2 + 1)), "memory_too_long"),
         (NewMemory("x", layer=Layer.PARA), "bad_memory"),
         (NewMemory("x", speaker="y" * 1001), "bad_memory"),
         (NewMemory("x", at=datetime(2026, 1, 1)), "bad_memory"),  # noqa: DTZ001
@@ -100,7 +101,7 @@ def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryService, ne
 
 @given(st.text())
 def test_no_word_of_a_text_is_an_operator(text: str) -> None:
-    for word in quoted(text):
+    for word in quote_words(text.split()):
         assert word.startswith('"')
         assert word.endswith('"')
         assert '"' not in word[1:-1]

@@ -24,7 +24,7 @@ from engine.model import (
     LayerState,
     Memory,
     ParaFact,
-    Recalled,
+    RecallMatch,
     RecallQuery,
     Refusal,
     Retention,
@@ -119,9 +119,9 @@ def to_entry(value: Any) -> Entry:
                 value.written,
             )
             content, mark, style = value.problem or content, "✗" if value.problem else "", "wrong"
-        case Memory() | Recalled():
+        case Memory() | RecallMatch():
             layer, id, at = value.layer, value.id, value.at
-            word = value.reason if isinstance(value, Recalled) else sanitise(value.kind)
+            word = value.reason if isinstance(value, RecallMatch) else sanitise(value.kind)
             content = f"{value.speaker}: {content}" if value.speaker and content else content
             old = old or bool(getattr(value, "superseded_by", ""))
         case Capture():
@@ -322,7 +322,7 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
 
 def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
     """An entry as it is now, and its links. Raises `Refusal` as `find`."""
-    if isinstance(entry.value, (Recalled, AgentFile)) and entry.layer is not None:
+    if isinstance(entry.value, (RecallMatch, AgentFile)) and entry.layer is not None:
         entry = find_entry(engine, entry.layer, entry.id)
     value, links = entry.value, []
     match value:

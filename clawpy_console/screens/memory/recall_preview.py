@@ -25,13 +25,13 @@ from engine.model import (
     PromptPart,
     PromptRequest,
     PromptSource,
-    Recalled,
+    RecallMatch,
     SourceKind,
     sanitise,
 )
 
 
-class RecallPreview(PreviewDialog[Recalled | None]):
+class RecallPreview(PreviewDialog[RecallMatch | None]):
     """Asks for a task and shows its recall. Gives the memory you want to see, None when you close it."""
 
     BINDINGS = bindings("recalled", "panes", "zoom")
@@ -113,7 +113,7 @@ class RecallPreview(PreviewDialog[Recalled | None]):
         self._show_why()
 
     @property
-    def current(self) -> Recalled | None:
+    def current(self) -> RecallMatch | None:
         """The memory under the cursor."""
         source, recall = self.query_one("#block", PromptLines).source, self._recall
         if source is None or recall is None:
@@ -125,7 +125,7 @@ class RecallPreview(PreviewDialog[Recalled | None]):
         if self._recall is not None:
             self.show(self._why(self.current, self._recall))
 
-    def _why(self, memory: Recalled | None, recall: Injection) -> Iterator[Field]:
+    def _why(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
         """Where a memory is from, and each part of its score."""
         if memory is None:
             yield Field("", "Select a line of a memory.", "faint")
@@ -160,6 +160,6 @@ class RecallPreview(PreviewDialog[Recalled | None]):
             self.app.say("Copied the block.")
 
 
-def _lines(memory: Recalled) -> list[PromptLine]:
+def _lines(memory: RecallMatch) -> list[PromptLine]:
     source = PromptSource(SourceKind.MEMORY, memory.id, f"{memory.layer.value} {memory.source or memory.id}")
     return [PromptLine(line, source) for line in sanitise(memory.text)[:2_000].split("\n")]

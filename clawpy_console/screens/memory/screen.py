@@ -34,7 +34,7 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from engine import dispatch
-from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, Recalled
+from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -381,16 +381,16 @@ def _layer_row(state: LayerState, now: datetime) -> Row:
 
 def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     """Entries as rows, below the headings of their groups."""
-    wide = min(20, max((len(entry.word) for entry in entries if not isinstance(entry.value, Recalled)), default=0))
+    wide = min(20, max((len(entry.word) for entry in entries if not isinstance(entry.value, RecallMatch)), default=0))
     groups: dict[str, list[Row]] = {}
     for entry in entries:
         text, ago = words.one_line(entry.text[:400]), words.span(now - entry.at) if entry.at else ""
-        if isinstance(entry.value, Recalled):
+        if isinstance(entry.value, RecallMatch):
             row = Row(entry.key, text, f"{entry.value.score:.2f}", ago, "ink", "accent")
         else:
             text = f"{words.fit_to_width(entry.word, wide)}  {text}" if wide else text
             row = Row(entry.key, text, entry.mark or " ", ago, "faint" if entry.old else "ink", entry.mark_style)
-        groups.setdefault("" if isinstance(entry.value, Recalled) else entry.group, []).append(row)
+        groups.setdefault("" if isinstance(entry.value, RecallMatch) else entry.group, []).append(row)
     return grouped(groups)
 
 

@@ -1,4 +1,4 @@
-"""What may be remembered, under which id, and how it is asked for by its words (SPEC 4.3). Pure."""
+"""What may be remembered, and under which id (SPEC 4.3). Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import replace
 from engine.model import Layer, NewMemory, Refusal
 from engine.model.secrets import redact
 
-LONGEST = 1024 * 1024
-"""Bytes of UTF-8 that one memory may have."""
+MAX_BYTES = 1024 * 1024
+"""Maximum number of bytes of one memory, in UTF-8."""
 
 MAX_WORD = 1_000
-"""Characters of a speaker, a session, a source and the like."""
+"""Maximum number of characters of a speaker, a session, a source and the like."""
 
 _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 """NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
@@ -28,25 +28,16 @@ def memory_id(new: NewMemory) -> str:
     return "mem_" + base64.b32encode(digest[:10]).decode().lower()
 
 
-def quoted(words: str) -> list[str]:
-    """The words of a text as FTS5 takes them: each in quotes, so that nothing in it is an operator."""
-    return [f'"{word}"' for word in words.replace('"', " ").replace("\x00", " ").split() if _says_something(word)]
-
-
-def _says_something(word: str) -> bool:
-    return any(character.isalnum() for character in word)
-
-
-def check(new: NewMemory) -> NewMemory:
-    """`one` as it can be stored: nothing in it that looks like a secret (SPEC 11.1), for what is remembered goes into
+def check_memory(new: NewMemory) -> NewMemory:
+    """`new` as it can be stored: nothing in it that looks like a secret (SPEC 11.1), for what is remembered goes into
     prompts, to embedders, and to other machines. Raises `Refusal` as `MemoryStore.remember`."""
     text = redact(new.text.translate(_UNWRITABLE))
     if not text.strip():
         raise Refusal("empty_memory", "the memory has no text", "write what to remember")
     size = len(text.encode())
-    if size > LONGEST:
+    if size > MAX_BYTES:
         size_message = f"{size:,} bytes are too many for one memory"
-        raise Refusal("memory_too_long", size_message, f"at most {LONGEST:,}; split it")
+        raise Refusal("memory_too_long", size_message, f"at most {MAX_BYTES:,}; split it")
     if new.layer not in (Layer.VECTORS, Layer.CONTEXT):
         raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
     if new.at is not None and new.at.tzinfo is None:
