@@ -31,7 +31,7 @@ class Contexts(Protocol):
     ) -> list[WorkspaceContext]:
         """The context of each workspace, in their order."""
 
-    def last_sign_of_life(
+    def last_activity(
         self,
         workspaces: Sequence[str],
         *,

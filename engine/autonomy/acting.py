@@ -17,10 +17,10 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.prediction.approvals import runs_when_due
-from engine.prediction.card_rows import find_card
+from engine.prediction.card_rows import load_card
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import Predictions
-from engine.prediction.kinds import NEVER_ALONE, is_heartbeat, kind_of, kind_title
+from engine.prediction.kinds import ALWAYS_ASK, is_heartbeat, kind_of, kind_title
 from engine.prediction.twin import LIKE_APPROVED_FROM
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
@@ -244,7 +244,7 @@ class Acting:
             records=[
                 ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (act or autonomies) and kind not in NEVER_ALONE and not kind_of(kind).comes_back
+                if workspace in (act or autonomies) and kind not in ALWAYS_ASK and not kind_of(kind).comes_back
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
@@ -279,9 +279,9 @@ class Acting:
             threshold=settings.cross_poll_auto_execute_threshold,
             bound=1.0,
             asks=card.asks,
-            suggested=card.kind in NEVER_ALONE,
+            suggested=card.kind in ALWAYS_ASK,
             warns=kind_of(card.kind).comes_back,
-            ordered=is_heartbeat(card.kind) and runs_when_due(session, find_card(session, card.id)),
+            ordered=is_heartbeat(card.kind) and runs_when_due(session, load_card(session, card.id)),
         )
         if reason := reason_not_to_act(at_best):
             return reason  # the record costs a query, and most cards stop before it

@@ -1,9 +1,9 @@
-"""Sense and predict (SPEC 2): from the state of a workspace to the cards that an operator is offered.
+"""Predictions (SPEC 2): from the state of a workspace to the cards that are proposed to the operator.
 
-signals.py says what speaks for work now, and context.py holds what was found; kinds.py is the table of all kinds of
-card, templates/ propose them; twin.py and confidence.py weigh them; stack.py orders the stack and keeps it small;
-lifecycle.py says what may happen to a card, card_store.py keeps it, approvals.py approves it, cycle.py runs one round,
-and cards.py is what the operator does; tasks.py is the task board.
+`context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card, and `templates`
+propose them; `twin` gives their confidence, `routing` their channel. `stack` orders the pending cards and limits them.
+`card_rows` is the table, `lifecycle` the legal transitions, `card_store` carries them out. `cycle` runs one round,
+`approvals` approves cards, `cards` is the service; `tasks` is the task board.
 
-May import what stands below it: execution, safety, learning, storage, git, model.
+It may import execution, safety, learning, storage, git, model.
 """

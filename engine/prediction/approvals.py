@@ -1,7 +1,7 @@
-"""Approving cards and starting what was approved, also after a crash between the two (SPEC 2.7, 3.1, 3.8).
+"""Approves cards and starts them, also after a crash between the two (SPEC 2.7, 3.1, 3.8).
 
-Approving is a transaction, starting is not: the rails rule and the card is confirmed with its permit; then the launcher
-uses the permit up. What dies in between is found by `recover`.
+The approval is one transaction: the rails rule, and the card is confirmed with its permit. Then the launcher uses the
+permit. `recover` starts cards that were approved and not started.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import refuse_secret
-from engine.prediction.card_rows import Prediction, card_of, find_card
+from engine.prediction.card_rows import Prediction, card_of, load_card
 from engine.prediction.card_store import CardStore, status_after
-from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
+from engine.prediction.kinds import ALWAYS_ASK, RUN_FACT, is_heartbeat
 from engine.prediction.lifecycle import Move
-from engine.prediction.tasks import ORDER, TaskRow
+from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.history import implied
 from engine.prediction.twin import EmbeddedTwin
 from engine.statistics import wilson_lower_bound
@@ -49,7 +49,7 @@ from engine.storage.rows import load
 MAX_PROMPT = 20_000
 """Maximum number of characters of a prompt."""
 
-UNCONFINED = "no sandbox on this machine, so nothing confines what this runs"
+NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs"
 HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"
 LOOK_AGAIN = "look at the card and approve it again"
 
@@ -59,19 +59,21 @@ KILL = "kill"
 
 @frozen
 class ApprovalRequest:
-    """A request to run a card. `by` says who decided; `program` is the program that asks, or the channel that it
-    says it works for (SPEC 3.3), "" for the engine and people; `force` skips the rate (SPEC 3.2). `without_sandbox`:
-    the operator confirms that it runs unconfined where no sandbox works."""
+    """A request to run a card."""
 
     by: DecidedBy = DecidedBy.OPERATOR
+    """Who decided."""
     program: str = ""
+    """The program that asks, or the channel that it works for (SPEC 3.3); "" for the engine and people."""
     force: bool = False
+    """Whether to skip the rate (SPEC 3.2)."""
     without_sandbox: bool = False
+    """Whether the operator confirms that it runs unconfined if no sandbox works."""
 
 
 def checked_prompt(text: str, secrets: Iterable[str] = ()) -> str:
-    """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` when a
-    key stands in it, one of `secrets` or what looks like one (SPEC 11.1)."""
+    """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` if it
+    contains one of `secrets` or what looks like one (SPEC 11.1)."""
     prompt = sanitise(text).strip()
     if not prompt:
         raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
@@ -81,23 +83,23 @@ def checked_prompt(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def link_session(tx: Transaction, view: SessionView) -> None:
-    """A session of this card has been queued, or has begun."""
+    """Store the session of a card that was queued or has begun."""
     row = load(tx.session, Prediction, view.prediction_id)
     if row is not None and row.status == Status.CONFIRMED:
         row.session_id = view.id
 
 
 def runs_when_due(session: Session | None, row: Prediction) -> bool:
-    """Whether the operator wrote, into a heartbeat, that this is to run by itself when it is due, and it still stands
-    there. Without a session (a card just made) it does."""
-    if not is_heartbeat(row.kind) or row.facts.get(RUN) is not True or row.edited:
+    """Whether a heartbeat orders this card to run by itself when it is due, and still does. Without a session (a card
+    just made) it does."""
+    if not is_heartbeat(row.kind) or row.facts.get(RUN_FACT) is not True or row.edited:
         return False
     task = load(session, TaskRow, row.task_id or "") if session else None
-    return session is None or (task is not None and (task.source, task.state) == (ORDER, "open"))
+    return session is None or (task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, "open"))
 
 
 class Approvals:
-    """Has the rails rule on cards and the launcher start them. Blocking calls of milliseconds, from any thread."""
+    """Asks the rails about cards and starts them by the launcher. Blocking calls of milliseconds, from any thread."""
 
     def __init__(
         self,
@@ -117,10 +119,10 @@ class Approvals:
         self._secrets = secrets
 
     def preview(self, card_id: str) -> tuple[RailVerdict, ...]:
-        """What the rails would say now of an approval by the operator, before any acknowledgement; nothing is decided
-        or logged. Raises `Refusal` `unknown_card`."""
+        """The verdicts of the rails if the operator approved a card now; nothing is decided or logged. Raises `Refusal`
+        `unknown_card`."""
         with self._database.read() as session:
-            row = find_card(session, card_id)
+            row = load_card(session, card_id)
             return self._preview(row, row.assignment, self.launcher.check(row.assignment), session)
 
     def _preview(
@@ -132,8 +134,7 @@ class Approvals:
     def preview_new(
         self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session | None = None
     ) -> tuple[RailVerdict, ...]:
-        """The same of a card that was just made and is not stored yet; without a session nothing is known of like
-        ones."""
+        """`preview` for a new card that is not stored yet; without a session it ignores similar cards."""
         trigger = self._trigger(row, assignment, info, DecidedBy.OPERATOR, session)
         return self._store.safety.pipeline.preview(trigger)
 
@@ -153,7 +154,7 @@ class Approvals:
         operator = request.by is DecidedBy.OPERATOR
         with self._store.deciding:
             with self._database.read() as session:
-                row = find_card(session, card_id)
+                row = load_card(session, card_id)
                 status_after(row, Move.APPROVE, self._store.clock.now())
             assignment, otherwise = self.launcher.choose(self._edited(row.assignment, edit, parameters))
             info = self.launcher.check(assignment)
@@ -169,7 +170,7 @@ class Approvals:
                 return self._start(card_id, ruling, request.by)
             message = f"{ruling.rail}: {ruling.reason}"
             if _wants_confirmation(ruling, request):
-                raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
+                raise Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
             if _needs_content_acknowledgement(ruling):
                 raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
             fix = "resume" if ruling.rail == KILL else "fix the cause"
@@ -181,9 +182,9 @@ class Approvals:
         return sum(self._refresh_runner(card.id) for card in self._store.pending() if card.assignment.flow is None)
 
     def _refresh_runner(self, card_id: str) -> bool:
-        """Store on a pending card who would do it now. Returns whether it changed."""
+        """Store the present runner of a pending card. Returns whether it changed."""
         with self._database.read() as session:
-            row = find_card(session, card_id)
+            row = load_card(session, card_id)
         assignment, otherwise = self.launcher.choose(row.assignment)
         info = self.launcher.check(assignment)
         if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
@@ -205,10 +206,10 @@ class Approvals:
         return True
 
     def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
-        """At start-up: start what was approved and never began, while its permit holds, else make it pending again.
+        """Start approved cards that never began, at the start of the engine; those whose permit expired become pending.
 
-        Returns in words what was done. A card whose session exists is left to the sessions' own recovery. Without
-        `resume` nothing is started: it stays approved for an engine that lasts, or until its permit has run out.
+        Returns messages about what was done. Sessions recover their own cards. Without `resume` nothing is started, and
+        cards stay approved until their permit expires.
         """
         now = self._store.clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
@@ -242,9 +243,9 @@ class Approvals:
         return self.launcher.apply_edit(named, parameters) if parameters else named
 
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
-        """Store on the card what would be done now and by which runner, with the verdicts of the rails on that."""
+        """Store the changed work and runner on the card, with the verdicts of the rails."""
         with self._database.read() as session:
-            verdicts = self._preview(find_card(session, card_id), assignment, info, session)
+            verdicts = self._preview(load_card(session, card_id), assignment, info, session)
 
         def change(tx: Transaction, row: Prediction) -> None:
             status_after(row, Move.APPROVE, tx.now)
@@ -272,10 +273,10 @@ class Approvals:
     def _trigger(
         self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
     ) -> Trigger:
-        """The request to execute this card as `assignment`, which may be an edit of what the row holds; without a
-        session (a card just made) nothing is known of like ones.
+        """The request to run this card as `assignment`, which may be edited; without a session (a card just made) it
+        ignores similar cards.
 
-        An operator's approval starts a new chain (SPEC 3.2); what a card that shows its `ask` asked for, he has seen.
+        An operator's approval starts a new chain (SPEC 3.2), and acknowledges what the card shows that rails ask.
         """
         person = by is not DecidedBy.AUTONOMY
         if person:
@@ -294,7 +295,7 @@ class Approvals:
             decided_by=by,
             from_channel="owner" if person else row.from_channel,
             acknowledged_digest=row.assignment.digest if person and card_of(row).asks else "",
-            suggested=row.kind in NEVER_ALONE,
+            suggested=row.kind in ALWAYS_ASK,
             ordered=runs_when_due(session, row),
         )
         if session is None:
@@ -306,20 +307,20 @@ class Approvals:
     def _rule(
         self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
     ) -> Permit | RailVerdict:
-        """Ask the rails and store their ruling, in one transaction: a permit, or the verdict that blocked it."""
-        row = find_card(tx.session, card_id)
+        """Ask the rails and store their ruling: a permit, or the verdict that blocks."""
+        row = load_card(tx.session, card_id)
         status_after(row, Move.APPROVE, tx.now)
         trigger = self._trigger(row, assignment, info, request.by, tx.session)
         confirmed = request.without_sandbox and request.by is not DecidedBy.AUTONOMY
         trigger = replace(trigger, without_sandbox=confirmed)
         if request.program:
-            # A follow-up goes on with its chain, whoever asks for it: else that could be made as long as one likes.
+            # A follow-up stays in its chain whoever asks for it; otherwise chains could grow without limit.
             kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
             trigger = replace(trigger, type=kind, force=request.force, asked_by=request.program)
         ruling = self._store.safety.pipeline.rule(tx, trigger)
         changed = assignment.digest != row.assignment.digest
         if changed:
-            # Blocked or not: the card holds what was asked for, so that it shows what the rails say of just that.
+            # Also if it is blocked, so that the card shows the verdicts on its own work.
             row.apply_edit(assignment)
             row.set_runner(info)
         blocked_by = ruling.blocked_by
@@ -343,7 +344,7 @@ class Approvals:
                 agent=card.agent,
                 mode="autonomous" if by is DecidedBy.AUTONOMY else "approved",
                 estimate=card.estimate,
-                without_sandbox=card.without_sandbox,  # as its approval said: the machine may have changed since
+                without_sandbox=card.without_sandbox,  # as approved, even if the machine changed since
             )
         except BaseException as error:
             if not self._has_live_session(card_id):
@@ -352,7 +353,7 @@ class Approvals:
         return self._store.change(card_id, lambda tx, row: link_session(tx, view))
 
     def _has_live_session(self, card_id: str) -> bool:
-        """A session of this card waits or runs. One of an earlier approval, which was undone, is over."""
+        """Whether a session of this card is queued or running."""
         view = self.launcher.session_of(card_id)
         return view is not None and not view.state.over
 
@@ -375,8 +376,7 @@ class Approvals:
 
 
 def _has_consent_to_runner(row: Prediction, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
-    """Whether approving agrees to the runner: it is the one that the card shows, or the edit names one of the program's
-    own flows, which is the operator's word that no agent does the work."""
+    """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
     names_own_flow = edited and bool(assignment.flow) and not info.consent_text
     return info.consent_text == row.served or names_own_flow
 

@@ -1,4 +1,4 @@
-"""The tables of cards and dismissals, how a row becomes the `Card` that others see, and what is asked of them."""
+"""The tables of cards and dismissals, conversions of their rows, and queries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from engine.storage.rows import Row, ask, load, load_all, select_all
 from engine.storage.types import shallow_dict, utc_column
 
 WAS_FLOW = "was_flow"
-"""Among a card's facts: the flow that it was before the operator put a sentence in the place of its parameters."""
+"""Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
 
 
 class Prediction(Row, table=True):
@@ -90,15 +90,15 @@ class Prediction(Row, table=True):
     closed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
     discarded_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    """When the operator threw away what came of it."""
+    """When the operator discarded its changes."""
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
     """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
-    """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
+    """Its text features (`TextFeatures.pack`)."""
     meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
-    """What the prompt means (`routing.Route.meaning`), for the prompts that come after it."""
+    """The embedding of the prompt (`routing.Route.meaning`), to compare later prompts with."""
 
     @property
     def about(self) -> tuple[str, str, str]:
@@ -107,24 +107,24 @@ class Prediction(Row, table=True):
 
     @property
     def assignment(self) -> Assignment:
-        """Exactly what would run."""
+        """The work that would run."""
         parameters, to = dict(self.parameters), self.target_channel
         return Assignment(self.prompt, to, self.workspace, self.runner, self.flow, parameters, self.target_agent)
 
     @property
     def confidence_parts(self) -> ConfidenceParts | None:
-        """What its confidence is made of; None when nothing estimated it."""
+        """The parts of its confidence, None if nothing estimated it."""
         return None if self.parts is None else ConfidenceParts(**self.parts | {"words": tuple(self.parts["words"])})
 
     @property
     def edited(self) -> bool:
-        """True when the operator made something else of it."""
+        """Whether the operator edited its prompt."""
         return bool(self.original_prompt) and self.original_prompt != self.prompt
 
     @property
     def correction(self) -> tuple[str, str] | None:
-        """(original, approved) where a person changed the prompt of an agent and approved that; None otherwise, and
-        where one of the two is a flow's: that is made of parameters, not of a person's words."""
+        """(original, approved) if a person edited the prompt of an agent and approved it, else None. The prompt of a
+        flow, which is made of parameters, does not count."""
         persons = self.confirmed_at is not None and self.decided_by != DecidedBy.AUTONOMY
         if not (persons and self.edited) or self.flow is not None or WAS_FLOW in self.facts:
             return None
@@ -164,7 +164,7 @@ class Prediction(Row, table=True):
 
 
 class DismissalRow(Row, table=True):
-    """A dismissed card. One that the operator takes back loses its row; one whose mute is lifted keeps it."""
+    """A dismissed card. An undo of the dismissal removes the row; the end of its mute does not."""
 
     __tablename__ = "dismissals"
     prediction_id: str = Field(primary_key=True)
@@ -177,7 +177,7 @@ class DismissalRow(Row, table=True):
     kind_lifted_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
-def new_row(
+def make_row(
     card_id: str,
     proposal: Proposal,
     assignment: Assignment,
@@ -189,9 +189,8 @@ def new_row(
     parts: ConfidenceParts | None = None,
     **more: Any,
 ) -> Prediction:
-    """A card of a proposal, done as `info` says; not stored yet, and the rails have not spoken. `context` is the
-    situation in words. Without `parts` nothing estimates it: its confidence is that of a cold start. `more`: its other
-    columns."""
+    """The row of a new card, not stored yet and without verdicts. `context` is the situation in words. Without `parts`
+    it has the confidence of a cold start. `more` are other columns."""
     columns = {
         "source": proposal.source.value,
         "tier": proposal.tier.value,
@@ -225,7 +224,7 @@ def new_row(
     return row
 
 
-_COPIED = {
+_COPIED_FIELDS = {
     "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind", "workspace",
     "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts", "signals", "parts",
     "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "tier", "from_channel",
@@ -233,24 +232,26 @@ _COPIED = {
 }  # fmt: skip
 
 
-def copy_of(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
-    """A card for the same once more, as new and undecided as it was."""
-    return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **row.model_dump(include=_COPIED))
+def copy_card(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
+    """The row of a new pending card for the same work."""
+    return Prediction(
+        id=card_id, created_at=now, expires_at=expires_at, note=note, **row.model_dump(include=_COPIED_FIELDS)
+    )
 
 
-_SAME = (
+_SHARED_FIELDS = (
     "id", "kind", "confidence", "reasoning", "created_at", "expires_at", "check_only", "undo_note", "served", "novel",
     "snoozed_until", "shown_at", "decided_at", "session_id", "task_id", "note", "assignment", "subject", "fingerprint",
     "evidence_at",
 )  # fmt: skip
-"""What a card has as its row has it."""
+"""Fields that `Card` and its row share."""
 
 
 def card_of(row: Prediction) -> Card:
-    """A row as the operator sees it."""
+    """The card of a row."""
     outcome = Outcome.DISCARDED if row.discarded_at is not None else row.outcome
     return Card(
-        **{name: getattr(row, name) for name in _SAME},
+        **{name: getattr(row, name) for name in _SHARED_FIELDS},
         tier=Tier(row.tier),
         agent=row.target_agent,
         band=band_of(row.confidence),
@@ -266,7 +267,7 @@ def card_of(row: Prediction) -> Card:
 
 
 def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
-    """A row as the history of decisions takes it. The operator's own prompts rest on no evidence."""
+    """The card of a row for the history of decisions. The operator's own prompts have no evidence."""
     is_own_prompt, parts = row.source == Source.OPERATOR, row.confidence_parts
     return DecidedCard(
         prediction_id=row.id,
@@ -286,7 +287,7 @@ def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
 
 
 def created_event(row: Prediction) -> PredictionCreated:
-    """The fact that a row has become a card."""
+    """The event of a new card."""
     return PredictionCreated(
         subject=row.id,
         workspace=row.workspace,
@@ -299,7 +300,7 @@ def created_event(row: Prediction) -> PredictionCreated:
     )
 
 
-def find_card(session: Session, card_id: str) -> Prediction:
+def load_card(session: Session, card_id: str) -> Prediction:
     """The row of a card, or `Refusal` `unknown_card`."""
     row = load(session, Prediction, card_id)
     if row is None:
@@ -314,12 +315,12 @@ _PENDING = (
 )
 
 
-def all_pending(session: Session) -> list[Prediction]:
+def load_pending(session: Session) -> list[Prediction]:
     """Every pending row, oldest first."""
     return load_all(session, Prediction, _PENDING)
 
 
-def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
+def own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:
     """Ids of sessions in the workspace from the operator's own prompts, approved since."""
     query = sqlalchemy.select(col(Prediction.session_id)).where(
         col(Prediction.workspace) == workspace,
@@ -336,6 +337,6 @@ _LAST_TRIGGERED = (
 )
 
 
-def last_triggered(session: Session) -> dict[str, datetime]:
+def last_trigger_times(session: Session) -> dict[str, datetime]:
     """When each channel was last triggered."""
     return {channel: at for channel, at in ask(session, _LAST_TRIGGERED) if at is not None}

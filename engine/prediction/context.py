@@ -1,7 +1,4 @@
-"""The situation of a workspace at one moment: all that templates, learners and people need to understand a card.
-
-Plain values and plain functions over values; `engine.prediction.context_reader` fetches them.
-"""
+"""The situation of a workspace at one moment, from which templates propose cards. Pure; `context_reader` reads it."""
 
 from __future__ import annotations
 
@@ -38,15 +35,17 @@ class ChangedFile:
 
 @frozen
 class Part:
-    """A project of the workspace and what is known of its tests. `runs`: newest first; `here`: those of them on your
-    own files as they were, not of HEAD alone or a merge tried elsewhere; `changed`: files that differ from those of
-    `here[0]`, empty without one; `below`: folders of projects inside it that have tools."""
+    """A project of the workspace with its test runs."""
 
     project: Project
     runs: tuple[ValidationRun, ...] = ()
+    """Newest first."""
     here: tuple[ValidationRun, ...] = ()
+    """The runs on the operator's own files, not on HEAD alone or on a trial merge."""
     changed: tuple[ChangedFile, ...] = ()
+    """Files that differ from those of `here[0]`, empty without one."""
     below: tuple[str, ...] = ()
+    """Folders of projects inside it that have tools."""
 
     @property
     def tool(self) -> Toolchain | None:

@@ -33,12 +33,12 @@ from engine.prediction.signals import (
     calendar_signal,
     collect_signal,
     git_signal,
-    last_sign_of_life,
+    last_activity,
     signal,
-    silence_of,
     silence_signal,
     tasks_signal,
     time_signal,
+    time_since_activity,
 )
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.threads import Threads
@@ -57,7 +57,7 @@ GREEN_HEADS = 8
 """Maximum number of older commits with a run that are checked for being ancestors of HEAD."""
 
 
-def _nothing(workspace: str) -> Sequence[Any]:
+def _no_cards(workspace: str) -> Sequence[Any]:
     return ()
 
 
@@ -73,10 +73,10 @@ class Sources:
     git: GitReader = field(default_factory=GitReader)
     github: GitHub | None = None
     talks: Threads | None = None
-    learned: Callable[[str], Sequence[str]] = _nothing
-    fixes: Callable[[str], Sequence[KnownFix]] = _nothing
+    learned: Callable[[str], Sequence[str]] = _no_cards
+    fixes: Callable[[str], Sequence[KnownFix]] = _no_cards
     prose: Callable[[str], str] = lambda workspace: ""
-    landings: Callable[[str], Sequence[ChangeSet]] = _nothing
+    landings: Callable[[str], Sequence[ChangeSet]] = _no_cards
     disk: Callable[[str], Disk | None] = lambda workspace: None
 
 
@@ -160,7 +160,7 @@ class ContextReader:
         writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
-        silence = silence_of(now, heard, git.touches if git else (), writes)
+        silence = time_since_activity(now, heard, git.touches if git else (), writes)
         stale = any(part.changed for part in parts)
         collectors: dict[str, Callable[[], Signal]] = {
             "time": lambda: time_signal(local),
@@ -199,7 +199,7 @@ class ContextReader:
             learned=learned,
         )
 
-    def last_sign_of_life(
+    def last_activity(
         self,
         workspaces: Sequence[str],
         *,
@@ -209,7 +209,7 @@ class ContextReader:
         """When anyone but us last wrote in these workspaces, or the last input was (SPEC 2.2). Costs two git
         processes a workspace; one that cannot be read tells nothing here, the next cycle names its error."""
         now = self._clock.now()
-        signs = [last_sign_of_life(now, last_input, ())]
+        signs = [last_activity(now, last_input, ())]
         for workspace in workspaces:
             try:
                 touches: Sequence[Touch] = self._git.read(Path(workspace)).touches
@@ -217,7 +217,7 @@ class ContextReader:
                 continue
             sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
             writes = [*(ours or {}).get(workspace, ()), *writes_of_sessions(sessions, workspace, now)]
-            signs.append(last_sign_of_life(now, None, touches, writes))
+            signs.append(last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
     def _parts(

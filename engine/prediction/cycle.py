@@ -39,11 +39,11 @@ from engine.model import (
 from engine.model.text import count
 from engine.prediction import stack
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import Prediction, card_of, last_triggered, new_row
+from engine.prediction.card_rows import Prediction, card_of, last_trigger_times, make_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import CURSOR, choose, is_recent, next_kinds
-from engine.prediction.intake import LOOKED, Intake, WorkspaceFindings
+from engine.prediction.intake import LAST_CHECKED, Intake, WorkspaceFindings
 from engine.prediction.kinds import KINDS_BY_INSPECTION, is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin, band_of
@@ -155,7 +155,7 @@ class Predictions:
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
         self._reported: set[str] = set()
-        self._ended = LedgerCursor(store.facts, CURSOR, lambda fact: fact.kind == "SessionEnded")
+        self._ended = LedgerCursor(store.ledger, CURSOR, lambda fact: fact.kind == "SessionEnded")
         self._following = threading.Lock()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
@@ -203,7 +203,7 @@ class Predictions:
     def last_checked(self) -> dict[str, datetime]:
         """When each workspace was looked at last, by an earlier engine too; without those that no cycle has seen."""
         with self._database.read() as session:
-            times: dict[str, str] = stored.get(session, LOOKED, {})
+            times: dict[str, str] = stored.get(session, LAST_CHECKED, {})
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, TextFeatures]:
@@ -364,7 +364,7 @@ class Predictions:
             for kind, _, workspace, approved, number in history.count_by_group(session):
                 before = decided.get((workspace, kind), (0, 0))
                 decided[workspace, kind] = (before[0] + approved, before[1] + number)
-            round_state = _Round(now, self._twin.phase(session), last_triggered(session), decided, {})
+            round_state = _Round(now, self._twin.phase(session), last_trigger_times(session), decided, {})
             drafts = []
             for proposal in proposals:
                 try:
@@ -387,7 +387,7 @@ class Predictions:
         for draft in drafts:
             draft.row.id = self._randomness.new_id("pred")
         waiting = {draft.row.id: draft for draft in drafts}
-        for card in stack.order([card_of(draft.row) for draft in drafts], now):
+        for card in stack.sort_cards([card_of(draft.row) for draft in drafts], now):
             row, info = waiting[card.id].row, waiting[card.id].info
             if room.take(card, now) is None:
                 left_out = left_out or card.tier is not Tier.UPKEEP
@@ -460,7 +460,7 @@ class Predictions:
         parts = replace(parts, words=(*parts.words, why) if why else parts.words, decided=number)
         info = launcher.check(assignment)
         note = otherwise or why
-        row = new_row(
+        row = make_row(
             "",
             proposal,
             assignment,

@@ -1,8 +1,8 @@
-"""What stays away because it was dismissed, and for how long (SPEC 2.9).
+"""Mutes that follow from dismissals (SPEC 2.9).
 
-A dismissal is about the subject of a card: its kind and what it is about, in a workspace. The third of a kind in a
-workspace switches the kind off there. Work that the operator says is already done keeps its subject away as well, but
-is no rejection: it counts towards nothing.
+A dismissal mutes the subject of a card: its kind and what it is about, in a workspace. The third dismissal of a kind in
+a workspace switches the kind off there. A dismissal because the work is already done mutes its subject too, but does
+not count as a rejection.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from engine.storage.rows import Rows, ask, load
 from engine.storage.table_cache import TableCache
 
 FIRST_MUTE = timedelta(days=7)
-"""How long a subject stays away after its first dismissal; twice as long after each further one."""
+"""How long the first dismissal mutes a subject; each further one doubles the time."""
 
-OFF_AFTER = 3
+MAX_DISMISSALS = 3
 """Number of dismissals that switch a kind off in a workspace. An approval of the kind restarts the count."""
 
 NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
@@ -36,8 +36,8 @@ NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
 
 @frozen
 class Dismissal:
-    """One dismissal that was not taken back. `subject_counts` and `kind_counts` are false once the mute of its subject,
-    or of its kind, was lifted; the latter also once a card of the kind was approved there."""
+    """One dismissal that was not undone. `subject_counts` and `kind_counts` are False after the operator ended the mute
+    of its subject or kind; the latter also after an approval of the kind there."""
 
     card: str
     workspace: str
@@ -52,12 +52,12 @@ class Dismissal:
 
 
 def mute_span(dismissals: int) -> timedelta:
-    """How long a subject stays away after so many dismissals of it, at least 1: 7, 14, 28, … days."""
+    """How long a subject is muted after this many dismissals, at least 1: 7, 14, 28, … days."""
     return FIRST_MUTE * int(2 ** (dismissals - 1))
 
 
 def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
-    """What is muted at `now`, what was muted last first. At `until` itself a subject may come back."""
+    """The mutes at `now`, newest first. At `until` itself a mute is over."""
     subjects: dict[tuple[str, str, str], list[Dismissal]] = {}
     kinds: dict[tuple[str, str], list[Dismissal]] = {}
     never: dict[tuple[str, str], list[Dismissal]] = {}
@@ -75,7 +75,7 @@ def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
         until = group[-1].at + mute_span(max(1, rejections))
         if now < until:
             active.append(_mute(workspace, kind, subject, group, until))
-    off = {place: group for place, group in kinds.items() if len(group) >= OFF_AFTER} | never
+    off = {place: group for place, group in kinds.items() if len(group) >= MAX_DISMISSALS} | never
     active += [_mute(workspace, kind, "", group, None) for (workspace, kind), group in off.items()]
     return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
 
@@ -98,21 +98,21 @@ def _mute(workspace: str, kind: str, subject: str, dismissals: Sequence[Dismissa
     )
 
 
-def switched_off(mute: Mute) -> str:
-    """What a dismissal came to that switched its kind off, in words."""
+def describe_switch_off(mute: Mute) -> str:
+    """A kind that is switched off, in words."""
     where = f"in {PurePath(mute.workspace).name}" if mute.workspace else "everywhere"
     return f"cards “{kind_title(mute.kind)}” are switched off {where}: {mute.why}"
 
 
-class Muted:
-    """Answers for many cards whether what is muted covers them."""
+class MuteIndex:
+    """Answers for many cards whether they are muted."""
 
     def __init__(self, muted: Iterable[Mute]) -> None:
         self._tiers = {(mute.workspace, mute.kind, mute.subject): mute.tier for mute in muted}
 
     def covers(self, workspace: str, kind: str, subject: str, tier: int) -> bool:
-        """Whether a card of this kind and tier about this subject stays away. What was dismissed at a lower tier comes
-        back once it is broken or about to be lost, unless its kind is switched off."""
+        """Whether a card is muted. One that was dismissed at a lower tier returns in tier 1, unless its kind is
+        switched off."""
         if not self._tiers.keys().isdisjoint({(workspace, kind, ""), ("", kind, "")}):
             return True
         dismissed = self._tiers.get((workspace, kind, subject))
@@ -142,22 +142,22 @@ _COUNTING = sqlalchemy.select(
 
 
 class Dismissals:
-    """Keeps dismissals and says what is muted by them."""
+    """Stores dismissals and reads the mutes that follow from them."""
 
     def __init__(self, database: Database) -> None:
         self._kept: TableCache[Rows] = TableCache(database, DismissalRow)
 
     def mutes(self, session: Session, now: datetime) -> list[Mute]:
-        """What is muted now, what was muted last first."""
+        """The mutes now, newest first."""
         rows = self._kept.seen(session, "", lambda seen: ask(seen, _COUNTING))
         return mutes((Dismissal(*row) for row in rows), now)
 
-    def muted(self, session: Session, now: datetime) -> Muted:
-        """The same, to be asked of many cards."""
-        return Muted(self.mutes(session, now))
+    def muted(self, session: Session, now: datetime) -> MuteIndex:
+        """The mutes now, to ask for many cards."""
+        return MuteIndex(self.mutes(session, now))
 
     def add(self, tx: Transaction, row: Prediction, reason: DismissReason | None) -> None:
-        """Keep that this card was dismissed, or why it was."""
+        """Store the dismissal of a card, or the reason of an earlier one."""
         stored = load(tx.session, DismissalRow, row.id)
         if stored is not None:
             stored.reason = reason
@@ -175,22 +175,21 @@ class Dismissals:
         tx.session.flush()
 
     def remove(self, tx: Transaction, card_id: str) -> None:
-        """The dismissal of this card was taken back."""
+        """Remove the dismissal of a card that was undone."""
         stored = load(tx.session, DismissalRow, card_id)
         if stored is not None:
             tx.session.delete(stored)
             tx.session.flush()
 
     def approved(self, tx: Transaction, workspace: str, kind: str) -> None:
-        """The operator approved a card of this kind there: earlier dismissals no longer count towards switching it
-        off."""
+        """Store that the operator approved a card of this kind there: earlier dismissals no longer switch it off."""
         counted = _LIFTED.is_(None), _REASON.is_(None) | _REASON.not_in([reason.value for reason in NEVER])
         tx.session.exec(
             update(DismissalRow).where(workspace == _WORKSPACE, kind == _KIND, *counted).values(kind_lifted_at=tx.now)
         )
 
     def lift(self, tx: Transaction, mute: Mute) -> None:
-        """Let what is muted come back. The mute of a subject and that of its kind are lifted each for itself."""
+        """End a mute. Those of a subject and of its kind end separately."""
         name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
         query = update(DismissalRow).where(mute.kind == _KIND)
         if mute.workspace:

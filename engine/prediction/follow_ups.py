@@ -10,27 +10,27 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.model import Proposal, SessionState, SessionView
-from engine.prediction.kinds import HANDED_OVER
+from engine.prediction.kinds import FIX_BY_AGENT
 
 CURSOR = "cards.follow_ups"
-STALE = timedelta(hours=24)
+MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
-AFTER_RED = (
-    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER,
+AFTER_FAILED_TESTS = (
+    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", FIX_BY_AGENT,
 )  # fmt: skip
 AFTER: Mapping[str, tuple[str, ...]] = {
-    "fix_lint": (HANDED_OVER,),
-    "rehearse_merge": (HANDED_OVER,),
-    "unfinished_operation": (HANDED_OVER,),
+    "fix_lint": (FIX_BY_AGENT,),
+    "rehearse_merge": (FIX_BY_AGENT,),
+    "unfinished_operation": (FIX_BY_AGENT,),
 }
-"""Kinds of cards that may follow, the best first: `AFTER_RED` when tests failed, else by the flow that ended. A flow's
-result that names its next step itself goes first."""
+"""Kinds of cards that may follow, the best first: `AFTER_FAILED_TESTS` when tests failed, else by the flow that ended.
+A flow's result that names its next step itself goes first."""
 
 
 def is_recent(view: SessionView, now: datetime) -> bool:
     """Whether the session ended within a day."""
-    return view.ended_at is not None and now - view.ended_at <= STALE
+    return view.ended_at is not None and now - view.ended_at <= MAX_AGE
 
 
 def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
         return (view.next_step,)
     red = view.check is not None and view.check.failed + view.check.errors > 0
     if red:  # a flow is not followed by itself: it would find the same
-        return tuple(kind for kind in AFTER_RED if kind != view.flow)
+        return tuple(kind for kind in AFTER_FAILED_TESTS if kind != view.flow)
     return AFTER.get(view.flow, ())
 
 

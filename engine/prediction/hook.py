@@ -1,7 +1,7 @@
 """Predictions of other programs (SPEC 2.8): lines that they append to `predictions.jsonl` become proposals.
 
 A line is `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`, and may name a `workspace`. It is read
-once; what it says is proposed for a day, as a card would be. The engine never writes the file.
+once and proposed for a day. The engine never writes the file.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from engine.prediction.model_twin import proposal_of_text
 from engine.storage import state
 from engine.storage.database import Database
 
-KEPT = timedelta(hours=24)
+MAX_AGE = timedelta(hours=24)
 """Time for which a line is proposed; a card expires after as long (SPEC 2.7)."""
 
-MAX_LINE = 64 * 1024
+MAX_LINE_BYTES = 64 * 1024
 """Bytes."""
 
-MAX_PROMPT = 2_000
+MAX_PROMPT_LENGTH = 2_000
 """Characters."""
 
-MOST = 50
+MAX_LINES = 50
 """Maximum number of lines held at once, the newest."""
 
-READ_MOST = 1024 * 1024
+MAX_READ_BYTES = 1024 * 1024
 """Bytes that are read at a time; of a file that grew by more than that only the end is read."""
 
-NAMED = 5
+MAX_NAMED_ERRORS = 5
 """Maximum number of unreadable lines that are named; the others are counted."""
 
 KIND = "hook"
 
-PLACE = "prediction.hook"
+POSITION_KEY = "prediction.hook"
 
 
 @frozen
@@ -56,8 +56,8 @@ class HookLine:
 
 def read_line(raw: bytes, now: datetime) -> HookLine:
     """A line of the file. Raises ValueError that says what is wrong with it."""
-    if len(raw) > MAX_LINE:
-        raise ValueError(f"longer than {MAX_LINE} bytes")
+    if len(raw) > MAX_LINE_BYTES:
+        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -69,8 +69,8 @@ def read_line(raw: bytes, now: datetime) -> HookLine:
         if not isinstance(value, str):
             raise ValueError(f"{name} is not text")
     prompt, confidence = sanitise(texts["prediction"]).strip(), fields.get("confidence")
-    if not 0 < len(prompt) <= MAX_PROMPT:
-        raise ValueError(f"prediction must have 1 to {MAX_PROMPT} characters")
+    if not 0 < len(prompt) <= MAX_PROMPT_LENGTH:
+        raise ValueError(f"prediction must have 1 to {MAX_PROMPT_LENGTH} characters")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
         raise ValueError("confidence is not a number")
     if not 0 <= confidence <= 1:  # NaN is not, either
@@ -82,7 +82,7 @@ def read_line(raw: bytes, now: datetime) -> HookLine:
         except ValueError as error:
             raise ValueError(f"timestamp {texts['timestamp'][:40]!r} is not a time") from error
         at = min(at if at.tzinfo else at.replace(tzinfo=UTC), now)
-    reasoning = sanitise(texts["reasoning"]).strip()[:MAX_PROMPT]
+    reasoning = sanitise(texts["reasoning"]).strip()[:MAX_PROMPT_LENGTH]
     return HookLine(prompt, sanitise(texts["channel"]).strip(), float(confidence), reasoning, at, texts["workspace"])
 
 
@@ -119,14 +119,14 @@ class PredictorHook:
 
     def read(self, now: datetime) -> None:
         """Take in the lines that are new; those that cannot be read are reported with their number."""
-        self._lines = [item for item in self._lines if now - item.at < KEPT]
+        self._lines = [item for item in self._lines if now - item.at < MAX_AGE]
         file = self._file()
         try:
             size = file.stat().st_size
         except OSError:
             return  # nobody writes one: there is no hook
         with self._database.read() as session:
-            position = state.get(session, PLACE)
+            position = state.get(session, POSITION_KEY)
         if position is None or position["file"] != str(file) or position["offset"] > size:
             position = {"file": str(file), "offset": 0, "line": 0}  # not the file it was
             self._lines = []
@@ -145,11 +145,11 @@ class PredictorHook:
         self._begun, self._unread = True, ""
         if offset != position["offset"]:
             new_position = {"file": str(file), "offset": offset, "line": number}
-            self._database.write(lambda tx: state.put(tx, PLACE, new_position))
+            self._database.write(lambda tx: state.put(tx, POSITION_KEY, new_position))
             new = [fault for at, fault in faults if at > position["line"]]
             if new:
-                more = f"; and {len(new) - NAMED} more" if len(new) > NAMED else ""
-                self._report(str(file), "; ".join(new[:NAMED]) + more)
+                more = f"; and {len(new) - MAX_NAMED_ERRORS} more" if len(new) > MAX_NAMED_ERRORS else ""
+                self._report(str(file), "; ".join(new[:MAX_NAMED_ERRORS]) + more)
 
     def _read_from(
         self, file: Path, begin: int, line: int, size: int, now: datetime, *, last_read: int
@@ -163,7 +163,7 @@ class PredictorHook:
                 if not raw.endswith(b"\n"):
                     break  # it is being written
                 offset, line = offset + len(raw), line + 1
-                if size - offset > READ_MOST or not raw.strip():
+                if size - offset > MAX_READ_BYTES or not raw.strip():
                     continue
                 if line <= last_read and b'"timestamp"' not in raw:
                     continue  # when it was written nobody knows any more
@@ -172,8 +172,8 @@ class PredictorHook:
                 except ValueError as error:
                     faults.append((line, f"line {line}: {error}"))
                     continue
-                if now - prediction.at < KEPT:
-                    self._lines = [*self._lines, prediction][-MOST:]
+                if now - prediction.at < MAX_AGE:
+                    self._lines = [*self._lines, prediction][-MAX_LINES:]
         return offset, line, faults
 
     def _proposal(self, context: WorkspaceContext, line: HookLine) -> Proposal:

@@ -1,18 +1,16 @@
-"""What one cycle does to the cards, in one transaction: withdraw what is over, seat what is new (SPEC 2.7, 2.9).
+"""Withdraws cards whose evidence is gone, and adds new ones, in the one transaction of a cycle (SPEC 2.7, 2.9).
 
-Where a card's evidence is gone: did the operator do the proposed work? (SPEC 8.1: chosen 0.7.) A rule says yes
-only when what is there now can hardly come from anything but the proposed work having been done; where that cannot be
-told there is no rule, and the card goes without a signal:
+When the evidence of a card is gone, `is_done_by_operator` decides whether the operator did the proposed work (SPEC
+8.1), for the kinds where the workspace shows it:
 
 | kind | done when |
 |---|---|
-| run_tests | the tests ran after the card was made, at a prompt of his own |
-| rehearse_merge | the branch is on the target and no commit of the source is missing: he merged |
-| report_branches | one of the branches is gone: he tidied up |
+| run_tests | the tests ran after the card was made, by a prompt of the operator |
+| rehearse_merge | the branch is the target and no commit of the source is missing |
+| report_branches | one of the branches is gone |
 
-What another card did is no work of his own: its approval says what it says by itself. Nor is what only takes the
-evidence away: committing a file is not checking HEAD without it, a tag is not a change log, a test that passes again
-was not bisected, and a branch that was merged was not compared with the others.
+Work of another card does not count, nor does a change that only removes the evidence: a commit of a file is no check of
+HEAD, and a test that passes again was not bisected.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from engine.events import CycleFinished, TriggerBlocked
 from engine.frozen import frozen
 from engine.model import Card, Proposal, Source, Status
 from engine.prediction import stack
-from engine.prediction.card_rows import Prediction, card_of, find_card, own_sessions
+from engine.prediction.card_rows import Prediction, card_of, load_card, own_session_ids
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.lifecycle import MAX_COOL_DOWN, keeps_away
+from engine.prediction.lifecycle import MAX_COOL_DOWN, is_cooling_down
 from engine.storage import state as stored
 from engine.storage.database import Transaction
 from engine.storage.rows import Rows, ask, each_of
@@ -40,7 +38,7 @@ from engine.storage.table_cache import TableCache
 from engine.storage.types import UtcDateTime
 
 
-def done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
+def is_done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
     """Whether the state of the workspace shows that the operator did the work of `card`. `own_session_ids`: sessions
     from the operator's own prompts."""
     git = now.git
@@ -58,13 +56,13 @@ def done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: C
     return False
 
 
-LOOKED = "cards.looked"
-"""Under this key stands when each workspace was looked at last."""
+LAST_CHECKED = "cards.looked"
+"""Key in the state table: when each workspace was last checked."""
 
 BOUND_TO_EVIDENCE = tuple(
     source.value for source in (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 )
-"""Cards of these sources stand and fall with what the collectors see."""
+"""Sources of cards that are withdrawn when their evidence is gone."""
 
 _REJECTED = sqlalchemy.select(
     col(Prediction.id),
@@ -95,19 +93,21 @@ _SAME_EVIDENCE = sqlalchemy.select(
 
 @frozen
 class WorkspaceFindings:
-    """What the cycle found in one workspace: the evidence, and what it is about as (kind, subject). `complete` is False
-    when a collector failed: then nothing is withdrawn, since what was not seen is not gone. `unseen`: kinds that one
-    failed look tells of, of which the same holds."""
+    """What a cycle found in one workspace."""
 
     context: WorkspaceContext
     fingerprints: frozenset[str]
+    """The evidence of its proposals."""
     subjects: frozenset[tuple[str, str]]
+    """(kind, subject) of its proposals."""
     complete: bool
+    """False when a collector failed: then nothing is withdrawn."""
     unseen: frozenset[str] = frozenset()
+    """Kinds whose check failed: their cards are not withdrawn."""
 
 
 class Intake:
-    """Seats and withdraws cards for the cycle."""
+    """Adds and withdraws cards for the cycle."""
 
     def __init__(self, store: CardStore) -> None:
         self._store = store
@@ -121,9 +121,9 @@ class Intake:
         now: datetime,
         leaving: Collection[str] = (),
     ) -> set[str]:
-        """Fingerprints of those for which there is no card now (SPEC 2.9): the operator dismissed their subject or
-        their kind, a card about the subject is pending, or the same evidence is under way or cools down. `leaving` are
-        ids of pending cards that are about to go."""
+        """Fingerprints of the candidates that cannot become cards now (SPEC 2.9): their subject or kind is muted, a
+        card about the subject is pending, or the same evidence is worked on or cools down. `leaving` are ids of pending
+        cards that will be withdrawn."""
         muted = self._store.dismissals.muted(session, now)
         pending = {card.about for card in self._store.pending(session) if card.id not in leaving}
         unavailable = {
@@ -133,30 +133,29 @@ class Intake:
         }
         fingerprints = tuple(sorted({new.fingerprint for new in candidates}))
         values = {"fingerprints": json.dumps(fingerprints), "since": now - MAX_COOL_DOWN}
-        # What is kept may be from before: then it has more rows, whose time is over by now.
+        # The cache may hold rows that are too old by now.
         rows = self._same_evidence.seen(session, fingerprints, lambda seen: ask(seen, _SAME_EVIDENCE, values))
-        return unavailable | {fingerprint for fingerprint, *row in rows if keeps_away(now, *row)}
+        return unavailable | {fingerprint for fingerprint, *row in rows if is_cooling_down(now, *row)}
 
     def other_evidence(self, session: Session, candidate: Proposal | Prediction) -> set[str]:
-        """Ids of pending cards about the same subject that are for other evidence."""
+        """Ids of pending cards about the same subject with other evidence."""
         cards = self._store.pending(session)
         return {
             card.id for card in cards if card.about == candidate.about and card.fingerprint != candidate.fingerprint
         }
 
     def may_follow(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
-        """Those that can be the next step: there may be a card now, or one for this very evidence is shown already.
-        Cards about the same for other evidence make room."""
+        """The proposals that can be the next step: a card is possible now, or one with the same evidence is shown."""
         older = {card_id for proposal in proposals for card_id in self.other_evidence(session, proposal)}
         pending = {card.fingerprint for card in self._store.pending(session) if not card.snoozed(now)}
         unavailable = self.unavailable(session, proposals, now, older) - pending
         return [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
 
     def leaving(self, session: Session, findings: Sequence[WorkspaceFindings], now: datetime) -> set[str]:
-        """Ids of the pending cards that `apply` will withdraw, since what they are about is no longer so.
+        """Ids of the pending cards that `apply` will withdraw because their evidence is gone.
 
-        Where a collector failed nothing is over: what was not seen is not gone. A card that the operator put off sleeps
-        on while its subject is still there: new facts would bring it back before its time."""
+        Nothing is withdrawn in a workspace where a collector failed. A snoozed card stays while its subject exists,
+        since new evidence would show it before its time."""
         by_workspace = {finding.context.workspace: finding for finding in findings if finding.complete}
         return {
             card.id
@@ -169,7 +168,7 @@ class Intake:
         }
 
     def room(self, session: Session, leaving: Collection[str], now: datetime) -> stack.Room:
-        """The places of the stack once `leaving` are gone; woken cards that wait for a place come first."""
+        """The free places of the stack without the cards `leaving`; woken cards without a place come first."""
         cards = self._store.pending(session)
         awake = [card for card in cards if card.id not in leaving and not card.snoozed(now)]
         return stack.Room(self._store.settings.current, awake)
@@ -183,11 +182,12 @@ class Intake:
         errors: tuple[str, ...],
         seconds: float,
     ) -> tuple[list[Card], list[str]]:
-        """Carry the cycle out: (cards created, ids withdrawn). `rows` best first; those without a place are dropped."""
+        """Store the result of a cycle; returns (cards created, ids withdrawn). `rows` are best first; those without a
+        place are dropped."""
         withdrawn = self._withdraw(tx, findings)
         self._note_evidence(tx, findings)
         looked = {finding.context.workspace: finding.context.now.isoformat() for finding in findings}
-        stored.put(tx, LOOKED, stored.get(tx.session, LOOKED, {}) | looked)
+        stored.put(tx, LAST_CHECKED, stored.get(tx.session, LAST_CHECKED, {}) | looked)
         tx.session.flush()
         unavailable = self.unavailable(tx.session, rows, tx.now) if rows else set()
         room = self.room(tx.session, (), tx.now)
@@ -199,7 +199,7 @@ class Intake:
             if displaced is None:
                 continue
             for card_id in displaced:
-                self._store.withdraw(tx, find_card(tx.session, card_id), "made room for something more urgent")
+                self._store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
             withdrawn += displaced
             subjects.add(row.about)
             cards.append(self._store.add(tx, row))
@@ -215,9 +215,8 @@ class Intake:
         rows: Sequence[Prediction],
         blocked: Sequence[TriggerBlocked],
     ) -> Card | None:
-        """Withdraw what is no longer so, and store a follow-up, which needs no place (SPEC 2.9), in the place of a card
-        about the same that knows less; None when a card for the same evidence is there, or when it cools down or was
-        dismissed."""
+        """Withdraw cards without evidence, and store a follow-up, which needs no place (SPEC 2.9). It replaces a card
+        about the same subject with other evidence. None if the evidence has a card, cools down or is muted."""
         self._withdraw(tx, findings)
         for fact in blocked:
             tx.record(fact)
@@ -226,7 +225,7 @@ class Intake:
             if row.fingerprint in self.unavailable(tx.session, [row], tx.now, older):
                 continue
             for card_id in older:
-                self._store.withdraw(tx, find_card(tx.session, card_id), "made room for a newer card about the same")
+                self._store.withdraw(tx, load_card(tx.session, card_id), "made room for a newer card about the same")
             tx.session.flush()
             card = self._store.add(tx, row)
             self._store.make_room(tx, row)
@@ -238,15 +237,15 @@ class Intake:
         leaving = self.leaving(tx.session, findings, tx.now)
         withdrawn = [card.id for card in self._store.pending(tx.session) if card.id in leaving]
         for card_id in withdrawn:
-            row = find_card(tx.session, card_id)
-            own_session_ids = own_sessions(tx.session, row.workspace, row.created_at)
-            by_operator = done_by_operator(row, contexts[row.workspace], own_session_ids)
+            row = load_card(tx.session, card_id)
+            session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
+            by_operator = is_done_by_operator(row, contexts[row.workspace], session_ids)
             reason = "you did it yourself" if by_operator else "its reason no longer applies"
             self._store.withdraw(tx, row, reason, by_operator=by_operator)
         return withdrawn
 
     def _note_evidence(self, tx: Transaction, findings: Sequence[WorkspaceFindings]) -> None:
-        """Remember of dismissed cards whether undoing them still makes sense."""
+        """Store on dismissed cards whether their evidence is gone."""
         complete = {finding.context.workspace: finding for finding in findings if finding.complete}
         since = tx.now - MAX_COOL_DOWN
         rejected = self._rejected.seen(tx.session, "", lambda seen: ask(seen, _REJECTED, {"since": since}))
@@ -255,4 +254,4 @@ class Intake:
             if finding is None or kind in finding.unseen or closed_at < since:
                 continue
             if was_gone is (fingerprint in finding.fingerprints):
-                find_card(tx.session, card_id).evidence_gone = not was_gone
+                load_card(tx.session, card_id).evidence_gone = not was_gone

@@ -13,40 +13,40 @@ from typing import Final
 from engine.frozen import frozen
 from engine.model import Tier
 
-HEARTBEAT: Final = "heartbeat"
-"""How the kinds of cards begin that an agent's heartbeat made due: each of its items is a kind of its own."""
+HEARTBEAT_PREFIX: Final = "heartbeat"
+"""Prefix of the kinds of heartbeat cards: each item of a heartbeat is a kind of its own."""
 
-RUN: Final = "run"
-"""The fact of a heartbeat's card that the operator wrote it to run by itself when it is due."""
+RUN_FACT: Final = "run"
+"""Key of a heartbeat card's facts: whether the operator ordered it to run by itself when it is due."""
 
 SUGGESTED: Final = "suggested"
-"""The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
+"""The kind of cards that agents or programs suggest."""
 
-HANDED_OVER: Final = "let_agent_fix"
-"""What a flow found and an agent or a model may mend."""
+FIX_BY_AGENT: Final = "let_agent_fix"
+"""The kind of cards for a problem that a flow found and an agent or a model may fix."""
 
 BLOCKED_TASK: Final = "blocked_task"
 STALE_TASK: Final = "stale_task"
 OPEN_TASK: Final = "open_task"
 """The kinds of tasks of the board."""
 
-NEVER_ALONE: Final = frozenset({SUGGESTED, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
-"""Kinds whose cards always wait for the operator, however many of them were approved: each says something else, and
-others may have written it, into a file of `tasksDir` for example."""
+ALWAYS_ASK: Final = frozenset({SUGGESTED, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
+"""Kinds whose cards never run by themselves, however many were approved: their texts differ, and others may have
+written them."""
 
 MEETING: Final = "prepare_meeting"
 
-OWN: Final = "own"
+OWN_PROMPT: Final = "own"
 """The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
 
 
 class Activity(StrEnum):
-    """What a proposal is, as far as the time of day is concerned."""
+    """The sort of work of a card, which fits some times of day better than others."""
 
-    REVIEW = "review"  # look over and plan
-    WORK = "work"  # deep work: check, search, change
-    SUMMARY = "summary"  # put into words what was done
-    REPAIR = "repair"  # something is broken: it does not wait for its hour
+    REVIEW = "review"  # review and plan
+    WORK = "work"  # check, search, change
+    SUMMARY = "summary"  # summarise what was done
+    REPAIR = "repair"  # fix what is broken, at any time
 
 
 _FITS: Final = {
@@ -61,32 +61,34 @@ _STRENGTH: Final = {Tier.BROKEN: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UP
 
 @frozen
 class Kind:
-    """One kind of card. `title` names it in lists. `flow` is what → runs, "" for the flow of the kind's own name.
-    `continues`: kinds whose sessions it takes up again. `comes_back`: it warns, and what → runs takes nothing away, so
-    it comes back until its reason is gone. `place` is its row."""
+    """One kind of card."""
 
     name: str
     tier: Tier
     title: str
     flow: str = ""
+    """The flow that → runs, "" for the flow of the kind's own name."""
     channel: str = "koji-core"
     continues: tuple[str, ...] = ()
+    """Kinds whose sessions it continues."""
     comes_back: bool = False
+    """Whether it is a warning, which is shown again until its reason is gone."""
     place: int = 0
+    """Its row in the table."""
 
     @property
     def activities(self) -> tuple[Activity, ...]:
-        """What it is as far as the time of day is concerned."""
+        """The sort of work of its cards."""
         return _FITS[self.tier]
 
     @property
     def usual_hours(self) -> float:
-        """How long the like usually waits until somebody acts (> 0), before the operator's own habit is known."""
+        """How long such cards usually wait before they are approved (> 0), until the operator's own habit is known."""
         return _USUAL_HOURS[self.tier]
 
     @property
     def strength(self) -> float:
-        """How loudly git speaks for it, in [0, 1]."""
+        """Relevance of the git signal for it, in [0, 1]."""
         return _STRENGTH[self.tier]
 
 
@@ -120,7 +122,7 @@ KINDS_BY_INSPECTION: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 def is_heartbeat(name: str) -> bool:
     """Whether cards of this kind come from a heartbeat."""
-    return name.startswith(f"{HEARTBEAT}-")
+    return name.startswith(f"{HEARTBEAT_PREFIX}-")
 
 
 def is_ordered(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""The legal transitions of a card in one table, how long the same evidence stays away after one (SPEC 2.7, 2.9), and
-spans of time that do not count quiet hours (7.3). Pure; `card_store.py` carries them out.
+"""The legal transitions of a card, the cool-down of its evidence after one (SPEC 2.7, 2.9), and time spans without
+quiet hours (7.3). Pure; `card_store` carries the transitions out.
 
-Hours are those of the wall clock, so an hour that the clocks skip or repeat is quiet or not as the clock shows it.
+Hours are those of the local clock, also when it skips or repeats an hour.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from enum import StrEnum
 from engine.model import Outcome, Refusal, SessionState, Status
 from engine.prediction.kinds import kind_of
 
-LIFE = timedelta(hours=24)
-"""A card expires after this long; quiet hours are not counted (SPEC 2.7)."""
+LIFETIME = timedelta(hours=24)
+"""Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
 
-SNOOZE, LONGEST_SNOOZE = timedelta(hours=2), timedelta(days=30)
-"""How long a snooze is unless said, and at most."""
+DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
+"""Default and maximum length of a snooze."""
 
 MAX_COOL_DOWN = timedelta(days=7)
 
 
 class Move(StrEnum):
-    """What can happen to a card; the value says it of the card."""
+    """A transition of a card."""
 
     APPROVE = "approved"
     DISMISS = "dismissed"
@@ -30,7 +30,7 @@ class Move(StrEnum):
     WAKE = "woken"  # a snooze is undone
     EXPIRE = "expired"  # its time is over
     WITHDRAW = "withdrawn"  # its evidence is gone
-    REOPEN = "reopened"  # a decision is undone before anything came of it
+    REOPEN = "reopened"  # a decision is undone before it had an effect
     EXECUTE = "executed"  # its session has ended
 
 
@@ -45,7 +45,7 @@ TRANSITIONS: dict[tuple[Status, Move], Status] = {
     (Status.REJECTED, Move.REOPEN): Status.PENDING,
     (Status.CONFIRMED, Move.EXECUTE): Status.EXECUTED,
 }
-"""Everything that is not here is refused."""
+"""The legal transitions; all others are refused."""
 
 OUTCOMES: dict[SessionState, Outcome] = {
     SessionState.SUCCEEDED: Outcome.SUCCEEDED,
@@ -55,7 +55,7 @@ OUTCOMES: dict[SessionState, Outcome] = {
     SessionState.BLOCKED: Outcome.BLOCKED,
     SessionState.INTERRUPTED: Outcome.FAILED,
 }
-"""How a card ended, by how its session ended."""
+"""The outcome of a card by the final state of its session."""
 
 _IN_WORDS = {
     Status.PENDING: "is still pending",
@@ -68,9 +68,9 @@ _IN_WORDS = {
 
 def next_status(card_id: str, status: Status, move: Move) -> Status:
     """The status after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and `REOPEN`."""
-    following = TRANSITIONS.get((status, move))
-    if following is not None:
-        return following
+    new_status = TRANSITIONS.get((status, move))
+    if new_status is not None:
+        return new_status
     message = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
     if move in (Move.WAKE, Move.REOPEN):
         raise Refusal("nothing_to_undo", message)
@@ -79,11 +79,10 @@ def next_status(card_id: str, status: Status, move: Move) -> Status:
 
 
 def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: bool) -> timedelta:
-    """How long the same evidence stays away after work on it, or after a card for it expired; new facts are new
-    evidence and come at once. Dismissals keep whole subjects away: see `dismissals.py`.
+    """The time after a card in which no card with the same evidence is made; see `dismissals` for dismissed ones.
 
-    Done, or done and undone: 7 days, since the same facts would ask for the same work again. Any other end: a day.
-    Ignored until it expired: a day; never seen: none.
+    7 days after work that succeeded or was undone, since the same evidence would propose it again; a day after any
+    other end; a day after a card that was shown and expired; none after one that was never shown.
     """
     if status is Status.EXECUTED:
         return timedelta(days=7) if undone or outcome is Outcome.SUCCEEDED else timedelta(days=1)
@@ -92,7 +91,7 @@ def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: b
     return timedelta(0)
 
 
-def keeps_away(
+def is_cooling_down(
     now: datetime,
     kind: str,
     status: str,
@@ -101,7 +100,7 @@ def keeps_away(
     shown_at: datetime | None,
     undone_at: datetime | None,
 ) -> bool:
-    """Whether a card keeps another for the same evidence away at `now`."""
+    """Whether the cool-down of a card still lasts at `now`."""
     if closed_at is None:
         return True
     if kind_of(kind).comes_back:
@@ -111,7 +110,7 @@ def keeps_away(
 
 
 def is_quiet(local: datetime, start: int, end: int) -> bool:
-    """Is this local time in quiet hours from `start`:00 (included) to `end`:00 (not)? Equal hours: never."""
+    """Whether a local time is in the quiet hours from `start`:00 to before `end`:00. Equal hours mean never."""
     if start <= end:
         return start <= local.hour < end
     return local.hour >= start or local.hour < end
@@ -132,10 +131,10 @@ def next_hour(instant: datetime, hour: int, zone: tzinfo) -> datetime:
     raise AssertionError("a clock comes to every hour within three days")
 
 
-def add_active(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
-    """The instant (UTC) by which `span` has passed since `instant`, not counting quiet hours.
+def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
+    """The instant (UTC) when `span` without quiet hours has passed since `instant`.
 
-    Only real time counts: an hour that the clocks repeat counts twice, one that they skip not at all.
+    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all.
     """
     if start == end:
         return instant.astimezone(UTC) + span

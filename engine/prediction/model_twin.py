@@ -1,8 +1,7 @@
 """The model Twin (SPEC 2.3a): a language model that proposes what the operator would want next.
 
-It is asked when the situation of a workspace is another than when it was last asked, at most once a cycle and
-workspace. What it says is checked; of rubbish it is told once and asked again; after that the embedded Twin and the
-templates stand alone, as they do when it cannot be reached.
+It is asked when the situation of a workspace has changed, at most once for each cycle and workspace. An unusable reply
+is asked for again once, with its error; after that, as without an answer, it proposes nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from engine.prediction.templates.history import implied
 log = logging.getLogger(__name__)
 
 TEMPERATURE = 0.3
-MOST_TOKENS = 200
-SECONDS = 20.0
-"""A cycle waits so long for it at most."""
+MAX_TOKENS = 200
+TIMEOUT_S = 20.0
+"""Maximum time in seconds that a cycle waits for it."""
 
-BUDGET = 10_000
-"""Micro-dollars that one question may cost: 200 tokens of the dearest model are less."""
+MAX_COST = 10_000
+"""Maximum cost of one question in micro-dollars: 200 tokens of the dearest model cost less."""
 
-REMEMBERED = 64
-"""Workspaces whose last situation is known."""
+MAX_REMEMBERED = 64
+"""Maximum number of workspaces whose last situation is remembered."""
 
 KIND = "twin"
 
@@ -58,7 +57,7 @@ class TwinReply(BaseModel):
         return sanitise(value).strip()
 
 
-class Unusable(ValueError):
+class UnusableReply(ValueError):
     """The reply of the model is invalid; the message is sent to it, too."""
 
 
@@ -84,19 +83,19 @@ class TwinModelId:
 
 
 def read_reply(text: str, channels: Collection[str]) -> TwinReply:
-    """The reply in what a model said, with or without a fence or words around it. Raises `Unusable`."""
+    """The reply in what a model said, with or without a fence or words around it. Raises `UnusableReply`."""
     begin, end = text.find("{"), text.rfind("}")
     try:
         reply = TwinReply.model_validate(json.loads(text[begin : end + 1]))
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise Unusable(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+        first_error = error.errors()[0]
+        raise UnusableReply(f"{'.'.join(map(str, first_error['loc']))}: {first_error['msg']}") from error
     except (ValueError, RecursionError) as error:
-        raise Unusable("it is not a JSON object") from error
+        raise UnusableReply("it is not a JSON object") from error
     if not reply.prompt:
-        raise Unusable("prompt is empty")
+        raise UnusableReply("prompt is empty")
     if reply.channel not in channels:
-        raise Unusable(f"there is no channel {reply.channel[:40]!r}; it must be one of {', '.join(channels)}")
+        raise UnusableReply(f"there is no channel {reply.channel[:40]!r}; it must be one of {', '.join(channels)}")
     return reply
 
 
@@ -110,15 +109,15 @@ class ModelTwin:
         *,
         flows: Collection[str],
         phase: Callable[[], int],
-        told: Callable[[str, bool, str], None],
+        on_answer: Callable[[str, bool, str], None],
     ) -> None:
-        """`flows` that a prompt may name; `phase()` as in SPEC 2.6; `told(model, usable, words)` hears how each
-        question went."""
+        """`flows` are those that a prompt may name, `phase()` is that of SPEC 2.6. `on_answer(model, usable, error)` is
+        called after each question."""
         self._settings = settings
         self._ask = ask
         self._flows = flows
         self._phase = phase
-        self._told = told
+        self._on_answer = on_answer
         self._last: OrderedDict[str, tuple[str, Proposal | None]] = OrderedDict()
 
     @property
@@ -136,10 +135,10 @@ class ModelTwin:
         digest = hashlib.sha256(f"{model}\0{situation}".encode()).hexdigest()[:24]
         last = self._last.get(context.workspace)
         if last is None or last[0] != digest:
-            last = (digest, self._asked(str(model), context))
+            last = (digest, self._ask_and_propose(str(model), context))
             self._last[context.workspace] = last
             self._last.move_to_end(context.workspace)
-            while len(self._last) > REMEMBERED:
+            while len(self._last) > MAX_REMEMBERED:
                 self._last.popitem(last=False)
         return [last[1]] if last[1] is not None else []
 
@@ -150,10 +149,10 @@ class ModelTwin:
         *,
         workspace: str = "",
         temperature: float = TEMPERATURE,
-        most_tokens: int = MOST_TOKENS,
+        most_tokens: int = MAX_TOKENS,
     ) -> TwinReply:
-        """What `model` says to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked, `Unusable`
-        when neither answer is one."""
+        """What `model` says to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked,
+        `UnusableReply` when neither answer is one."""
         channels = tuple(self._settings.current.channels)
         text = f"{situation}\n\nchannels: {', '.join(channels)}"
         for last in (False, True):
@@ -163,27 +162,27 @@ class ModelTwin:
                 instructions=TWIN_INSTRUCTION,
                 text=text,
                 most_tokens=most_tokens,
-                budget=BUDGET,
-                seconds=SECONDS,
+                budget=MAX_COST,
+                seconds=TIMEOUT_S,
                 temperature=temperature,
                 workspace=workspace,
             )
             try:
                 return read_reply(self._ask(model, question).text, channels)
-            except Unusable as fault:
+            except UnusableReply as error:
                 if last:
                     raise
-                log.info("the Twin model's answer cannot be used, it is asked again: %s", fault)
-                text = f"{situation}\n\nchannels: {', '.join(channels)}\n\nYour last answer cannot be used: {fault}."
+                log.info("the Twin model's answer cannot be used, it is asked again: %s", error)
+                text = f"{situation}\n\nchannels: {', '.join(channels)}\n\nYour last answer cannot be used: {error}."
         raise AssertionError("the loop returns or raises")
 
-    def _asked(self, model: str, context: WorkspaceContext) -> Proposal | None:
+    def _ask_and_propose(self, model: str, context: WorkspaceContext) -> Proposal | None:
         try:
             reply = self.answer(model, context.text, workspace=context.workspace)
-        except (NoAnswer, Unusable) as fault:
-            self._told(model, False, str(fault))
+        except (NoAnswer, UnusableReply) as error:
+            self._on_answer(model, False, str(error))
             return None
-        self._told(model, True, "")
+        self._on_answer(model, True, "")
         return self._proposal(context, reply)
 
     def _proposal(self, context: WorkspaceContext, reply: TwinReply) -> Proposal:

@@ -1,15 +1,13 @@
-"""Which channel and agent work goes to (SPEC 2.4, 1.1), in five steps.
+"""Chooses the channel and agent of work (SPEC 2.4, 1.1), in five steps.
 
-The channel that was named, by the Twin or by a person → the channel the task belongs to → the one that prose belongs to
-by its meaning → round-robin over channels that were not triggered recently → a draw weighted by the time of day. A
-channel that is not registered is refused, whoever names it. Who does prose is the agent whose domain fits it best, else
-the channel's own; a flow needs no such choice.
+The channel named by the Twin or a person → the channel of the kind of card → the channel that fits the text of the
+prompt → round-robin over channels that were not triggered recently → a draw weighted by the time of day. A channel that
+is not registered is refused. The agent is the one whose domain fits best, else the channel's own.
 
-For the meaning of a prompt three things are asked in this order: the operator's own past work, what the settings and
-folders say of channels and agents that do not come with the program, and weights that come with it. The weights read
-the vector of meaning, which says what a prompt is about, beside its words, which say what is to be done with it: by the
-vector alone "document the cart" and "repair the cart" are the same. `tests/benchmarks/refit_routing.py` makes the
-weights and says what they are worth.
+A prompt is compared with the operator's past prompts, then with the descriptions of channels and agents in the
+settings; then come weights that are part of the program. The weights read the embedding, which shows what a prompt is
+about, and its words, which show what to do: by the embedding alone "document the cart" and "repair the cart" are the
+same. `tests/benchmarks/refit_routing.py` computes and evaluates the weights.
 """
 
 from __future__ import annotations
@@ -41,26 +39,26 @@ log = logging.getLogger(__name__)
 
 WEIGHTS = Path(__file__).with_name("placing_weights.npz")
 """`roles` and `channels` (one of each a column, "" for prompts that ask for no work) and `weights` (float16: the vector
-of meaning, `HASHED` words, a constant)."""
+of meaning, `WORD_DIMENSIONS` words, a constant)."""
 
-THRESHOLD = 0.25
+MIN_PROBABILITY = 0.25
 """Probability of a channel below which the weights say nothing. Of 120 tuning prompts 118 are then placed rightly and
 one wrongly, and 14 of 16 that ask for no work are left alone; at 0.35 it is 114 and none."""
 
-ALIKE = 0.55
+MIN_PROMPT_SIMILARITY = 0.55
 """Cosine from which a prompt is like one of the past that the weights place on the same channel. Among 620 texts,
 500 of which made the weights, 36 % of the pairs this near belong to one channel, and all of those that the weights
 place on the same one."""
 
-DESCRIBED = 0.4
+MIN_DESCRIPTION_SIMILARITY = 0.4
 """Cosine from which a prompt fits a channel's specialty or an agent's domain. Six made-up specialties met two of the
 120 tuning prompts at this height: licences a "contracts, licences", mail to customers a "sales: customers"."""
 
-PAST = 200
+MAX_PAST_PROMPTS = 200
 """Maximum number of accepted prompts that are compared, the newest."""
 
-HASHED = 512
-WORDS_WEIGH = 0.7
+WORD_DIMENSIONS = 512
+WORD_WEIGHT = 0.7
 """What the unit vector of words counts beside that of meaning."""
 
 _ACCEPTED = (
@@ -74,7 +72,7 @@ _ACCEPTED = (
         col(Prediction.meaning) != b"",
     )
     .order_by(col(Prediction.closed_at).desc())
-    .limit(PAST)
+    .limit(MAX_PAST_PROMPTS)
 )
 
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
@@ -83,13 +81,15 @@ Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 @frozen
 class Route:
-    """The channel and the agent for a piece of work, "" where unknown; `why` in words. `meaning` is kept with the card
-    (float32, b"" without an embedder), so that later prompts can be compared with it."""
+    """The channel and the agent for a piece of work, "" for unknown."""
 
     channel: str = ""
     agent: str = ""
     why: str = ""
+    """The reason in words."""
     meaning: bytes = b""
+    """The embedding of the prompt (float32), b"" without an embedder. It is stored with the card, to compare later
+    prompts with."""
 
 
 class PromptPlacer:
@@ -110,10 +110,10 @@ class PromptPlacer:
         self._agents = agents
 
     def place(self, prompt: str, channel: str = "") -> Route:
-        """The route of a prompt, on `channel` where that is known already. Without an embedder nothing is said."""
+        """The route of a prompt, on `channel` if it is given. Without an embedder the rest is empty."""
         settings = self._settings.current
         agents = {item.id: item for item in self._agents() if not item.broken}
-        described = _described(settings, agents)
+        described = _descriptions(settings, agents)
         try:
             vector, *description_vectors = self._vectors([prompt, *(text for text, _, _ in described)])
         except NoEmbedder as error:
@@ -122,7 +122,7 @@ class PromptPlacer:
         roles = _probabilities([prompt], vector[None])[0]
         channels = _by_channel(roles, settings)
         best = max(channels, key=lambda name: channels[name])
-        like = self._like(vector, best, channel)
+        like = self._similar_prompt(vector, best, channel)
         if like is not None:
             text, where, agent = like
             return Route(where, _available_agent(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
@@ -133,13 +133,13 @@ class PromptPlacer:
             ),
             reverse=True,
         )
-        near = [(where, agent) for score, where, agent in fits if score >= DESCRIBED]
+        near = [(where, agent) for score, where, agent in fits if score >= MIN_DESCRIPTION_SIMILARITY]
         why = ""
         if not channel:
             named = next((where for where, _ in near if where), "")
             if named:
                 channel, why = named, f"it fits the specialty of {named}"
-            elif best and channels[best] >= THRESHOLD:
+            elif best and channels[best] >= MIN_PROBABILITY:
                 channel, why = best, f"by meaning, {channels[best]:.0%}"
         agent = next((agent for _, agent in near if agent), "") or _role(roles, channel)
         return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
@@ -149,9 +149,9 @@ class PromptPlacer:
 
         return [numpy.frombuffer(item, "<f4") for item in self._embed(texts)]
 
-    def _like(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
-        """The nearest accepted prompt that is alike, with its channel and agent; on `channel` alone where that is
-        known."""
+    def _similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
+        """The nearest similar prompt that was accepted, with its channel and agent; only on `channel` if it is
+        given."""
         import numpy
 
         with self._database.read() as session:
@@ -163,7 +163,7 @@ class PromptPlacer:
         near = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vectors.products`
         verdicts = _probabilities([row[0] for row in past], vectors)
         for at in numpy.argsort(-near):
-            if near[at] < ALIKE:
+            if near[at] < MIN_PROMPT_SIMILARITY:
                 return None
             channels = _by_channel(verdicts[at], self._settings.current)
             if max(channels, key=lambda name: channels[name]) == best:
@@ -172,8 +172,8 @@ class PromptPlacer:
         return None
 
 
-def _described(settings: Settings, agents: Mapping[str, AgentView]) -> list[tuple[str, str, str]]:
-    """What is said of channels and agents that the weights do not know: text, channel or "", agent or ""."""
+def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[tuple[str, str, str]]:
+    """The descriptions of channels and agents that the weights do not know: text, channel or "", agent or ""."""
     shipped, serving = _columns(), {line.agent for line in settings.channels.values()}
     channels = [
         (line.specialty, name, "")
@@ -188,7 +188,7 @@ def _described(settings: Settings, agents: Mapping[str, AgentView]) -> list[tupl
 
 
 def _available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
-    """The agent, where it is there and serves no channel; else the channel's own."""
+    """`agent` if it exists and serves no channel; else the channel's own."""
     if not channel:
         return ""
     serving = {line.agent for line in settings.channels.values()}
@@ -196,7 +196,7 @@ def _available_agent(agent: str, channel: str, settings: Settings, agents: Mappi
 
 
 def _by_channel(roles: Any, settings: Settings) -> dict[str, float]:
-    """The probability of each registered channel, and under "" that no work is asked for."""
+    """The probability of each registered channel, and under "" that the prompt asks for no work."""
     shares = dict.fromkeys(["", *(name for name in settings.channels if name in _columns()[1])], 0.0)
     for probability, channel in zip(roles, _columns()[1], strict=True):
         if channel in shares:
@@ -205,7 +205,7 @@ def _by_channel(roles: Any, settings: Settings) -> dict[str, float]:
 
 
 def _role(roles: Any, channel: str) -> str:
-    """The agent of the program's own organisation whose work on `channel` this most likely is; "" for none."""
+    """The most likely agent of the built-in organisation on `channel`, "" for none."""
     shares: dict[str, float] = {}
     for probability, role, where in zip(roles, *_columns(), strict=True):
         if where == channel:
@@ -217,22 +217,22 @@ def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
     """One row a text: how likely each column of the weights is."""
     import numpy
 
-    words = WORDS_WEIGH * numpy.stack([hashed(text) for text in texts])
+    words = WORD_WEIGHT * numpy.stack([hash_words(text) for text in texts])
     rows = numpy.concatenate([vectors, words, numpy.ones((len(texts), 1))], 1)
     scores = numpy.einsum("ij,jk->ik", rows, _weights()["weights"].astype(float))
     shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def hashed(text: str) -> Any:
+def hash_words(text: str) -> Any:
     """The unit vector of a text's words, its pairs of words and its first word, by their hashes."""
     import numpy
 
     words = re.findall(r"[a-z']+", text.lower())
-    vector = numpy.zeros(HASHED)
+    vector = numpy.zeros(WORD_DIMENSIONS)
     for word in {*words, *(f"{a} {b}" for a, b in itertools.pairwise(words)), *(f"^{a}" for a in words[:1])}:
         mark = crc32(word.encode())
-        vector[mark % HASHED] += 1.0 if mark & 0x80000000 else -1.0
+        vector[mark % WORD_DIMENSIONS] += 1.0 if mark & 0x80000000 else -1.0
     length = float(numpy.sqrt((vector * vector).sum()))
     return vector / length if length else vector
 
@@ -253,10 +253,10 @@ def _weights() -> dict[str, Any]:
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
-RECENTLY = timedelta(hours=1)
+RECENT = timedelta(hours=1)
 """A channel triggered within this time is passed over by the round-robin."""
 
-BY_TIME: Mapping[PartOfDay, Mapping[str, float]] = {
+CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
     PartOfDay.MORNING: {"koji-core": 3, "research": 3, "chronicle-hub": 1, "dream-weaver": 1, "garden": 1},
     PartOfDay.AFTERNOON: {"koji-core": 5, "research": 2, "chronicle-hub": 1, "dream-weaver": 2, "garden": 1},
     PartOfDay.EVENING: {"koji-core": 1, "research": 1, "chronicle-hub": 4, "dream-weaver": 2, "garden": 2},
@@ -308,16 +308,16 @@ class Router:
             raise Refusal("unknown_channel", message, fix)
         route = self._place(prose, requested) if prose else Route(requested)
         if not route.channel:
-            channel, step = self._in_turn(list(channels), triggered, routed)
+            channel, step = self._pick_channel(list(channels), triggered, routed)
             route = replace(route, channel=channel, why=f"{step}: its meaning fits no channel" if prose else step)
         return route if route.agent else replace(route, agent=channels[route.channel].agent)
 
-    def _in_turn(
+    def _pick_channel(
         self, registered: Sequence[str], triggered: Mapping[str, datetime], routed: Mapping[str, int]
     ) -> tuple[str, str]:
         now = self._clock.now()
-        rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENTLY]
+        rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT]
         if rested:
             return min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER))), "round-robin"
-        weights = BY_TIME[part_of_day(self._clock.local())]
+        weights = CHANNEL_WEIGHTS[part_of_day(self._clock.local())]
         return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day"

@@ -1,6 +1,4 @@
-"""The six signals of SPEC 2.1: what speaks for work right now, as relevance in [0, 1] and words. Pure.
-
-Every relevance is documented where it stands; what touches the outside world only fetches."""
+"""The six signals of SPEC 2.1: the relevance of work right now, in [0, 1], with its evidence in words. Pure."""
 
 from __future__ import annotations
 
@@ -33,16 +31,16 @@ def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Sign
 
 
 def collect_signal(name: str, collect: Callable[[], Signal]) -> Signal:
-    """What `collect` says, or a signal of relevance 0 that names the error: one collector never fails a cycle."""
+    """The signal that `collect` returns, or one of relevance 0 with its error: a collector never fails a cycle."""
     try:
         return collect()
     except Refusal as refusal:
         return signal(name, 0.0, error=sanitise(refusal.message))
-    except Exception as error:  # whatever it is, it is told, not swallowed
+    except Exception as error:  # reported with the signal
         return signal(name, 0.0, error=sanitise(f"{type(error).__name__}: {error}"))
 
 
-FIT: Final[dict[PartOfDay, dict[Activity, float]]] = {
+ACTIVITY_FIT: Final[dict[PartOfDay, dict[Activity, float]]] = {
     PartOfDay.MORNING: {Activity.REVIEW: 1.0, Activity.WORK: 0.6, Activity.SUMMARY: 0.3, Activity.REPAIR: 1.0},
     PartOfDay.AFTERNOON: {Activity.REVIEW: 0.5, Activity.WORK: 1.0, Activity.SUMMARY: 0.3, Activity.REPAIR: 1.0},
     PartOfDay.EVENING: {Activity.REVIEW: 0.4, Activity.WORK: 0.5, Activity.SUMMARY: 1.0, Activity.REPAIR: 0.8},
@@ -50,7 +48,7 @@ FIT: Final[dict[PartOfDay, dict[Activity, float]]] = {
 }
 """How well an activity fits a part of the day, in [0, 1]."""
 
-HABIT: Final = {
+HABIT_WORDS: Final = {
     PartOfDay.MORNING: "morning: review and plan",
     PartOfDay.AFTERNOON: "afternoon: deep work",
     PartOfDay.EVENING: "evening: summarise the day",
@@ -59,18 +57,18 @@ HABIT: Final = {
 
 
 def time_relevance(part: PartOfDay, *activities: Activity) -> float:
-    """How well the best fitting of `activities` fits `part`; without any, the best that anything reaches then."""
-    return max(FIT[part][activity] for activity in activities or tuple(Activity))
+    """How well the best of `activities`, by default of all, fits `part` of the day."""
+    return max(ACTIVITY_FIT[part][activity] for activity in activities or tuple(Activity))
 
 
 def time_signal(local: datetime, *activities: Activity) -> Signal:
     """The signal for a proposal of these activities, or, without any, for the workspace as a whole."""
     part = part_of_day(local)
-    return signal("time", time_relevance(part, *activities), HABIT[part])
+    return signal("time", time_relevance(part, *activities), HABIT_WORDS[part])
 
 
-SLACK = timedelta(minutes=1)
-"""A file dated further into the future than this was unpacked or copied so: it says nothing of anyone's presence."""
+MAX_CLOCK_DIFFERENCE = timedelta(minutes=1)
+"""A file dated further into the future than this was copied with its date, and is no sign of activity."""
 
 
 ANY_NEW_FILE: Final = "*"
@@ -79,23 +77,23 @@ ANY_NEW_FILE: Final = "*"
 
 @frozen
 class OurWrite:
-    """A landing of ours wrote `path` (relative to the workspace), or a session of ours may have left untracked files
-    (`ANY_NEW_FILE`), between two instants, both included."""
+    """A write by the engine, between two instants, both included: of a landing into `path` (relative to the workspace),
+    or of a session that may have left untracked files (`ANY_NEW_FILE`)."""
 
     path: str
     since: datetime
     until: datetime
 
     def covers(self, touch: Touch) -> bool:
-        """True when `touch` is this write and not a later one of the operator."""
+        """Whether `touch` is this write, and not a later one of the operator."""
         ours = touch.path == self.path or (self.path == ANY_NEW_FILE and touch.untracked)
         return ours and self.since <= touch.at <= self.until
 
 
-def last_sign_of_life(
+def last_activity(
     now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
 ) -> datetime | None:
-    """When the operator last did anything, None if nothing is known. Never later than `now`."""
+    """The operator's last activity, None for unknown. Never later than `now`."""
     writes: dict[str, list[OurWrite]] = {}
     for write in ours:
         writes.setdefault(write.path, []).append(write)
@@ -103,17 +101,17 @@ def last_sign_of_life(
     signs += [
         min(touch.at, now)
         for touch in touches
-        if touch.at <= now + SLACK
+        if touch.at <= now + MAX_CLOCK_DIFFERENCE
         and not any(write.covers(touch) for write in [*writes.get(touch.path, ()), *writes.get(ANY_NEW_FILE, ())])
     ]
     return max(signs, default=None)
 
 
-def silence_of(
+def time_since_activity(
     now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
 ) -> timedelta | None:
-    """Time since the last sign of life (>= 0), None if there never was one."""
-    sign = last_sign_of_life(now, last_input, touches, ours)
+    """Time since the operator's last activity (>= 0), None for unknown."""
+    sign = last_activity(now, last_input, touches, ours)
     return None if sign is None else now - sign
 
 
@@ -128,23 +126,22 @@ def silence_signal(silence: timedelta | None, threshold: timedelta) -> Signal:
     return signal("silence", silence_relevance(silence, threshold), words)
 
 
-STALE = timedelta(days=7)
-"""A task that nobody touched for so long cannot become more pressing."""
+FULLY_STALE = timedelta(days=7)
+"""Time without a change after which the staleness of a task is 1."""
 
-UNRELATED = 0.5
-"""What an open task, or a recent thread, still adds to a proposal that has nothing to do with it."""
+UNRELATED_SHARE = 0.5
+"""Share of the relevance of an open task, or a recent thread, for unrelated proposals."""
 
 
 def open_tasks(tasks: Sequence[Task]) -> list[Task]:
-    """The operator's open tasks, longest untouched first; the rows that sessions keep for themselves are left out, and
-    what waits for other tasks."""
+    """The open tasks, oldest change first, without those of sessions and those that wait for other tasks."""
     opened = (task for task in tasks if task.state == "open" and task.source != "session" and not task.waits_for)
     return sorted(opened, key=lambda task: task.updated_at)
 
 
 def staleness(task: Task, now: datetime) -> float:
     """0.3 for a task of this moment, growing evenly to 1 after seven days untouched."""
-    return 0.3 + 0.7 * min(1.0, max(0.0, (now - task.updated_at) / STALE))
+    return 0.3 + 0.7 * min(1.0, max(0.0, (now - task.updated_at) / FULLY_STALE))
 
 
 def related_task(tasks: Sequence[Task], text: str) -> Task | None:
@@ -163,7 +160,7 @@ def tasks_relevance(tasks: Sequence[Task], now: datetime, about: str | None = No
     if about is None:
         return staleness(opened[0], now)
     related = related_task(opened, about)
-    return staleness(related, now) if related else UNRELATED * staleness(opened[0], now)
+    return staleness(related, now) if related else UNRELATED_SHARE * staleness(opened[0], now)
 
 
 def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None) -> Signal:
@@ -175,8 +172,8 @@ def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None)
     return signal("tasks", tasks_relevance(tasks, now, about), *(evidence or ["no open tasks"]))
 
 
-RECENT = timedelta(hours=24)
-"""A thread fades evenly to nothing over this time."""
+THREAD_FADES = timedelta(hours=24)
+"""Time over which the relevance of a thread decreases to 0."""
 
 
 _LEFT_OPEN = {SessionState.FAILED, SessionState.INTERRUPTED, SessionState.BLOCKED}
@@ -196,7 +193,7 @@ def openness(session: SessionView) -> float:
 
 def recency(session: SessionView, now: datetime) -> float:
     """1 when the session ended this moment, 0 after 24 hours."""
-    return 1.0 - min(1.0, max(0.0, (now - (session.ended_at or session.created_at)) / RECENT))
+    return 1.0 - min(1.0, max(0.0, (now - (session.ended_at or session.created_at)) / THREAD_FADES))
 
 
 def thread_relevance(session: SessionView, now: datetime, continues: Collection[str] | None = None) -> float:
@@ -205,11 +202,11 @@ def thread_relevance(session: SessionView, now: datetime, continues: Collection[
 
 
 def _share(session: SessionView, continues: Collection[str] | None) -> float:
-    return 1.0 if continues is None or session.flow in continues else UNRELATED
+    return 1.0 if continues is None or session.flow in continues else UNRELATED_SHARE
 
 
-AT_WORK = timedelta(minutes=10)
-"""Time after the operator's last word in which an agent may still be at work, so nothing is left open yet."""
+MAX_ANSWER_TIME = timedelta(minutes=10)
+"""Time after the operator's last message in which an agent may still be answering."""
 
 
 def outside_openness(thread: Thread, now: datetime) -> float:
@@ -218,14 +215,14 @@ def outside_openness(thread: Thread, now: datetime) -> float:
     if thread.question:
         return 1.0
     if thread.unanswered:
-        return 0.8 if now - thread.at >= AT_WORK else 0.0
+        return 0.8 if now - thread.at >= MAX_ANSWER_TIME else 0.0
     return 0.4
 
 
 def outside_relevance(thread: Thread, now: datetime, continues: Collection[str] | None = None) -> float:
     """openness x recency; half of it for a proposal that continues a flow: it is not this conversation."""
-    fading = 1.0 - min(1.0, max(0.0, (now - thread.at) / RECENT))
-    return (1.0 if continues is None else UNRELATED) * outside_openness(thread, now) * fading
+    fading = 1.0 - min(1.0, max(0.0, (now - thread.at) / THREAD_FADES))
+    return (1.0 if continues is None else UNRELATED_SHARE) * outside_openness(thread, now) * fading
 
 
 class Conversations:
@@ -242,7 +239,7 @@ class Conversations:
         rated = [(_share(session, continues) * relevance, session) for relevance, session in self._inside]
         relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
         elsewhere, thread = max(self._outside, key=lambda pair: pair[0], default=(0.0, None))
-        elsewhere *= 1.0 if continues is None else UNRELATED
+        elsewhere *= 1.0 if continues is None else UNRELATED_SHARE
         rated_words = []
         if session is not None and relevance > 0.0:
             rated_words.append((relevance, _session_words(session, self._now)))
@@ -255,7 +252,7 @@ class Conversations:
 
 
 def thread_words(thread: Thread, now: datetime) -> str:
-    """What was left open with another agent."""
+    """A conversation with another agent in words."""
     ago = span(now - thread.at)
     if thread.question:
         return f"{thread.agent} asks “{plain(thread.question, 60)}”, {ago} ago"

@@ -1,4 +1,5 @@
-"""The order of the stack (SPEC 2.11), how many cards it holds (2.9), and where your taste moves a kind (2.5). Pure."""
+"""The order of the pending cards (SPEC 2.11), their maximum number (2.9), and the tier that follows from the operator's
+decisions (2.5). Pure."""
 
 from __future__ import annotations
 
@@ -11,29 +12,28 @@ from engine.prediction.kinds import is_ordered, kind_of
 from engine.prediction.twin import LIKE_APPROVED_FROM
 from engine.statistics import wilson_lower_bound
 
-SUGGESTED_MOST = 3
-"""Maximum number of pending cards of agents and programs: the places are not theirs alone."""
+MAX_SUGGESTED = 3
+"""Maximum number of pending cards of agents and programs."""
 
-MOST_ALIKE = 4
-"""Maximum number of pending cards of one kind in a workspace: never five of the five."""
+MAX_SAME_KIND = 4
+"""Maximum number of pending cards of one kind in a workspace."""
 
-FRESH = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
-"""How fresh evidence is goes in steps: of the last hour, the last day, the last week, older. Within a step it is not
-minutes that matter, but what a card is about (`kinds.Kind.place`)."""
+FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+"""Steps of the age of evidence. Cards of the same step are ordered by kind (`kinds.Kind.place`), not by minutes."""
 
 
 class Room:
-    """The places of the stack. `awake`: the pending cards that are not snoozed, also those that take no place."""
+    """The free places of the stack. `awake` are the pending cards that are not snoozed, also those without a place."""
 
     def __init__(self, settings: Settings, awake: Iterable[Card]) -> None:
         self._settings = settings
         self._awake = list(awake)
 
     def take(self, card: Card, now: datetime) -> list[str] | None:
-        """Take a place for this card: ids of the cards that lose theirs to it, or None when there is none for it.
+        """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
-        One upkeep card in a workspace is enough (SPEC 2.11). Where all places are taken, the last card of a lower tier
-        makes room, one that was not shown yet before others.
+        A workspace has one upkeep card at most (SPEC 2.11). If all places are taken, the last card of a lower tier is
+        displaced, preferably one that was not shown yet.
         """
         seated = [other for other in self._awake if takes_place(other, now)]
         if _other_upkeep(card, self._awake):
@@ -41,15 +41,15 @@ class Room:
         if not takes_place(card, now):
             self._awake.append(card)
             return []
-        if sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated) >= MOST_ALIKE:
+        if sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated) >= MAX_SAME_KIND:
             return None
         displaced: set[str] = set()
         limits = (self._settings.max_pending_cards, card.workspace), (self._settings.max_pending_cards_in_all, None)
-        for most, workspace in limits:
-            among = [other for other in seated if workspace in (None, other.workspace) and other.id not in displaced]
-            if len(among) < most:
+        for limit, workspace in limits:
+            others = [other for other in seated if workspace in (None, other.workspace) and other.id not in displaced]
+            if len(others) < limit:
                 continue
-            lower = [other for other in reversed(order(among, now)) if other.tier > card.tier]
+            lower = [other for other in reversed(sort_cards(others, now)) if other.tier > card.tier]
             if not lower:
                 return None
             displaced.add(min(lower, key=lambda other: other.shown_at is not None).id)
@@ -57,12 +57,12 @@ class Room:
         return sorted(displaced)
 
     def leave(self, card: Card) -> None:
-        """Give the place of this card back."""
+        """Free the place of this card."""
         self._awake.remove(card)
 
 
 def _other_upkeep(card: Card, awake: Iterable[Card]) -> list[str]:
-    """Ids of the upkeep cards, of any source, beside which this one would be a second one in its workspace."""
+    """Ids of the other upkeep cards in the workspace of this upkeep card."""
     if card.tier is not Tier.UPKEEP:
         return []
     seat = (card.workspace, card.tier)
@@ -75,9 +75,9 @@ def takes_place(card: Card, now: datetime) -> bool:
     return not (exempt or card.snoozed(now))
 
 
-def order(cards: Iterable[Card], now: datetime) -> list[Card]:
-    """The stack from the top (SPEC 2.11): what the operator wrote, the newest first, for it is to be decided now; then
-    by tier, confidence and freshness. What is left is stable: the kind, the older card, the id."""
+def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
+    """The stack from the top (SPEC 2.11): the operator's own prompts, newest first, then by tier, confidence and age of
+    the evidence; equal cards by kind, age and id."""
     own_prompts: list[Card] = []
     others: list[Card] = []
     for card in cards:
@@ -87,8 +87,8 @@ def order(cards: Iterable[Card], now: datetime) -> list[Card]:
         key=lambda card: (
             card.tier,
             -card.confidence,
-            sum(now - (card.evidence_at or card.created_at) > age for age in FRESH),
-            kind_of(card.kind).tier is not card.tier,  # what taste or circumstances moved comes after what belongs here
+            sum(now - (card.evidence_at or card.created_at) > age for age in FRESHNESS_STEPS),
+            kind_of(card.kind).tier is not card.tier,  # cards that were moved here come after those of this tier
             kind_of(card.kind).place,
             card.created_at,
             card.id,
@@ -97,13 +97,13 @@ def order(cards: Iterable[Card], now: datetime) -> list[Card]:
     return [*own_prompts, *others]
 
 
-def waiting_for_a_place(cards: Sequence[Card], now: datetime, settings: Settings) -> set[str]:
-    """Ids of woken cards for which there is no place yet: they stay asleep until a card is decided.
+def ids_without_place(cards: Sequence[Card], now: datetime, settings: Settings) -> set[str]:
+    """Ids of woken cards without a place: they stay hidden until another card is decided.
 
-    Cards that never slept keep their places; of the woken ones the first in the order sit down first. An upkeep card
-    that takes no place waits as well while its workspace shows another.
+    Cards that were not snoozed keep their places; the woken ones get the free ones in order. A woken upkeep card also
+    waits while its workspace shows another.
     """
-    awake = [card for card in order(cards, now) if not card.snoozed(now)]
+    awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
     shown = [card for card in awake if card.snoozed_until is None]
     waiting = set()
     for card in awake:
@@ -119,12 +119,12 @@ def waiting_for_a_place(cards: Sequence[Card], now: datetime, settings: Settings
     return waiting
 
 
-def displaced_by(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
-    """Ids of the cards that a returning card (`returning`, already in `cards`) displaces: the other upkeep card when it
-    is one, and the last of the others, unseen ones first, of its own workspace while that has too many. Woken cards
-    without a place are not displaced."""
-    waiting = waiting_for_a_place(cards, now, settings)
-    shown = [card for card in order(cards, now) if not card.snoozed(now) and card.id not in waiting]
+def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
+    """Ids of the cards that the card `returning`, already in `cards`, displaces: the other upkeep card if it is one,
+    and the last of the others, unseen ones first, of its own workspace while that has too many. Woken cards without a
+    place are not displaced."""
+    waiting = ids_without_place(cards, now, settings)
+    shown = [card for card in sort_cards(cards, now) if not card.snoozed(now) and card.id not in waiting]
     returning_card = next((card for card in shown if card.id == returning), None)
     upkeep = _other_upkeep(returning_card, shown) if returning_card else []
     counted = [card for card in shown if takes_place(card, now) and card.id not in upkeep]
@@ -138,10 +138,10 @@ def displaced_by(cards: Sequence[Card], returning: str, now: datetime, settings:
 
 
 def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
-    """The tier that the operator's taste gives to a kind in a workspace, and why, "" when it stays (SPEC 2.11).
+    """(tier, reason) of a kind in a workspace after the operator's decisions; reason "" if it stays (SPEC 2.11).
 
-    One up where the one-sided 95 % Wilson bound of the share approved is at least 0.8 (from 11 of 11 on), one down
-    where that of the share dismissed is. What is broken is a fact: nothing moves into tier 1 or out of it.
+    One up if the one-sided 95 % Wilson bound of the share approved is at least 0.8 (from 11 of 11 on), one down if that
+    of the share dismissed is. Nothing moves into tier 1 or out of it.
     """
     reason = f"you approved {approved} of {decided} like it"
     if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= LIKE_APPROVED_FROM:

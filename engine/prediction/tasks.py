@@ -1,6 +1,6 @@
 """The task board: the operator's own tasks, and one for each session (SPEC 9.3).
 
-It watches sessions: one that starts makes the card's task run, or adds one; one that ends makes it done or failed.
+A session that starts sets the card's task to running, or adds one; its end sets the task to done or failed.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from engine.storage.types import utc_column
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
 
-WRITTEN = "tasks.written"
-"""What the files of `tasksDir` said last: [workspace, title] of each task that is open there."""
+LAST_FILE_TASKS = "tasks.written"
+"""Key in the state table: [workspace, title] of each task that was open in the files of `tasksDir`."""
 
 STATES = ("open", "running", "done", "failed")
 MAX_TITLE = 500
 
-FILE, HEARTBEAT, ORDER = "file", "heartbeat", "order"
+FILE, HEARTBEAT, HEARTBEAT_ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
 
-WITHDRAWN = "its item was ticked or removed from heartbeat.md"
-"""The note of a heartbeat's task that is done for that reason: it opens again when the item is back."""
+ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
+"""Note of a heartbeat task that is done because its item is gone; it opens again when the item is back."""
 
 
 def check_boxes(text: str) -> Iterator[tuple[int, bool, str]]:
-    """The list items of Markdown with a box, as (line from 1, whether it is empty, words). Indented and fenced code is
-    no list."""
+    """The Markdown list items with a check box, as (line from 1, whether it is empty, text); not those in code."""
     fence = ""
     for number, line in enumerate(text.splitlines(), 1):
         if (mark := _FENCE.match(line)) and fence in ("", mark[1]):
@@ -65,19 +64,20 @@ class TaskRow(Row, table=True):
     session_id: str | None = None
     note: str = ""
     needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, server_default="[]", nullable=False))
-    """Tasks that are to be done before. They are older than this one, so that they never form a circle."""
+    """Tasks that must be done before. They are older than this one, so there are no cycles."""
 
 
 _RUNNING_IN = select_all(TaskRow).where(
     col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running"
 )
 _OF_PAGES = select_all(TaskRow).where(
-    col(TaskRow.source).in_((HEARTBEAT, ORDER)), (col(TaskRow.state) == "open") | (col(TaskRow.note) == WITHDRAWN)
+    col(TaskRow.source).in_((HEARTBEAT, HEARTBEAT_ORDER)),
+    (col(TaskRow.state) == "open") | (col(TaskRow.note) == ITEM_REMOVED),
 )
 
 
 class TaskBoard:
-    """The board of one home. A card keeps which task is its own."""
+    """The task board of one home. `Prediction.task_id` is the task of a card."""
 
     def __init__(self, database: Database, *, randomness: Randomness) -> None:
         self._database = database
@@ -85,7 +85,7 @@ class TaskBoard:
         self._reported: set[str] = set()
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
-        """Tasks, the last changed first. A task without a workspace belongs to every one."""
+        """The tasks, latest change first. A task without a workspace belongs to every workspace."""
         if state is not None and state not in STATES:
             raise Refusal("bad_state", f"{sanitise(state)!r} is not a state of a task", "one of " + ", ".join(STATES))
         query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
@@ -96,10 +96,10 @@ class TaskBoard:
         with self._database.read() as session:
             rows = list(session.exec(query))
             undone = _undone(session, rows)
-            return [_view(row, undone) for row in rows]
+            return [_to_task(row, undone) for row in rows]
 
     def get(self, task_id: str) -> Task:
-        """One task by its id or the beginning of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
+        """The task with this id or prefix of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
         with self._database.read() as session:
             row = load(session, TaskRow, task_id)
             if row is None and task_id:
@@ -111,18 +111,18 @@ class TaskBoard:
                 row = matches[0] if matches else None
             if row is None:
                 raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
-            return _view(row, _undone(session, [row]))
+            return _to_task(row, _undone(session, [row]))
 
     def needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
-        says = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
+        contains_id = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
         with self._database.read() as session:
-            rows = list(session.exec(select(TaskRow).where(says)))
+            rows = list(session.exec(select(TaskRow).where(contains_id)))
             undone = _undone(session, rows)
-            return [_view(row, undone) for row in rows]
+            return [_to_task(row, undone) for row in rows]
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
-        """A new open task of the operator's, which `needs` other tasks done first: ids or their beginnings.
+        """Add an open task of the operator; the tasks `needs` (ids or prefixes) must be done first.
 
         Raises `Refusal` `bad_title`, `secret_in_text`, and as `get`.
         """
@@ -137,57 +137,42 @@ class TaskBoard:
     def add_due(
         self, transaction: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False
     ) -> str:
-        """An open task for an item of a heartbeat that came due (SPEC 4.1), one that is to `run` by itself; returns its
-        id."""
+        """Add an open task for a due item of a heartbeat (SPEC 4.1), which may `run` by itself; returns its id."""
         words = sanitise(title).strip()[:MAX_TITLE]
-        return self._add(transaction, words, channel, workspace, "open", ORDER if run else HEARTBEAT, None).id
+        return self._add(transaction, words, channel, workspace, "open", HEARTBEAT_ORDER if run else HEARTBEAT, None).id
 
     def follow_pages(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
-        """Have the open tasks of heartbeats say what the pages say now. `items`: the last task of each item there, and
-        whether the item is to run by itself. A task whose item is not there is done, and opens again when it is back;
-        while not all pages could be read, it waits for the operator instead."""
+        """Update the tasks of heartbeats from the present pages. `items` are the last task of each item, and whether
+        the item runs by itself. A task without an item is done, and opens again when the item is back; it stays open
+        while not all pages could be read."""
         for row in load_all(transaction.session, TaskRow, _OF_PAGES):
-            source = ORDER if items.get(row.id) else HEARTBEAT
+            source = HEARTBEAT_ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
                 row.source = source
             if row.id in items and row.state == "done":
                 self._change(transaction, row, "open", "")
             elif row.id not in items and row.state == "open" and all_read:
-                self._change(transaction, row, "done", WITHDRAWN)
+                self._change(transaction, row, "done", ITEM_REMOVED)
 
     def follow_files(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
-        """Have the board say what the files of `tasksDir` say. `- [ ] words` in a `*.md` there is an open task; it is
-        done when it is checked or gone, and open again when it is unchecked or back. The same words make no second one.
-        A file is about the workspace of its name (`shop.md`), any other about none. Returns in words which files are
-        not read, because several workspaces have their name; each is told once.
+        """Update the tasks from the files of `tasksDir`. `- [ ] words` in a `*.md` there is an open task; it is done
+        when it is checked or gone, and open again when it is unchecked or back. A file belongs to the workspace of its
+        name (`shop.md`), any other to none. Returns messages about files that are not read because several workspaces
+        have their name, each once.
 
-        Raises OSError, UnicodeDecodeError for what cannot be read; then nothing changes.
+        Raises OSError, UnicodeDecodeError for unreadable files; then nothing changes.
         """
-        named: dict[str, list[str]] = {}
-        for path in workspaces:
-            named.setdefault(Path(path).name, []).append(path)
-        open_in_files: dict[tuple[str, str], None] = {}
-        unclear: dict[str, str] = {}
-        for file in sorted(folder.iterdir()):
-            if file.suffix != ".md" or not file.is_file():
-                continue
-            about = named.get(file.stem, [""])
-            if len(about) > 1:
-                unclear[file.stem] = f"{file.name} could be about {' or '.join(about)}, so it is not read; rename it"
-                continue
-            for _, is_open, words in check_boxes(file.read_text(encoding="utf-8")):
-                if is_open and (title := redact(sanitise(words).strip())[:MAX_TITLE]):
-                    open_in_files[about[0], title] = None
+        open_in_files, unclear = _read_task_files(folder, workspaces)
         written = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
-            before = state.get(session, WRITTEN)
+            before = state.get(session, LAST_FILE_TASKS)
             stored = {
                 (row.workspace, row.title): row.state
                 for row in session.exec(written)
                 if Path(row.workspace).name not in unclear
             }
         new = [key for key in open_in_files if key not in stored]
-        finished = {key for key, standing in stored.items() if standing == "open" and key not in open_in_files}
+        finished = {key for key, task_state in stored.items() if task_state == "open" and key not in open_in_files}
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
         reopened = {key for key in open_in_files if stored.get(key) == "done" and key not in last}
         now = [list(key) for key in sorted({*open_in_files, *(item for item in last if Path(item[0]).name in unclear)})]
@@ -204,13 +189,13 @@ class TaskBoard:
                     self._change(tx, row, "open", "")
             for workspace, title in new:
                 self._add(tx, title, "", workspace, "open", FILE, None)
-            state.put(tx, WRITTEN, now)
+            state.put(tx, LAST_FILE_TASKS, now)
 
         self._database.write(work)
         return messages
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
-        """Whether this task still waits or is being worked on; False for one that never was."""
+        """Whether this task is open or running; False for an unknown one."""
         row = load(transaction.session, TaskRow, task_id)
         return row is not None and row.state in ("open", "running")
 
@@ -226,12 +211,12 @@ class TaskBoard:
                     "task_running", f"{row.id} is being worked on", "stop its session, or wait until it finishes"
                 )
             self._change(tx, row, "done", "")
-            return _view(row, _undone(tx.session, [row]))
+            return _to_task(row, _undone(tx.session, [row]))
 
         return self._database.write(finish)
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
-        """Observer of sessions: the card's task runs now; a card without one gets one."""
+        """Observer of sessions: set the card's task to running, or add one."""
         card = load(transaction.session, Prediction, view.prediction_id)
         row = load(transaction.session, TaskRow, card.task_id) if card and card.task_id else None
         if row is not None:
@@ -244,8 +229,8 @@ class TaskBoard:
             card.task_id = task.id
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
-        """Observer of sessions: done when it succeeded or its check found a problem. The operator's own task stays open
-        until it succeeds."""
+        """Observer of sessions: the task is done if the session succeeded or its check found a problem. The operator's
+        own task stays open until it succeeds."""
         running = load_all(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
         if not running:
             return  # it ended before it started
@@ -283,7 +268,7 @@ class TaskBoard:
         )
         transaction.insert(row)
         transaction.record(TaskAdded(subject=row.id, workspace=workspace, title=title))
-        return _view(row, _undone(transaction.session, [row]))
+        return _to_task(row, _undone(transaction.session, [row]))
 
     def _change(self, transaction: Transaction, row: TaskRow, state: str, note: str) -> None:
         row.note = sanitise(note)[:MAX_TITLE]
@@ -294,6 +279,28 @@ class TaskBoard:
         transaction.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
+def _read_task_files(folder: Path, workspaces: Sequence[str]) -> tuple[dict[tuple[str, str], None], dict[str, str]]:
+    """(workspace, title) of each open task in the files of `folder`, in order; and by name, messages about files that
+    could belong to several workspaces."""
+    by_name: dict[str, list[str]] = {}
+    for path in workspaces:
+        by_name.setdefault(Path(path).name, []).append(path)
+    open_tasks: dict[tuple[str, str], None] = {}
+    unclear: dict[str, str] = {}
+    for file in sorted(folder.iterdir()):
+        if file.suffix != ".md" or not file.is_file():
+            continue
+        matching = by_name.get(file.stem, [""])
+        if len(matching) > 1:
+            unclear[file.stem] = f"{file.name} could be about {' or '.join(matching)}, so it is not read; rename it"
+            continue
+        for _, is_open, text in check_boxes(file.read_text(encoding="utf-8")):
+            title = redact(sanitise(text).strip())[:MAX_TITLE]
+            if is_open and title:
+                open_tasks[matching[0], title] = None
+    return open_tasks, unclear
+
+
 def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
     """The tasks that `rows` need and that are not done."""
     needed = {need for row in rows for need in row.needs}
@@ -302,7 +309,7 @@ def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
     return set(session.exec(select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != "done")))
 
 
-def _view(row: TaskRow, undone: set[str]) -> Task:
+def _to_task(row: TaskRow, undone: set[str]) -> Task:
     values = {name: getattr(row, name) for name in TaskRow.model_fields}
     return Task(
         **values | {"needs": tuple(row.needs), "waits_for": tuple(need for need in row.needs if need in undone)}

@@ -180,7 +180,7 @@ class SimulatedContexts:
     ) -> list[WorkspaceContext]:
         return [self._read(self._projects[workspace], last_input) for workspace in workspaces]
 
-    def last_sign_of_life(
+    def last_activity(
         self,
         workspaces: Sequence[str],
         *,

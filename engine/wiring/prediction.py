@@ -34,8 +34,8 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
-from engine.prediction.kinds import HANDED_OVER, kind_of
-from engine.prediction.model_twin import ModelTwin, TwinAccess, Unusable
+from engine.prediction.kinds import FIX_BY_AGENT, kind_of
+from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
@@ -67,7 +67,7 @@ def build_twin(core: Services) -> PredictorHook:
         ).ask,
         flows=core.flows,
         phase=lambda: core.predictions.phase().number,
-        told=partial(_record_twin_answer, core),
+        on_answer=partial(_record_twin_answer, core),
     )
     school = _TwinTraining(core.settings, core.keys, twin, core.twin)
     core.training = Training(
@@ -151,7 +151,7 @@ class _TwinTraining:
         """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingError`."""
         try:
             reply = self.twin.answer(model, situation)
-        except Unusable:
+        except UnusableReply:
             return None
         except NoAnswer as fault:
             raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
@@ -181,7 +181,9 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
         agents=core.hierarchy.list,
     )
     router = Router(core.settings, clock, randomness, placing.place)
-    store = CardStore(core.database, clock, core.settings, safety=core.safety, history=core.feedback, facts=core.ledger)
+    store = CardStore(
+        core.database, clock, core.settings, safety=core.safety, history=core.feedback, ledger=core.ledger
+    )
     approvals = Approvals(store, launcher, core.embedded, flows=core.flows, secrets=core.keys.secrets)
     core.tasks = TaskBoard(core.database, randomness=randomness)
     core.talks = Threads(
@@ -222,7 +224,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
 
 def _takes_prose(launcher: Launcher, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
-    info = launcher.check(Assignment("?", kind_of(HANDED_OVER).channel, workspace, AUTO, None, {}))
+    info = launcher.check(Assignment("?", kind_of(FIX_BY_AGENT).channel, workspace, AUTO, None, {}))
     return info.executor if info.available else ""
 
 
@@ -257,7 +259,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
 
 def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:
     """When anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
-    return core.contexts.last_sign_of_life(
+    return core.contexts.last_activity(
         workspaces, last_input=None, ours={path: _own_writes(core, path) for path in workspaces}
     )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prediction.lifecycle import add_active, is_quiet, next_hour
+from engine.prediction.lifecycle import add_active_time, is_quiet, next_hour
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 CHANGES = [
@@ -37,14 +37,14 @@ def test_quiet_hours_within_a_day_and_none_at_all() -> None:
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-06-01", 9)])
 def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> None:
     start = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=BERLIN).astimezone(UTC)
-    assert add_active(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
+    assert add_active_time(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
 
 
 def test_a_card_of_the_evening_lives_past_the_night() -> None:
     evening = datetime(2026, 1, 5, 22, tzinfo=BERLIN)
     # One hour before 23:00, fifteen on the next day, and eight more on the day after.
     expires = datetime(2026, 1, 7, 16, tzinfo=BERLIN)
-    assert add_active(evening, timedelta(hours=24), BERLIN, 23, 8) == expires
+    assert add_active_time(evening, timedelta(hours=24), BERLIN, 23, 8) == expires
 
 
 @given(st.sampled_from([BERLIN, NEW_YORK]), st.integers(0, 2 * 365 * 1440), st.integers(0, 23))
@@ -75,7 +75,7 @@ def test_it_agrees_with_a_clock_that_is_walked(
         if not is_quiet(now.astimezone(zone), start, end):
             left -= 1
         now += timedelta(minutes=15)
-    found = add_active(begin, timedelta(minutes=15 * quarters), zone, start, end)
+    found = add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end)
     if quarters:
         assert found == now
     else:

@@ -77,7 +77,7 @@ def main() -> None:
 
     pairs = phrases()
     texts = [text for _, text in pairs]
-    words = routing.WORDS_WEIGH * numpy.stack([routing.hashed(one) for one in texts])
+    words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words(one) for one in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     roles = [act.split("/")[0] for act in acts]

@@ -22,7 +22,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.model import CalibrationCheck, Proposal, Signal, Status
-from engine.prediction.stack import MOST_ALIKE
+from engine.prediction.stack import MAX_SAME_KIND
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import append
@@ -100,7 +100,7 @@ def best(found: Sequence[Proposal], key: Callable[[Proposal], float]) -> list[Pr
     """The first five by `key` under the rule of variety that all obey."""
     taken: list[Proposal] = []
     for one in sorted(found, key=key, reverse=True):
-        if len(taken) < SHOWN and sum(other.kind == one.kind for other in taken) < MOST_ALIKE:
+        if len(taken) < SHOWN and sum(other.kind == one.kind for other in taken) < MAX_SAME_KIND:
             taken.append(one)
     return taken
 

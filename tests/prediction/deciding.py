@@ -221,7 +221,7 @@ class World:
         router = Router(settings, self.clock, randomness, self.place)
         self.store = CardStore(
             self.database, self.clock, settings, safety=self._safety(), history=self.decisions,
-            facts=Ledger(self.database), deleted=lambda workspace: False,
+            ledger=Ledger(self.database), deleted=lambda workspace: False,
         )  # fmt: skip
         approvals = Approvals(self.store, self.bench, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.predictions = Predictions(

@@ -18,7 +18,7 @@ from engine.model import (
     Status,
     TriggerType,
 )
-from engine.prediction.kinds import RUN
+from engine.prediction.kinds import RUN_FACT
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -94,7 +94,7 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> N
 def ordered(world: World, board: TaskBoard) -> tuple[Card, str]:
     """A card of an item that the operator wrote to run by itself, and its task."""
     task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
-    return world.card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN: True}, task_id=task), task
+    return world.card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task), task
 
 
 def runs(world: World, card: Card) -> bool:

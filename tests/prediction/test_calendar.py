@@ -12,7 +12,7 @@ import pytest
 from engine.git.calendars import AHEAD, CalendarReader, Meeting
 from engine.model import Refusal
 from engine.prediction.signals import calendar_signal
-from engine.prediction.templates.history import PREPARED_FROM, prepare_meeting
+from engine.prediction.templates.history import PREPARATION_TIME, prepare_meeting
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
@@ -93,7 +93,7 @@ def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_p
     dated_commit(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
     world = World(repository.path)
     context = world.sense()
-    with_meeting = [Meeting("Stand-up", NOW + PREPARED_FROM, NOW - timedelta(days=3))]
+    with_meeting = [Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))]
 
     def offered(found: list[Meeting]) -> list[str]:
         return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(found)))]
@@ -101,6 +101,6 @@ def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_p
     [prompt] = offered(with_meeting)
     assert prompt.startswith("Prepare for “Stand-up” at ")
     assert "sum up 1 commit since" in prompt
-    assert offered([Meeting("Stand-up", NOW + PREPARED_FROM + timedelta(seconds=1))]) == []
-    assert offered([Meeting("Stand-up", NOW + PREPARED_FROM, NOW - timedelta(hours=1))]) == []  # nothing since
+    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME + timedelta(seconds=1))]) == []
+    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(hours=1))]) == []  # nothing since
     assert offered([]) == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness, RunnerInfo, Source, Tier
-from engine.prediction.card_rows import new_row
+from engine.prediction.card_rows import make_row
 from engine.prediction.cycle import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
 from engine.prediction.stack import adjusted_tier
 from engine.prediction.twin import MIN_DECISIONS
@@ -24,7 +24,7 @@ def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> D
     suggestion = proposal(name, kind=kind, **more)
     parts = ConfidenceParts(total, total, 0.5, total, total, stated=True)
     assignment, info = Assignment(suggestion.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
-    return Draft(new_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", parts=parts), info)
+    return Draft(make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", parts=parts), info)
 
 
 class Draws(Randomness):

@@ -18,17 +18,17 @@ from engine.prediction.signals import (
     Conversations,
     OurWrite,
     git_relevance,
-    last_sign_of_life,
+    last_activity,
     outside_openness,
     outside_relevance,
     related_task,
     signal,
-    silence_of,
     silence_relevance,
     silence_signal,
     tasks_relevance,
     tasks_signal,
     thread_relevance,
+    time_since_activity,
 )
 from tests.prediction.sensing import NOW, session, task
 
@@ -61,28 +61,28 @@ def test_silence_grows_to_one_at_the_threshold() -> None:
 
 def test_input_and_edits_both_end_the_silence() -> None:
     edit = Touch("cart.py", NOW - timedelta(minutes=5))
-    assert silence_of(NOW, NOW - timedelta(minutes=2), [edit]) == timedelta(minutes=2)
-    assert silence_of(NOW, NOW - timedelta(hours=2), [edit]) == timedelta(minutes=5)
-    assert silence_of(NOW, None, [edit]) == timedelta(minutes=5)
-    assert silence_of(NOW, None, []) is None
+    assert time_since_activity(NOW, NOW - timedelta(minutes=2), [edit]) == timedelta(minutes=2)
+    assert time_since_activity(NOW, NOW - timedelta(hours=2), [edit]) == timedelta(minutes=5)
+    assert time_since_activity(NOW, None, [edit]) == timedelta(minutes=5)
+    assert time_since_activity(NOW, None, []) is None
 
 
 def test_what_our_landing_wrote_is_no_sign_of_life() -> None:
     landed = NOW - timedelta(minutes=5)
     ours = [OurWrite("cart.py", landed - timedelta(seconds=1), landed)]
-    assert last_sign_of_life(NOW, None, [Touch("cart.py", landed)], ours) is None
-    assert last_sign_of_life(NOW, None, [Touch("other.py", landed)], ours) == landed
+    assert last_activity(NOW, None, [Touch("cart.py", landed)], ours) is None
+    assert last_activity(NOW, None, [Touch("other.py", landed)], ours) == landed
     later = landed + timedelta(microseconds=1)
-    assert last_sign_of_life(NOW, None, [Touch("cart.py", later)], ours) == later
+    assert last_activity(NOW, None, [Touch("cart.py", later)], ours) == later
 
 
 def test_what_a_check_of_ours_left_lying_about_is_no_sign_of_life() -> None:
     ours = [OurWrite(ANY_NEW_FILE, NOW - HALF_HOUR, NOW)]
     at = NOW - timedelta(minutes=5)
-    assert last_sign_of_life(NOW, None, [Touch("coverage.xml", at, untracked=True)], ours) is None
-    assert last_sign_of_life(NOW, None, [Touch("cart.py", at)], ours) == at
+    assert last_activity(NOW, None, [Touch("coverage.xml", at, untracked=True)], ours) is None
+    assert last_activity(NOW, None, [Touch("cart.py", at)], ours) == at
     before = NOW - HALF_HOUR - timedelta(microseconds=1)
-    assert last_sign_of_life(NOW, None, [Touch("coverage.xml", before, untracked=True)], ours) == before
+    assert last_activity(NOW, None, [Touch("coverage.xml", before, untracked=True)], ours) == before
 
 
 INSTANTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda span: NOW + span)
@@ -92,15 +92,15 @@ INSTANTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda s
 def test_silence_is_never_negative_and_relevance_stays_within_bounds(
     last_input: datetime | None, touched: list[datetime], threshold: timedelta
 ) -> None:
-    silence = silence_of(NOW, last_input, [Touch("f", at) for at in touched])
+    silence = time_since_activity(NOW, last_input, [Touch("f", at) for at in touched])
     assert silence is None or silence >= timedelta(0)
     assert 0.0 <= silence_signal(silence, threshold).relevance <= 1.0
 
 
 def test_a_file_from_the_future_says_nothing() -> None:
-    assert silence_of(NOW, None, [Touch("old.tar", NOW + timedelta(days=1))]) is None
-    assert silence_of(NOW, None, [Touch("now.py", NOW + timedelta(minutes=1))]) == timedelta(0)
-    assert silence_of(NOW, NOW + timedelta(hours=1), []) == timedelta(0)
+    assert time_since_activity(NOW, None, [Touch("old.tar", NOW + timedelta(days=1))]) is None
+    assert time_since_activity(NOW, None, [Touch("now.py", NOW + timedelta(minutes=1))]) == timedelta(0)
+    assert time_since_activity(NOW, NOW + timedelta(hours=1), []) == timedelta(0)
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from engine.git.state import Branch, Commit, GitState
 from engine.model import CheckResult
 from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.intake import done_by_operator
+from engine.prediction.intake import is_done_by_operator
 from tests.conftest import MONDAY_MORNING as MADE
 
 LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)
@@ -71,9 +71,9 @@ OPEN = Branch("x", "t", EARLIER)
     ],
 )
 def test_rules(made: Prediction, state: WorkspaceContext, himself: bool) -> None:
-    assert done_by_operator(made, state, {"own"}) is himself
+    assert is_done_by_operator(made, state, {"own"}) is himself
 
 
 def test_nothing_can_be_told_without_git() -> None:
     context = WorkspaceContext("/shop", LATER, LATER, runs=(Ran(LATER),))
-    assert not done_by_operator(card("run_tests"), context)
+    assert not is_done_by_operator(card("run_tests"), context)

@@ -10,8 +10,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.model import CheckResult, Proposal, SessionState, SessionView, Source, Status
-from engine.prediction.follow_ups import AFTER_RED, next_kinds
-from engine.prediction.kinds import HANDED_OVER
+from engine.prediction.follow_ups import AFTER_FAILED_TESTS, next_kinds
+from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal
 
@@ -31,16 +31,16 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
-        (ended(check=RED), AFTER_RED),
-        (ended(check=BROKEN), AFTER_RED),
-        (ended("bisect", check=RED), tuple(kind for kind in AFTER_RED if kind != "bisect")),
+        (ended(check=RED), AFTER_FAILED_TESTS),
+        (ended(check=BROKEN), AFTER_FAILED_TESTS),
+        (ended("bisect", check=RED), tuple(kind for kind in AFTER_FAILED_TESTS if kind != "bisect")),
         (ended(check=GREEN), ()),
         (ended("lint"), ()),
         (ended("lint", next_step="fix_lint"), ("fix_lint",)),
-        (ended("fix_lint"), (HANDED_OVER,)),
+        (ended("fix_lint"), (FIX_BY_AGENT,)),
         (ended("lint", state=SessionState.FAILED), ()),
         (ended(None), ()),
-        (ended("fix_lint", ended_at=NOW - timedelta(hours=24)), (HANDED_OVER,)),
+        (ended("fix_lint", ended_at=NOW - timedelta(hours=24)), (FIX_BY_AGENT,)),
         (ended("fix_lint", ended_at=NOW - timedelta(hours=24, seconds=1)), ()),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import Source
-from engine.prediction.hook import MAX_PROMPT, PredictorHook, read_line
+from engine.prediction.hook import MAX_PROMPT_LENGTH, PredictorHook, read_line
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
@@ -125,7 +125,7 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> Non
     ("change", "says"),
     [
         ({"prediction": ""}, "prediction must have"),
-        ({"prediction": "x" * (MAX_PROMPT + 1)}, "prediction must have"),
+        ({"prediction": "x" * (MAX_PROMPT_LENGTH + 1)}, "prediction must have"),
         ({"prediction": 3}, "prediction is not text"),
         ({"confidence": "0.5"}, "not a number"),
         ({"confidence": True}, "not a number"),

@@ -13,18 +13,18 @@ from engine.git.inspection import Inspection
 from engine.model import Tier
 from engine.prediction.kinds import (
     BLOCKED_TASK,
-    HANDED_OVER,
+    FIX_BY_AGENT,
     KINDS,
     KINDS_BY_INSPECTION,
     OPEN_TASK,
-    OWN,
+    OWN_PROMPT,
     STALE_TASK,
     SUGGESTED,
     kind_of,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
-PROSE = {HANDED_OVER, SUGGESTED, OWN, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
+PROSE = {FIX_BY_AGENT, SUGGESTED, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

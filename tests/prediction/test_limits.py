@@ -15,10 +15,10 @@ from engine.prediction.kinds import KINDS
 from engine.prediction.lifecycle import cool_down
 from engine.prediction.stack import (
     Room,
-    displaced_by,
-    order,
+    displaced_ids,
+    ids_without_place,
+    sort_cards,
     takes_place,
-    waiting_for_a_place,
 )
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -80,7 +80,7 @@ def test_who_takes_a_place(card: Card, takes_a_place: bool) -> None:
 
 
 def ids(seats: list[Card]) -> list[str]:
-    return [card.id for card in order(seats, NOW)]
+    return [card.id for card in sort_cards(seats, NOW)]
 
 
 def test_the_order_is_tier_then_confidence_then_freshness() -> None:
@@ -103,8 +103,8 @@ def test_minutes_do_not_matter_within_a_step_of_freshness_but_the_kind_does(step
 @pytest.mark.long
 @given(SEATS)
 def test_the_order_is_total_and_does_not_depend_on_where_it_began(seats: list[Card]) -> None:
-    assert order(seats, NOW) == order(seats[::-1], NOW)
-    tiers = [card.tier for card in order(seats, NOW) if card.source is not Source.OPERATOR]
+    assert sort_cards(seats, NOW) == sort_cards(seats[::-1], NOW)
+    tiers = [card.tier for card in sort_cards(seats, NOW) if card.source is not Source.OPERATOR]
     assert tiers == sorted(tiers)
 
 
@@ -146,9 +146,9 @@ def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
     there = seat("quarantine", Tier.UPKEEP, source=source)
     assert Room(CAPS, [there]).take(seat("old_stash", Tier.UPKEEP), NOW) is None
     woken = seat("old_stash", Tier.UPKEEP, snoozed=NOW)
-    assert waiting_for_a_place([there, woken], NOW, CAPS) == {"old_stash"}
-    assert waiting_for_a_place([woken], NOW, CAPS) == set()
-    assert displaced_by([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
+    assert ids_without_place([there, woken], NOW, CAPS) == {"old_stash"}
+    assert ids_without_place([woken], NOW, CAPS) == set()
+    assert displaced_ids([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
 
 
 @pytest.mark.long
@@ -170,7 +170,7 @@ def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -
 @pytest.mark.long
 @given(SEATS)
 def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Card]) -> None:
-    asleep = waiting_for_a_place(seats, NOW, CAPS)
+    asleep = ids_without_place(seats, NOW, CAPS)
     never_slept = [card for card in seats if takes_place(card, NOW) and card.snoozed_until is None]
     awake = [card for card in seats if takes_place(card, NOW) and card.id not in asleep]
     assert all(card.snoozed_until is not None for card in seats if card.id in asleep)
@@ -194,24 +194,24 @@ def test_beside_whatever_is_awake_no_second_upkeep_card_comes(taken: list[Card],
 @given(SEATS, st.data())
 @settings(max_examples=50)
 def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Card], data: st.DataObject) -> None:
-    asleep = waiting_for_a_place(seats, NOW, CAPS)
+    asleep = ids_without_place(seats, NOW, CAPS)
     shown = [card for card in seats if not card.snoozed(NOW) and card.id not in asleep]
     upkeep = [card for card in shown if card.tier is Tier.UPKEEP]
     if upkeep:
         returning = data.draw(st.sampled_from(upkeep))
-        displaced = displaced_by(seats, returning.id, NOW, CAPS)
+        displaced = displaced_ids(seats, returning.id, NOW, CAPS)
         rest = [card for card in shown if card.id not in displaced]
         assert [card for card in rest if upkeep_of(card) == upkeep_of(returning)] == [returning]
 
 
 @given(SEATS, st.data())
 def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Card], data: st.DataObject) -> None:
-    awake = [card for card in seats if takes_place(card, NOW) and card.id not in waiting_for_a_place(seats, NOW, CAPS)]
+    awake = [card for card in seats if takes_place(card, NOW) and card.id not in ids_without_place(seats, NOW, CAPS)]
     others = [card for card in awake if card.id != (awake[0].id if awake else "")]
     if not awake or not fits(others):
         return  # a stack that is too full already is the cycle's business
     returning = awake[0]
-    gone = displaced_by(seats, returning.id, NOW, CAPS)
+    gone = displaced_ids(seats, returning.id, NOW, CAPS)
     assert returning.id not in gone
     assert fits([card for card in awake if card.id not in gone])
     assert {card.workspace for card in seats if card.id in gone} <= {returning.workspace} or len(

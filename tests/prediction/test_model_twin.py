@@ -10,7 +10,7 @@ import pytest
 from engine.config import FixedSettings, Settings
 from engine.model import Answer, NoAnswer, Question, Source
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.model_twin import MOST_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, Unusable, read_reply
+from engine.prediction.model_twin import MAX_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, UnusableReply, read_reply
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, task
 
@@ -41,7 +41,7 @@ def twin(model: Model, *, phase: int = 1, **settings: object) -> ModelTwin:
         model,
         flows=("run_tests", "summarise_day"),
         phase=lambda: phase,
-        told=lambda name, usable, words: model.told.append((name, usable, words)),
+        on_answer=lambda name, usable, words: model.told.append((name, usable, words)),
     )
 
 
@@ -73,7 +73,7 @@ def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
     ],
 )
 def test_what_is_no_reply(change: dict[str, object], says: str) -> None:
-    with pytest.raises(Unusable, match=says):
+    with pytest.raises(UnusableReply, match=says):
         read_reply(json.dumps(GOOD | change), CHANNELS)
 
 
@@ -83,7 +83,7 @@ def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
     assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
     [(name, question)] = model.asked
-    assert (name, question.temperature, question.most_tokens) == ("ollama:twin", TEMPERATURE, MOST_TOKENS) == (
+    assert (name, question.temperature, question.most_tokens) == ("ollama:twin", TEMPERATURE, MAX_TOKENS) == (
         "ollama:twin", 0.3, 200,
     )  # fmt: skip
     assert question.text.startswith(context.text)

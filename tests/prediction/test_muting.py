@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DismissReason
-from engine.prediction.dismissals import Dismissal, Muted, mutes
+from engine.prediction.dismissals import Dismissal, MuteIndex, mutes
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -32,7 +32,7 @@ def dismissed(
 
 def covered(those: list[Dismissal], now: datetime, *about: str) -> bool:
     workspace, kind, subject = about or (SHOP, "bisect", "test_cart")
-    return Muted(mutes(those, now)).covers(workspace, kind, subject, 3)
+    return MuteIndex(mutes(those, now)).covers(workspace, kind, subject, 3)
 
 
 @pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28)])
@@ -80,7 +80,7 @@ def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dis
     for mute in found:
         assert mute.until is None or mute.until > NOW
         assert (mute.until is None) is (mute.subject == "")
-        assert Muted([mute]).covers(mute.workspace or SITE, mute.kind, mute.subject or "anything", 3)
+        assert MuteIndex([mute]).covers(mute.workspace or SITE, mute.kind, mute.subject or "anything", 3)
 
 
 @given(DISMISSALS, st.integers(0, 5_000))

@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.model import Randomness, Refusal
-from engine.prediction.routing import RECENTLY, Route, Router
+from engine.prediction.routing import RECENT, Route, Router
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]
@@ -49,10 +49,10 @@ def test_an_unregistered_channel_is_refused(given: dict[str, Any]) -> None:
 
 
 def test_round_robin_passes_over_what_was_triggered_recently() -> None:
-    just = NOW - RECENTLY + timedelta(microseconds=1)
+    just = NOW - RECENT + timedelta(microseconds=1)
     assert to(triggered={"koji-core": just}).channel == "chronicle-hub"
-    assert to(triggered={"koji-core": NOW - RECENTLY}).channel == "chronicle-hub", "least recently triggered first"
-    everywhere = {"koji-core": NOW - RECENTLY * 2, "chronicle-hub": NOW - RECENTLY * 3, "garden": just}
+    assert to(triggered={"koji-core": NOW - RECENT}).channel == "chronicle-hub", "least recently triggered first"
+    everywhere = {"koji-core": NOW - RECENT * 2, "chronicle-hub": NOW - RECENT * 3, "garden": just}
     assert to(triggered=everywhere).channel == "chronicle-hub"
 
 

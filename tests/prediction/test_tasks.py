@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Randomness, Refusal, SessionState, SessionView
-from engine.prediction.card_rows import Prediction, find_card
+from engine.prediction.card_rows import Prediction, load_card
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -31,11 +31,11 @@ class Cards:
     @property
     def task(self) -> str | None:
         with self._database.read() as session:
-            return find_card(session, "pred_1").task_id
+            return load_card(session, "pred_1").task_id
 
     def has(self, task_id: str) -> None:
         def link(tx: Transaction) -> None:
-            find_card(tx.session, "pred_1").task_id = task_id
+            load_card(tx.session, "pred_1").task_id = task_id
 
         self._database.write(link)
 

@@ -10,7 +10,7 @@ import pytest
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates import propose
-from engine.prediction.templates.work import MOST_TASKS, open_task
+from engine.prediction.templates.work import MAX_TASKS, open_task
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
@@ -49,7 +49,7 @@ def test_stale_ones_come_first_then_what_others_wait_for_and_no_more_than_three(
         (STALE_TASK, "task_stale8"),
         (BLOCKED_TASK, "task_schema"),
     ]
-    assert len(found) == MOST_TASKS
+    assert len(found) == MAX_TASKS
     assert "“Rework the release” waits for it" in found[2].reasoning
 
 

@@ -18,7 +18,7 @@ from engine.api.find import channel_named, find_target, target_document
 from engine.api.gateway.bodies import ConfigBody, ConfirmBody, TriggerBody, TwinBody
 from engine.api.operations.cards import decision_document, dismiss_card
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
-from engine.prediction.model_twin import Unusable
+from engine.prediction.model_twin import UnusableReply
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -201,7 +201,7 @@ class GatewayService:
                     reply = twin.answer(
                         str(model), situation, temperature=body.temperature, most_tokens=body.max_tokens
                     )
-                except (NoAnswer, Unusable):
+                except (NoAnswer, UnusableReply):
                     pass  # what cannot be asked falls back (SPEC 2.3), as in a cycle
                 else:
                     return {"model": str(model), "source": "twin-model", **reply.model_dump()}

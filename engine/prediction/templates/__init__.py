@@ -93,7 +93,7 @@ be anywhere: whatever else is seen of them is no ground for a card. What a heart
 found about the operation itself."""
 
 
-SAYS_MORE: Final = {
+MORE_SPECIFIC: Final = {
     "still_red": ("undo_landing", "rehearse_revert", "bisect", "apply_fix"),
     "bisect": ("undo_landing",),
     "run_tests": ("rerun_failing",),
@@ -104,27 +104,27 @@ SAYS_MORE: Final = {
 def propose(
     context: WorkspaceContext, failed: list[Exception] | None = None, sources: Iterable[Template] = ()
 ) -> list[Proposal]:
-    """Everything that the state of the workspace suggests, unranked, and what `others` propose. One that raises costs
+    """Everything that the state of the workspace suggests, unranked, and what `sources` propose. One that raises costs
     its own proposals alone: the error goes into `failed`, and is raised where there is none."""
-    proposals = _of_templates(context, failed)
+    proposals = _propose_by_templates(context, failed)
     for source in sources:
-        proposals += _asked(partial(source, context), failed)
+        proposals += _ask_source(partial(source, context), failed)
     return proposals
 
 
-def _of_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
+def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
     """What the templates say; when git could not be read only what a heartbeat ordered."""
     if context.git is None:
-        return _asked(partial(work.heartbeat, context), failed)
+        return _ask_source(partial(work.heartbeat, context), failed)
     proposals: list[Proposal] = []
     for template in TEMPLATES:
-        proposals += _asked(partial(template, context), failed)
+        proposals += _ask_source(partial(template, context), failed)
     for part in context.parts:
         of_part: list[Proposal] = []
         for part_template in PART_TEMPLATES:
-            of_part += _asked(partial(part_template, context, part), failed)
+            of_part += _ask_source(partial(part_template, context, part), failed)
         kinds = {item.kind for item in of_part}
-        proposals += [proposal for proposal in of_part if kinds.isdisjoint(SAYS_MORE.get(proposal.kind, ()))]
+        proposals += [proposal for proposal in of_part if kinds.isdisjoint(MORE_SPECIFIC.get(proposal.kind, ()))]
     if not context.git.operation:
         return proposals
     return [
@@ -136,7 +136,7 @@ def _of_templates(context: WorkspaceContext, failed: list[Exception] | None) -> 
     ]
 
 
-def _asked(ask: Callable[[], Sequence[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
+def _ask_source(ask: Callable[[], Sequence[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
     try:
         return list(ask())
     except Exception as error:

@@ -176,13 +176,13 @@ def autosquash(context: WorkspaceContext) -> Offer | None:
 
 
 OLD_STASH = timedelta(days=14)
-MOST_STASHES = 10  # stashes that one card is about, the oldest
+MAX_STASHES = 10  # stashes that one card is about, the oldest
 
 
 @template
 def old_stash(context: WorkspaceContext) -> Offer | None:
     """Stashes older than two weeks; all of them in one card."""
-    old = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MOST_STASHES:]
+    old = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MAX_STASHES:]
     if context.git is None or not old:
         return None
     oldest = old[-1]
@@ -203,7 +203,7 @@ def old_stash(context: WorkspaceContext) -> Offer | None:
     )
 
 
-_CALLED = {CONFLICT: "merge of files", "am": "git am"}
+_OPERATION_NAMES = {CONFLICT: "merge of files", "am": "git am"}
 
 
 @template
@@ -212,7 +212,7 @@ def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     git, operation = context.repository, context.inspection.unfinished
     if operation is None:
         return None
-    called = _CALLED.get(operation.name, operation.name)
+    called = _OPERATION_NAMES.get(operation.name, operation.name)
     if operation.name == "bisect":
         prompt = "Say what is left of the unfinished bisect"
     elif operation.unmerged:
@@ -222,8 +222,8 @@ def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     begun = operation.begun_at
     return Offer(
         prompt,
-        _why(operation),
-        subject=_subject(operation, branch_of(git)),
+        _reasoning(operation),
+        subject=_operation_subject(operation, branch_of(git)),
         facts={
             "operation": operation.name,
             "theirs": operation.theirs.commit if operation.theirs else "",
@@ -237,7 +237,7 @@ def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     )
 
 
-def _subject(operation: Operation, branch: str) -> str:
+def _operation_subject(operation: Operation, branch: str) -> str:
     """Which of all merges it is: `merge of tax on main`. A rebase is the same one at each of its commits."""
     if operation.name == "rebase":
         return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
@@ -245,7 +245,7 @@ def _subject(operation: Operation, branch: str) -> str:
     return f"{operation.name}{theirs} on {branch}"
 
 
-def _why(operation: Operation) -> str:
+def _reasoning(operation: Operation) -> str:
     if operation.name == "bisect":
         return _bisect(operation)
     theirs = operation.theirs
@@ -279,9 +279,9 @@ def _bisect(operation: Operation) -> str:
     )
 
 
-MOST = 3
+MAX_DIVERGING = 3
 _ORDER = (WaitsFor.CHANGES, WaitsFor.REVIEW, WaitsFor.ANSWER)
-_ASKS = {
+_REQUESTS = {
     WaitsFor.REVIEW: "asks you for a review of",
     WaitsFor.CHANGES: "asked for changes in your",
     WaitsFor.ANSWER: "commented on your",
@@ -293,7 +293,9 @@ def pull_request(context: WorkspaceContext) -> list[Proposal]:
     if context.git is None or context.github is None:
         return []
     waiting = [(request, _ORDER.index(request.wait.what)) for request in context.github.pull_requests if request.wait]
-    return [_card(context, item) for item, _ in sorted(waiting, key=lambda pair: (pair[1], pair[0].number))[:MOST]]
+    return [
+        _card(context, item) for item, _ in sorted(waiting, key=lambda pair: (pair[1], pair[0].number))[:MAX_DIVERGING]
+    ]
 
 
 def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
@@ -301,7 +303,7 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
     assert wait is not None
     title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
     since = f" ({moment(wait.since, context.local)})" if wait.since else ""
-    reason = f"{name} {_ASKS[wait.what]} pull request #{request.number}{since}"
+    reason = f"{name} {_REQUESTS[wait.what]} pull request #{request.number}{since}"
     offer = Offer(
         f"Look at pull request #{request.number} “{title}”",
         f"{reason}.",

@@ -16,7 +16,7 @@ from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.text import count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
-    MOST_PATHS,
+    MAX_PATHS,
     Offer,
     and_others,
     branch_of,
@@ -28,7 +28,7 @@ from engine.prediction.templates.offers import (
     usable_names,
 )
 
-_SAYS = {
+_LEFTOVER_WORDS = {
     MARKER: "conflict markers",
     "breakpoint": "a breakpoint",
     "debugger statement": "a debugger statement",
@@ -47,7 +47,7 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
         return None
     marked = [entry for entry in all_leftovers if entry.kind == MARKER]
     named = marked or list(all_leftovers)
-    kinds = list(dict.fromkeys(_words(other.kind) for other in named))
+    kinds = list(dict.fromkeys(_kind_words(other.kind) for other in named))
     where = listing((item.place for item in named), 3)
     files = {result.path for result in named}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
@@ -55,7 +55,7 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
     return Offer(
         f"Show what is left in {where}",
         f"You added {summary} in {where}, {state} yet.",
-        subject=_subject(named),
+        subject=_leftovers_subject(named),
         facts=_lines_of(all_leftovers),
         parameters={"today": midnight(context)},
         evidence_at=_written_at(context, files),
@@ -64,7 +64,7 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
     )
 
 
-def _subject(leftovers_found: Sequence[LocatedLeftover]) -> str:
+def _leftovers_subject(leftovers_found: Sequence[LocatedLeftover]) -> str:
     """What is in which files: a breakpoint is something else than the TODO that you keep."""
     return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in leftovers_found))[:5])
 
@@ -97,7 +97,7 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
         f"Remove the debugging from {listing(paths)} and run the tests",
         f"{listing((item.place for item in removable), 3)}: debugging that you added; only statements on a "
         "line of their own go.",
-        subject=_subject(removable),
+        subject=_leftovers_subject(removable),
         facts=_lines_of(removable),
         parameters={"paths": paths},
         evidence_at=written,
@@ -159,7 +159,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Offer | None:
         return None
     last = part.here[0]
     paths = usable_names(path for path, _ in context.inspection.own.lines if is_source(path) and part.holds(path))
-    if not paths or len(paths) > MOST_PATHS or not last.check.green:
+    if not paths or len(paths) > MAX_PATHS or not last.check.green:
         return None
     whole = next((run for run in part.runs if run.full), None)
     number = sum(len(lines) for path, lines in context.inspection.own.lines if path in paths)
@@ -209,8 +209,8 @@ def _written_at(context: WorkspaceContext, files: Iterable[str]) -> datetime | N
     return at or (git.recent[0].at if git.recent else None)
 
 
-def _words(kind: str) -> str:
-    return _SAYS.get(kind, f"`{kind}`")
+def _kind_words(kind: str) -> str:
+    return _LEFTOVER_WORDS.get(kind, f"`{kind}`")
 
 
 def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
@@ -236,7 +236,7 @@ def lint(context: WorkspaceContext, part: Part) -> Offer | None:
     last = last_lint(context, part.project.path)
     if not changed or (last is not None and all(at < last.created_at for at in moments)):
         return None
-    linter, whole = plain(linters[0].name, 20), len(changed) > MOST_PATHS
+    linter, whole = plain(linters[0].name, 20), len(changed) > MAX_PATHS
     return Offer(
         f"Lint {f'the whole project{part.within}' if whole else listing(changed)} with {linter}",
         f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are reported.",
@@ -262,7 +262,7 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
     if any(session.created_at > last.ended_at for session in fixed):
         return None
     changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
-    paths = changed if len(changed) <= MOST_PATHS else []
+    paths = changed if len(changed) <= MAX_PATHS else []
     linter = plain(linters[0].name, 20)
     return Offer(
         f"Fix what {linter} found" + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
@@ -275,20 +275,20 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
     )
 
 
-NAMED = 5
+MAX_NAMED = 5
 
 
 def secret(context: WorkspaceContext) -> list[Proposal]:
     """A likely secret in what is not pushed yet, or in what is changed and not committed. Its value is never shown."""
-    return _about_to_leave(context, "secret", secrets=True)
+    return _publishing_card(context, "secret", secrets=True)
 
 
 def large_file(context: WorkspaceContext) -> list[Proposal]:
     """A file that belongs in no repository: in a commit that is not pushed yet, or in the index."""
-    return _about_to_leave(context, "large_file", secrets=False)
+    return _publishing_card(context, "large_file", secrets=False)
 
 
-def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
+def _publishing_card(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
     git, unpushed = context.repository, context.inspection.unpushed
     if not git.head:
         return []
@@ -298,19 +298,19 @@ def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> l
     offers = []
     if committed:
         tier = Tier.BROKEN if unpushed.shared else Tier.BLOCKS
-        offers.append(_warning(context, kind, committed, tier, "push"))
+        offers.append(_warning_card(context, kind, committed, tier, "push"))
     if uncommitted:
-        offers.append(_warning(context, kind, uncommitted, Tier.BLOCKS, "commit"))
+        offers.append(_warning_card(context, kind, uncommitted, Tier.BLOCKS, "commit"))
     return offers
 
 
-def _warning(
+def _warning_card(
     context: WorkspaceContext, kind: str, findings: Sequence[UnpushedProblem], tier: Tier, step: str
 ) -> Proposal:
     git = context.git
     assert git is not None
     first, paths = findings[0], sorted({entry.path for entry in findings})
-    subjects = sorted({_found_subject(item) for item in findings})
+    subjects = sorted({_finding_subject(item) for item in findings})
     others = and_others(findings, ", and ", "other finding")
     commit = next((other for other in git.recent if other.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
@@ -329,7 +329,7 @@ def _warning(
     offer = Offer(
         f"Do not {step} yet: {_describe(first)}{others}",
         reasoning,
-        subject=", ".join(subjects[:NAMED]),
+        subject=", ".join(subjects[:MAX_NAMED]),
         facts={"found": sorted([item.kind, item.path] for item in findings), "committed": bool(first.sha)},
         parameters=review_range(git, context.now),
         evidence_at=evidence_at,
@@ -339,7 +339,7 @@ def _warning(
     return make_proposal(context, kind, offer)
 
 
-def _found_subject(finding: UnpushedProblem) -> str:
+def _finding_subject(finding: UnpushedProblem) -> str:
     """Another secret in the same file is something else."""
     path = plain(finding.path, 200)
     return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.secret else path
@@ -370,15 +370,15 @@ def review_range(git: GitState, now: datetime) -> dict[str, Any]:
     return {} if span.shared else {"newest": span.newest}
 
 
-WORTH: Final = 100_000_000
-SHARE: Final = 10
+MIN_SPACE: Final = 100_000_000
+MIN_FREE_SHARE: Final = 10
 
 
 @template
 def reclaim_space(context: WorkspaceContext) -> Offer | None:
     """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
     disk = context.disk
-    if disk is None or disk.ours < WORTH or disk.ours * SHARE < disk.free:
+    if disk is None or disk.ours < MIN_SPACE or disk.ours * MIN_FREE_SHARE < disk.free:
         return None
     free, ours = gigabytes(disk.free), gigabytes(disk.ours)
     return Offer(

@@ -8,7 +8,7 @@ from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
-    MOST_PATHS,
+    MAX_PATHS,
     Offer,
     and_others,
     ended_sessions,
@@ -21,7 +21,7 @@ from engine.storage.validation_runs import ValidationRun, flipped_tests, verdict
 
 RECENT_LANDING = timedelta(days=7)
 
-MOST_FIXED = 5
+MAX_FIXED = 5
 """Maximum number of tests named that a known fix may mend."""
 
 
@@ -34,7 +34,7 @@ def bisect(context: WorkspaceContext, part: Part) -> Offer | None:
     red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
         return None
-    unfit = {test for test, _ in flipped_tests(part.runs)} | _bisected(context, part)
+    unfit = {test for test, _ in flipped_tests(part.runs)} | _last_bisect(context, part)
     failing = [test for test in usable_failures(red) if test not in unfit]
     older = part.runs[part.runs.index(red) + 1 :]
     for test in failing:
@@ -74,7 +74,7 @@ def _bisect_offer(
     )
 
 
-def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
+def _last_bisect(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
     bisects = ended_sessions(context, part.project.path, "bisect")
     done = {session.id for session in bisects if session.state is SessionState.SUCCEEDED}
@@ -111,7 +111,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
         f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
         f"{moment(landing.decided_at, context.local)}, and it has failed since.",
         subject=landing.id,
-        facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
+        facts={"change_set": landing.id, "tests": broken[:MAX_PATHS]},
         parameters={"change_set": landing.id},
         evidence_at=last.ran_at,
         about=f"{landing.title} {name}",
@@ -163,7 +163,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return None
-    tests = usable_failures(last)[:MOST_PATHS]
+    tests = usable_failures(last)[:MAX_PATHS]
     if not tests or not part.tool.runs_single_tests or not last.check.counted:
         return None
     narrowed = ended_sessions(context, part.project.path, "narrow_failures")
@@ -195,7 +195,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
     tried = {item.facts.get("fix") for item in since if item.state is SessionState.SUCCEEDED}
     failing = usable_failures(last)
     for fix in context.fixes:
-        tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MOST_FIXED]
+        tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
         name = short_test(tests[0])

@@ -40,7 +40,7 @@ DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
 
 
-WAITS = timedelta(days=2)
+MIN_WAIT = timedelta(days=2)
 """Work that is neither pushed nor committed for so long is brought up."""
 
 
@@ -66,9 +66,9 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
     if not number:
         return None
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
-    if context.now - oldest_at < WAITS:
+    if context.now - oldest_at < MIN_WAIT:
         return None
-    broken = _broken(context, git, number)
+    broken = _known_breakage(context, git, number)
     return Offer(
         f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
         + ("to push" if git.has_remote else "of this branch"),
@@ -89,7 +89,7 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Offer | None:
         for file in git.files
         if file.modified_at is not None and not file.conflicted and not (file.untracked and is_byproduct(file.path))
     ]
-    files = [(at, path) for at, path in dated if context.now - at >= WAITS]
+    files = [(at, path) for at, path in dated if context.now - at >= MIN_WAIT]
     if not files:
         return None
     since, paths = min(files)[0], sorted(path for _, path in files)
@@ -108,7 +108,7 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Offer | None:
     )
 
 
-def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
+def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
     """What is known to be broken in the newest `number` commits: commits that a bisect blamed, red tests of HEAD."""
     unpushed = [commit.id for commit in git.recent[:number]]
     faults = []
@@ -133,14 +133,14 @@ def summarise_day(context: WorkspaceContext) -> Offer | None:
     if not any(git.is_mine(commit) for commit in commits):
         return None
     runs = sum(run.ran_at >= today for run in context.runs)
-    parts = [_number_of(commits, git)]
+    parts = [_count_words(commits, git)]
     parts += [count(runs, "test run")] if runs else []
     parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     latest = f"The latest was “{plain(commits[0].subject, 50)}”."
     return _summary(context, f"Sum up today: {', '.join(parts)}", latest, today, commits)
 
 
-PREPARED_FROM = timedelta(hours=1)
+PREPARATION_TIME = timedelta(hours=1)
 """Time before a meeting at which its preparation is offered."""
 
 
@@ -148,7 +148,7 @@ PREPARED_FROM = timedelta(hours=1)
 def prepare_meeting(context: WorkspaceContext) -> Offer | None:
     """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
     git, meeting = context.repository, nearest(context.meetings, context.local)
-    if not git.head or meeting is None or meeting.begins - context.local > PREPARED_FROM:
+    if not git.head or meeting is None or meeting.begins - context.local > PREPARATION_TIME:
         return None
     since = meeting.before or day_begin(context.local - timedelta(days=1))
     commits = commits_between(git, since, None)
@@ -157,7 +157,7 @@ def prepare_meeting(context: WorkspaceContext) -> Offer | None:
     name = plain(meeting.name, 50)
     summary = _summary(
         context,
-        f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {_number_of(commits, git)} since "
+        f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {_count_words(commits, git)} since "
         f"{moment(since, context.local)}",
         f"“{name}” begins soon; since then “{plain(commits[0].subject, 50)}” and others came in here.",
         since,
@@ -173,13 +173,13 @@ def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: date
         reasoning,
         subject="the day",
         facts={"since": since.isoformat(), "head": context.repository.head},
-        parameters={"since": since.isoformat(), **_beside_git(context, since)},
+        parameters={"since": since.isoformat(), **_sessions_since(context, since)},
         evidence_at=earliest(commit.at for commit in commits),
         about="summary of the day",
     )
 
 
-def _beside_git(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
+def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
     """What the engine knows of that time and git does not: sessions and test runs, a line each, oldest first."""
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
@@ -207,13 +207,13 @@ def commits_between(git: GitState, start: datetime, end: datetime | None) -> lis
     return [commit for commit in git.recent if commit.at >= start and (end is None or commit.at < end)]
 
 
-def _number_of(commits: list[Commit], git: GitState) -> str:
+def _count_words(commits: list[Commit], git: GitState) -> str:
     """ "3 commits"; "at least 50 commits" where the oldest is the last that was read and history goes on behind it."""
     more = commits[-1] == git.recent[-1] and bool(commits[-1].parents)
     return ("at least " if more else "") + count(len(commits), "commit")
 
 
-STILL_WORKED_ON = timedelta(days=30)
+WORK_IN_PROGRESS = timedelta(days=30)
 """Where nothing was committed for so long nobody waits for a release."""
 
 
@@ -247,18 +247,18 @@ def changes_together(context: WorkspaceContext) -> Offer | None:
 @template
 def draft_changelog(context: WorkspaceContext) -> Offer | None:
     """A release is due or being prepared, and the project's change log says nothing of it yet."""
-    release = _due(context)
+    release = _due_release(context)
     if release is None or not _log_lacks_it(context, release):
         return None
     tag = plain(release.tag, 30)
     return Offer(
         f"Add the {count(release.commits, 'commit')} since {tag} to the unreleased section of "
-        f"{plain(_change_log(context), 30)}",
-        _why(release, context.now),
+        f"{plain(_change_log_path(context), 30)}",
+        _release_reasoning(release, context.now),
         subject=f"since {release.tag}",
         facts={"since": release.tag},
         parameters={"since": release.tag},
-        evidence_at=_began(context, release),
+        evidence_at=_release_began(context, release),
         about=f"change log release {release.tag}",
     )
 
@@ -266,32 +266,32 @@ def draft_changelog(context: WorkspaceContext) -> Offer | None:
 @template
 def release_due(context: WorkspaceContext) -> Offer | None:
     """A release is due or being prepared, and the change log, where the project keeps one, is written."""
-    release = _due(context)
+    release = _due_release(context)
     if release is None or _log_lacks_it(context, release):
         return None
     return Offer(
         f"List what a release would hold: the {count(release.commits, 'commit')} since {plain(release.tag, 30)}",
-        _why(release, context.now),
+        _release_reasoning(release, context.now),
         subject=f"since {release.tag}",
         facts={"since": release.tag},
         parameters={"since": release.tag},
-        evidence_at=_began(context, release),
+        evidence_at=_release_began(context, release),
         about=f"release {release.tag}",
     )
 
 
-def _change_log(context: WorkspaceContext) -> str:
+def _change_log_path(context: WorkspaceContext) -> str:
     """The change log at the top of the repository, "" when there is none."""
     return next((part.project.changelog for part in context.parts if not part.project.path), "")
 
 
 def _log_lacks_it(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
     """Whether the project keeps a change log that did not change since the last release."""
-    log = _change_log(context)
+    log = _change_log_path(context)
     return log in release.usual_files and log not in release.files
 
 
-def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
+def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
     """The rhythm of a project whose release is due; None when it is not, or nothing would be in it."""
     git = context.repository
     if not git.head or git.release is None:
@@ -299,16 +299,16 @@ def _due(context: WorkspaceContext) -> ReleaseRhythm | None:
     release = git.release
     if not release.commits or not is_usable(release.tag) or not release.is_due(context.now.timestamp()):
         return None
-    idle = not git.recent or context.now - git.recent[0].at > STILL_WORKED_ON
+    idle = not git.recent or context.now - git.recent[0].at > WORK_IN_PROGRESS
     return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
 
 
-def _began(context: WorkspaceContext, release: ReleaseRhythm) -> datetime | None:
+def _release_began(context: WorkspaceContext, release: ReleaseRhythm) -> datetime | None:
     """When the oldest of the commits that wait was made, as far back as is known."""
     return earliest(commit.at for commit in context.repository.recent[: release.commits])
 
 
-def _why(release: ReleaseRhythm, now: datetime) -> str:
+def _release_reasoning(release: ReleaseRhythm, now: datetime) -> str:
     if release.preparing:
         return f"“{plain(release.preparing, 60)}” prepares a release, and no tag names it yet."
     assert isfinite(release.usual_days)  # without a rhythm only a preparation makes it due

@@ -20,7 +20,7 @@ from engine.storage.validation_runs import ValidationRun
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
 
-MOST_PATHS = 50
+MAX_PATHS = 50
 """A card names at most so many files; beyond that it is about the whole project."""
 
 

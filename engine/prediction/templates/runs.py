@@ -14,7 +14,7 @@ from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     LONG_AGO,
-    MOST_PATHS,
+    MAX_PATHS,
     Offer,
     branch_of,
     earliest,
@@ -28,7 +28,7 @@ from engine.prediction.templates.offers import (
 )
 from engine.storage.validation_runs import seconds_of
 
-DAY = timedelta(days=1)
+STALE_AFTER = timedelta(days=1)
 
 SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
 """A test is slower at so many times its usual seconds, and so many seconds more; so many runs must have measured it."""
@@ -90,7 +90,7 @@ def _run_offer(
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
 ) -> Offer:
-    git, whole = context.repository, len(paths) > MOST_PATHS
+    git, whole = context.repository, len(paths) > MAX_PATHS
     return Offer(
         f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
         if whole
@@ -114,7 +114,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
     if last.check.green or not failing:
         return None
     deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
-    some = part.tool.runs_single_tests and last.check.counted and len(failing) <= MOST_PATHS
+    some = part.tool.runs_single_tests and last.check.counted and len(failing) <= MAX_PATHS
     some = some and deleted.isdisjoint(test.partition("::")[0] for test in failing)
     if some and not part.changed:
         return None  # `still_red` says more
@@ -158,7 +158,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
     """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
     git = context.repository
     has_own_commits = git.own_files or any(
-        git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1]
+        git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
     )
     if not has_own_commits or part.tool is None or part.project.missing_tool:
         return None
@@ -177,7 +177,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
         f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
         subject=branch_of(git),
         facts={"head": git.head, "files": files},
-        parameters={"files": files[: 4 * MOST_PATHS]},
+        parameters={"files": files[: 4 * MAX_PATHS]},
         evidence_at=earliest(file.modified_at for file in new),
         about=" ".join(files),
     )

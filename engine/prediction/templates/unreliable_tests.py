@@ -17,10 +17,10 @@ from engine.prediction.templates.offers import (
 )
 from engine.storage.validation_runs import flipped_tests
 
-TIMES = 20
+RUNS = 20
 QUARANTINE = timedelta(days=14)
 
-MOST_HUNTED = 5
+MAX_HUNTED = 5
 """Maximum number of unreliable tests run at once."""
 
 
@@ -32,7 +32,7 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
     today = context.local.date()
     quarantined = _quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
-    over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MOST_HUNTED]
+    over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
     flipped = [
         (test, tree)
         for test, tree in flipped_tests(part.runs)
@@ -45,18 +45,18 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
         reason = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
         facts, at = {"until": [until.isoformat() for _, until in over]}, None
     elif flipped and part.runs:
-        tests, facts = [test for test, _ in flipped[:MOST_HUNTED]], {"tree": flipped[0][1]}
+        tests, facts = [test for test, _ in flipped[:MAX_HUNTED]], {"tree": flipped[0][1]}
         reason = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
         at = part.runs[0].ran_at
     else:
         return None
     names = listing((short_test(test) for test in tests), 2, 40)
     return Offer(
-        f"Run {names} {TIMES} times: unreliable?",
+        f"Run {names} {RUNS} times: unreliable?",
         reason,
         subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), **facts},
-        parameters={"tests": tests, "times": TIMES},
+        parameters={"tests": tests, "times": RUNS},
         evidence_at=at,
         about=" ".join(tests),
     )
@@ -97,7 +97,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
     ]
     if last is None or not flaky:
         return None
-    until, tests = today + QUARANTINE, [item["test"] for item in flaky[:MOST_HUNTED]]
+    until, tests = today + QUARANTINE, [item["test"] for item in flaky[:MAX_HUNTED]]
     failed, times = flaky[0]["failed"], flaky[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
     return Offer(

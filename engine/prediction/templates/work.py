@@ -15,10 +15,10 @@ from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
 from engine.model.text import count, moment, plain, span
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import BLOCKED_TASK, HANDED_OVER, HEARTBEAT, KINDS, OPEN_TASK, RUN, STALE_TASK
-from engine.prediction.signals import STALE, open_tasks
+from engine.prediction.kinds import BLOCKED_TASK, FIX_BY_AGENT, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
+from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT as DUE
-from engine.prediction.tasks import ORDER
+from engine.prediction.tasks import HEARTBEAT_ORDER
 from engine.prediction.templates.changes import last_lint
 from engine.prediction.templates.history import implied
 from engine.prediction.templates.offers import (
@@ -27,9 +27,9 @@ from engine.prediction.templates.offers import (
     usable_names,
 )
 
-DUE_SOURCES = (DUE, ORDER)
+DUE_SOURCES = (DUE, HEARTBEAT_ORDER)
 
-MOST_TASKS = 3
+MAX_TASKS = 3
 """Maximum number of tasks of the board offered at once, the one left alone longest first."""
 
 
@@ -40,11 +40,11 @@ def heartbeat(context: WorkspaceContext) -> list[Proposal]:
         for task in context.tasks
         if task.source in DUE_SOURCES and task.state == "open" and _is_here(context, task)
     ]
-    return [_due(context, task) for task in sorted(due, key=lambda task: (task.created_at, task.id))]
+    return [_due_tasks(context, task) for task in sorted(due, key=lambda task: (task.created_at, task.id))]
 
 
 def open_task(context: WorkspaceContext) -> list[Proposal]:
-    """A card for each of the first `MOST_TASKS` tasks that can be begun: those of a week, then those that others wait
+    """A card for each of the first `MAX_TASKS` tasks that can be begun: those of a week, then those that others wait
     for, then the rest, each the one left alone longest first."""
     candidates = []
     for task in open_tasks(context.tasks):
@@ -52,7 +52,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
             continue
         waiting = [entry for entry in context.tasks if entry.state == "open" and task.id in entry.waits_for]
         age = context.now - task.updated_at
-        if age >= STALE:
+        if age >= FULLY_STALE:
             kind, why = STALE_TASK, f"Nobody has touched it for {span(age)}."
         elif waiting:
             kind, why = BLOCKED_TASK, f"“{plain(waiting[0].title, 60)}” waits for it."
@@ -62,7 +62,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
             why += f" The last try: {plain(task.note, 120)}."
         candidates.append((kind, why, task))
     candidates.sort(key=lambda item: KINDS[item[0]].place)
-    return [_card(context, kind, why, task) for kind, why, task in candidates[:MOST_TASKS]]
+    return [_card(context, kind, why, task) for kind, why, task in candidates[:MAX_TASKS]]
 
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
@@ -70,10 +70,10 @@ def _is_here(context: WorkspaceContext, task: Task) -> bool:
     return task.workspace == context.workspace or (not task.workspace and context.first)
 
 
-def _due(context: WorkspaceContext, task: Task) -> Proposal:
+def _due_tasks(context: WorkspaceContext, task: Task) -> Proposal:
     # Each item earns trust for itself: approving one every morning lets no other run by itself (SPEC 2.5).
-    kind = f"{HEARTBEAT}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
-    orders = task.source == ORDER
+    kind = f"{HEARTBEAT_PREFIX}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
+    orders = task.source == HEARTBEAT_ORDER
     why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
     return _card(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
 
@@ -85,7 +85,7 @@ def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bo
         task.title,
         why,
         subject=task.id,
-        facts={"task": task.id} | ({RUN: True} if run else {}),
+        facts={"task": task.id} | ({RUN_FACT: True} if run else {}),
         parameters=implied(flow, context.local),
         evidence_at=task.updated_at,
         about=task.title,
@@ -139,60 +139,62 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
     return make_proposal(context, work.name, offer)
 
 
-MOST_NAMED: Final = 10
+MAX_NAMED: Final = 10
 
 
-def _named(names: Iterable[str]) -> str:
+def _name_list(names: Iterable[str]) -> str:
     """Names of files, tests or branches, marked as names, so that one which reads like an order is none; "" without."""
     fit = [name for name in usable_names(names) if "`" not in name]
-    return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MOST_NAMED])
+    return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMED])
 
 
-def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
+def _conflicts_offer(context: WorkspaceContext, session: SessionView) -> str:
     git = context.repository
     branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch}
-    sides = [_named([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
-    files = _named(session.facts.get("conflicts", ()))
+    sides = [_name_list([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
+    files = _name_list(session.facts.get("conflicts", ()))
     if not files or not all(sides):
         return ""
     return f"Merge {' into '.join(sides)} and resolve the conflicts in {files}; keep what both sides meant"
 
 
-def _unfinished(context: WorkspaceContext, session: SessionView) -> str:
-    files = _named(file.path for file in context.repository.files if file.conflicted)
+def _unfinished_offer(context: WorkspaceContext, session: SessionView) -> str:
+    files = _name_list(file.path for file in context.repository.files if file.conflicted)
     return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
 
 
-def _lint(context: WorkspaceContext, session: SessionView) -> str:
+def _lint_offer(context: WorkspaceContext, session: SessionView) -> str:
     """Of a lint whose linter can mend nothing itself, and of a tidying up that mended nothing."""
     last = last_lint(context, session.project)
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
-    files = _named(item["path"] for item in last.facts.get("findings", ()))
+    files = _name_list(item["path"] for item in last.facts.get("findings", ()))
     return f"Fix what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
 
 
-def _uncovered(context: WorkspaceContext, session: SessionView) -> str:
+def _uncovered_offer(context: WorkspaceContext, session: SessionView) -> str:
     uncovered = session.facts.get("uncovered", {})
-    files = [f"{name} {format_line_ranges(uncovered[path])}" for path in sorted(uncovered) if (name := _named([path]))]
+    files = [
+        f"{name} {format_line_ranges(uncovered[path])}" for path in sorted(uncovered) if (name := _name_list([path]))
+    ]
     return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
 
 
-def _red(context: WorkspaceContext, session: SessionView) -> str:
+def _failed_tests_offer(context: WorkspaceContext, session: SessionView) -> str:
     last = context.runs[0] if context.runs else None
-    tests = _named(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
+    tests = _name_list(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
     return f"Make {tests} pass, by the cause and not by the test" if tests else ""
 
 
 AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionView], str]]]] = MappingProxyType(
     {
-        "rehearse_merge": (Tier.BLOCKS, _conflicts),
-        "unfinished_operation": (Tier.BLOCKS, _unfinished),
-        "narrow_failures": (Tier.BLOCKS, _red),
-        "bisect": (Tier.BLOCKS, _red),
-        "lint": (Tier.CHECK, _lint),
-        "fix_lint": (Tier.CHECK, _lint),
-        "uncovered_lines": (Tier.CHECK, _uncovered),
+        "rehearse_merge": (Tier.BLOCKS, _conflicts_offer),
+        "unfinished_operation": (Tier.BLOCKS, _unfinished_offer),
+        "narrow_failures": (Tier.BLOCKS, _failed_tests_offer),
+        "bisect": (Tier.BLOCKS, _failed_tests_offer),
+        "lint": (Tier.CHECK, _lint_offer),
+        "fix_lint": (Tier.CHECK, _lint_offer),
+        "uncovered_lines": (Tier.CHECK, _uncovered_offer),
     }
 )
 """By the flow that found something: the tier, and the assignment in prose, "" where there is nothing to hand over. Only
@@ -224,4 +226,4 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
         evidence_at=session.ended_at,
         tier=tier,
     )
-    return [replace(make_proposal(context, HANDED_OVER, offer), flow=None)]
+    return [replace(make_proposal(context, FIX_BY_AGENT, offer), flow=None)]
