@@ -260,7 +260,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "sessions": _sessions,
     "changes": lambda engine, scope: {"changes": engine.changes.list(limit=scope.newest), "waiting": engine.queue()},
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
-    "agents": lambda engine, _: {"agents": engine.hierarchy.list(), "retired": engine.hierarchy.retired()},
+    "agents": lambda engine, _: {"agents": engine.agents.list(), "retired": engine.agents.retired()},
     "place": _place,
     "log": lambda engine, _: {
         "log": engine.safety.log(limit=1),

@@ -90,7 +90,7 @@ class Engine(ApiServices):
         swept = sum(remove_temporaries(folder) for folder in (self.home.config, self.home.data))
         if swept:
             log.info("swept %d temporary files of an earlier engine", swept)
-        self.hierarchy.ensure_organisation()
+        self.agents.ensure_organisation()
         words = self.permissions.recover()  # before the sessions, which would withdraw them without a word
         words += self.sessions.recover(resume=resume)
         self.safety.recover(self.sessions.of_prediction, self.training.reserved())
@@ -177,8 +177,8 @@ class Engine(ApiServices):
         self.notify.close()
         self.sessions.close()
         self.complication.close()
-        if not self.host_lent:
-            self.host.close()
+        if not self.is_model_host_lent:
+            self.model_host.close()
         self.safety.close()
         self.learnings.close()
         self.knowledge.close()

@@ -86,14 +86,14 @@ class Services:
     settings: SettingsStore
     database: Database
     ledger: Ledger
-    runs: ValidationRuns
+    validation_runs: ValidationRuns
     memory: MemoryService
 
     # who and what (`engine.wiring.people`)
-    hierarchy: Agents
-    files: AgentFiles
+    agents: Agents
+    agent_files: AgentFiles
     agent_file_watcher: AgentFileWatcher
-    feedback: Decisions
+    decisions: Decisions
     exporter: Exporter
     wisdom: Wisdom
 
@@ -103,48 +103,48 @@ class Services:
     # what was learnt and is in force (`engine.wiring.foundation`)
     overlays: Overlays
     trials: Trials
-    fragments: LearnedGuidance
+    learned_guidance: LearnedGuidance
     flows: FlowRegistry
 
     # what sessions learned (`engine.wiring.learnings`)
     learnings: Learnings
-    learnt_part: LearningsPart
+    learnings_part: LearningsPart
 
     # execution (`engine.wiring.execution`)
     keys: Keys
-    models: ModelRouter
+    model_router: ModelRouter
     agent_setup: AgentSetup
     calls: ModelCalls
-    recalling: RecallPromptPart
+    recall_part: RecallPromptPart
     prompts: PromptAssembly
     changes: ChangeSets
     overlaps: Overlaps
     housekeeping: Housekeeping
     permissions: Permissions
-    belts: Toolbelts
-    host: ModelHost
-    host_lent: bool
+    toolbelts: Toolbelts
+    model_host: ModelHost
+    is_model_host_lent: bool
     completions: Completions
     sessions: Sessions
 
     # the Twin model (`engine.wiring.prediction`)
-    twin: ModelTwin
+    model_twin: ModelTwin
     training: Training
     insights: Figures
 
     # prediction (`engine.wiring.prediction`)
     embedding_cache: EmbeddingCache
-    embedded: EmbeddedTwin
+    embedded_twin: EmbeddedTwin
     cards: Cards
     tasks: TaskBoard
-    talks: Threads
+    threads: Threads
     contexts: Contexts
     predictions: Predictions
 
     # what is known (`engine.wiring.people`)
     knowledge: Knowledge
     importer: Importer
-    summaries: SummarySharing
+    summary_sharing: SummarySharing
 
     # candidates (`engine.wiring.adaptation`)
     adaptation: Adaptation
@@ -177,7 +177,7 @@ class Services:
                 log.warning("workspace %s is left out: %s", path, refusal)
         return list(roots)
 
-    def look_after(self, folder: str) -> None:
+    def watch_workspace(self, folder: str) -> None:
         """Watch the repository of `folder` too. Nothing happens when it is watched already.
 
         Raises `Refusal`: `workspace_off` when the settings switch it off, and what `repository_root` says.
@@ -213,7 +213,7 @@ class Services:
 
     def layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""
-        states = [self.files.layer_state(), self.ledger.layer(), *self.memory.layers(), *self.knowledge.layers()]
+        states = [self.agent_files.layer_state(), self.ledger.layer(), *self.memory.layers(), *self.knowledge.layers()]
         return sorted(states, key=lambda state: state.layer)
 
     def since(self, instant: datetime | None = None) -> views.Since:

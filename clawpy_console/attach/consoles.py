@@ -191,7 +191,7 @@ class Consoles(Host):
         engine = self._open_engine()
         for repository in repositories:
             try:
-                engine.look_after(repository)
+                engine.watch_workspace(repository)
             except Refusal as refusal:
                 app.not_here = refusal
         return engine

@@ -248,12 +248,12 @@ def tell(engine: Engine) -> None:
     """Give the organisation of a fresh home patterns, agents and findings. Raises `Refusal`."""
     for leader, key, text in PATTERNS:
         engine.wisdom.edit_profile(leader, "patterns", key=key, value=text)
-    engine.hierarchy.add(
+    engine.agents.add(
         "pricing_analyst", reports_to="cfo", title="Pricing analyst", archetype="specialist", domain="finance prices"
     )
-    engine.hierarchy.add("night_watch", reports_to="coo", title="Night watch", archetype="junior")
-    engine.hierarchy.retire("night_watch")
-    engine.hierarchy.assign_tier("junior_frontend", 4)
+    engine.agents.add("night_watch", reports_to="coo", title="Night watch", archetype="junior")
+    engine.agents.retire("night_watch")
+    engine.agents.assign_tier("junior_frontend", 4)
     engine.wisdom.offer(SENT_UP)
     engine.wisdom.flush()
     for item in FOUND:

@@ -70,12 +70,14 @@ class EditFile(Dialog[bool]):
 
         def on_refusal(refusal: Refusal) -> None:
             if refusal.code == "changed_meanwhile":
-                self.app.ask(lambda engine: engine.files.read(file.agent, file.name), self._show_conflict, self.refuse)
+                self.app.ask(
+                    lambda engine: engine.agent_files.read(file.agent, file.name), self._show_conflict, self.refuse
+                )
             else:
                 self.refuse(refusal)
 
         self.app.ask(
-            lambda engine: engine.files.write(file.agent, file.name, text, read=file.digest),
+            lambda engine: engine.agent_files.write(file.agent, file.name, text, read=file.digest),
             lambda _: self._saved(),
             on_refusal,
         )

@@ -63,7 +63,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             core.cards,
             core.predictions,
             settings=core.settings,
-            history=core.feedback,
+            history=core.decisions,
             launcher=launcher,
             quiet=lambda: core.autonomy.quiet(),
         ),
@@ -84,7 +84,13 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
         jobs=(
             Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), goes_on),
             Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
-            Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.is_enabled, kept=False),
+            Job(
+                "summaries",
+                lambda: SHARE_EVERY,
+                core.summary_sharing.exchange,
+                core.summary_sharing.is_enabled,
+                kept=False,
+            ),
             Job(
                 "nightly",
                 lambda: NIGHT_CHECK_EVERY,
@@ -139,12 +145,12 @@ def _pulse(core: Services) -> None:
 def last_heard(core: Services) -> datetime | None:
     """When the operator last wrote in a workspace, or talked with another agent whose transcripts are imported (SPEC
     2.2)."""
-    signs = (last_sign(core, core.workspaces), core.talks.grew())
+    signs = (last_sign(core, core.workspaces), core.threads.grew())
     return max((sign for sign in signs if sign is not None), default=None)
 
 
 def _heartbeat_pages(core: Services) -> tuple[list[Page], list[str]]:
-    pages, unread = core.hierarchy.heartbeats()
+    pages, unread = core.agents.heartbeats()
     about = next(iter(core.workspaces), "")
     return [Page(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
 

@@ -83,11 +83,11 @@ class _Sources:
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
         core = self._core
-        runs = core.runs.of_session(session_id)
+        runs = core.validation_runs.of_session(session_id)
         if not runs:
             return None
         view = core.sessions.get(session_id)
-        before = [run for run in core.runs.latest(view.workspace) if run.ran_at <= view.created_at]
+        before = [run for run in core.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [run for run in before if run.project == runs[-1].project]
         mended_by_run = mended_tests(before, runs[-1])
         return (
@@ -127,7 +127,7 @@ class _Sources:
     def patch(self, session_id: str, /, *, landed: bool) -> str:
         if landed:
             return self._core.changes.patch(session_id)
-        runs = self._core.runs.of_session(session_id)
+        runs = self._core.validation_runs.of_session(session_id)
         red = [run for run in runs[:-1] if not run.check.green and run.tree]
         view = self._session(session_id)
         if not red or not runs[-1].tree or view is None:
@@ -170,13 +170,13 @@ class _Sources:
         if not models_used:
             return None
         current = models_used[0]
-        own = price(self._core.models, current)
+        own = price(self._core.model_router, current)
         if own is None:
             return None
         others = [
             ModelPrice(model, cost)
             for model in self._named(current)
-            if (cost := price(self._core.models, model)) is not None
+            if (cost := price(self._core.model_router, model)) is not None
         ]
         worked = self._core.sessions.list(agent=agent, limit=MAX_SESSIONS)
         channels = Counter(view.channel for view in worked)
@@ -228,16 +228,16 @@ class _Sources:
         core = self._core
         models = [
             f"{provider.name}:{provider.settings.model}"
-            for provider in core.models.providers()
+            for provider in core.model_router.providers()
             if provider.settings.model
         ]
         models += [channel.model for channel in core.settings.current.channels.values() if channel.model]
-        for agent in core.hierarchy.ids():
-            models += core.hierarchy.tools(agent).models.values()
+        for agent in core.agents.ids():
+            models += core.agents.tools(agent).models.values()
         usable = []
         for model in dict.fromkeys(models):
             try:
-                core.models.named(model, "a cheaper one is looked for")
+                core.model_router.named(model, "a cheaper one is looked for")
             except Refusal:
                 continue
             usable.append(model)

@@ -57,23 +57,23 @@ def build(core: Services, overrides: Overrides) -> Launcher:
     """Build what carries work out; returns the launcher that starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.keys = Keys(home, clock=clock)
-    core.models = ModelRouter(
+    core.model_router = ModelRouter(
         core.settings,
         core.keys,
-        models=lambda agent: core.hierarchy.tools(agent).models,
+        models=lambda agent: core.agents.tools(agent).models,
         hints=core.overlays.model,
     )
-    core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.models.choose)
+    core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.model_router.choose)
     core.calls = ModelCalls(core.database, randomness, secrets=core.keys.secrets, told=partial(_record_prompt, core))
     _build_prompts(core)
     core.changes = ChangeSets(home=home, database=core.database, clock=clock, randomness=randomness)
     core.overlaps = Overlaps(core.database)
     core.permissions = Permissions(core.database, randomness=randomness, secrets=core.keys.secrets)
-    core.belts = Toolbelts(
+    core.toolbelts = Toolbelts(
         core.database,
         settings=core.settings,
         permissions=core.permissions,
-        lists=core.hierarchy.tools,
+        lists=core.agents.tools,
         programs=core.safety.programs,
     )
     caches = Caches(home.cache / "build")
@@ -86,23 +86,23 @@ def build(core: Services, overrides: Overrides) -> Launcher:
     )
     workspaces = SessionWorkspaces(core.database, core.settings, core.changes, caches)
     flows = FlowRunner(core.flows, workspaces=workspaces, upkeep=core.housekeeping)
-    core.host = ModelHost() if overrides.model_host is None else overrides.model_host
-    core.host_lent = overrides.model_host is not None
+    core.model_host = ModelHost() if overrides.model_host is None else overrides.model_host
+    core.is_model_host_lent = overrides.model_host is not None
     judging = Validation(
         core.database,
         settings=core.settings,
         repairs=core.trials.repairs,
         tweaks=core.overlays.tweaks,
     )
-    services = AgentServices(workspaces, core.prompts, core.calls, core.belts, core.settings, judging)
+    services = AgentServices(workspaces, core.prompts, core.calls, core.toolbelts, core.settings, judging)
     histories = ConversationStore(home.transcripts, core.keys.secrets)
     models = ModelRunner(
-        services, Providers(core.host, core.models, histories, clock, randomness), Channels(core.settings)
+        services, Providers(core.model_host, core.model_router, histories, clock, randomness), Channels(core.settings)
     )
     core.completions = Completions(
         core.database,
-        host=core.host,
-        access=core.models,
+        host=core.model_host,
+        access=core.model_router,
         calls=core.calls,
         costs=core.safety.costs,
         clock=clock,
@@ -121,24 +121,26 @@ def _build_prompts(core: Services) -> None:
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
     guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
-    core.learnt_part = LearningsPart(core.learnings.files, core.settings, nearer_lessons=guidance.lessons)
-    core.recalling = RecallPromptPart(
+    core.learnings_part = LearningsPart(core.learnings.files, core.settings, nearer_lessons=guidance.lessons)
+    core.recall_part = RecallPromptPart(
         core.memory,
         core.settings,
-        excluded_lessons=lambda request: core.learnt_part.lessons(request) | core.learnings.retracted(),
+        excluded_lessons=lambda request: core.learnings_part.lessons(request) | core.learnings.retracted(),
     )
     core.prompts = PromptAssembly(
         [
-            Identity(core.hierarchy, folder=core.home.agents, without=lambda request: core.fragments.lessons(request)),
+            Identity(
+                core.agents, folder=core.home.agents, without=lambda request: core.learned_guidance.lessons(request)
+            ),
             Rules(),
             guidance,
-            core.fragments,
+            core.learned_guidance,
             Project(),
-            core.learnt_part,
-            core.recalling,
+            core.learnings_part,
+            core.recall_part,
             Task(partial(card, core), partial(_last_check, core)),
         ],
-        deadlines={core.recalling.name: RECALL_TIMEOUT_S, core.learnt_part.name: RECALL_TIMEOUT_S},
+        deadlines={core.recall_part.name: RECALL_TIMEOUT_S, core.learnings_part.name: RECALL_TIMEOUT_S},
         secrets=core.keys.secrets,
     )
 
@@ -168,8 +170,8 @@ def _build_sessions(core: Services, runners: Sequence[Runner], sandbox: Sandbox 
 
 def _own_lessons(core: Services, request: PromptRequest) -> frozenset[str]:
     """The lessons in an agent's learned guidance and soul."""
-    learned = core.fragments.lessons(request)
-    soul = core.hierarchy.soul_in_prompt(request.agent) if request.agent else ""
+    learned = core.learned_guidance.lessons(request)
+    soul = core.agents.soul_in_prompt(request.agent) if request.agent else ""
     return learned | lessons_in(soul)
 
 
@@ -190,7 +192,7 @@ def _record_prompt(
 
 def _last_check(core: Services, workspace: str) -> CheckResult | None:
     """The result of the last tests in a workspace."""
-    return next((run.check for run in core.runs.latest(workspace, 1)), None)
+    return next((run.check for run in core.validation_runs.latest(workspace, 1)), None)
 
 
 def _unattended(core: Services, workspace: str) -> str:

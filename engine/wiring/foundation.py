@@ -39,7 +39,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
     )
     core.settings.attach(core.database)
     core.ledger = Ledger(core.database)
-    core.runs = ValidationRuns(core.database)
+    core.validation_runs = ValidationRuns(core.database)
     core.memory = MemoryService(
         core.database,
         settings=core.settings,
@@ -69,7 +69,7 @@ def _endpoint(core: Services, provider: str) -> Endpoint | None:
     """The address at which a provider makes embeddings, None when it cannot be used."""
     if core.settings.current.provider(provider) is None:
         return None
-    state = core.models.provider(provider)
+    state = core.model_router.provider(provider)
     key = core.keys.get(provider)
     return Endpoint(state.settings.base_url, key.value if key else "") if state.usable else None
 
@@ -83,10 +83,10 @@ def build_rails(core: Services) -> None:
         clock,
         randomness,
         data=home.data,
-        decisions=core.feedback,
+        decisions=core.decisions,
         hooks=Hooks(
             stop_sessions=partial(_stop_all, core),
-            agent_budget=core.hierarchy.budget,
+            agent_budget=core.agents.budget,
             quiet=lambda: core.autonomy.quiet(),
             confined=lambda: core.sessions.sandbox.confines,
             on_change=lambda: core.autonomy.poke(),
@@ -97,15 +97,15 @@ def build_rails(core: Services) -> None:
 def _stop_all(core: Services, reason: str) -> None:
     """Stop all sessions with their processes, and the process that talks to models."""
     core.sessions.stop_all(reason)
-    if not core.host_lent:
-        core.host.end()
+    if not core.is_model_host_lent:
+        core.model_host.end()
 
 
 def build_effects(core: Services) -> None:
     """Build the store of active candidates, before anything that they may change."""
     core.overlays = Overlays(core.database)
     core.trials = Trials(core.database, core.overlays, core.settings, facts=core.ledger)
-    core.fragments = LearnedGuidance(core.overlays, core.trials, core.settings)
+    core.learned_guidance = LearnedGuidance(core.overlays, core.trials, core.settings)
     core.flows = FlowRegistry(FLOWS, partial(_learned_flows, core))
 
 

@@ -98,7 +98,7 @@ class SessionSource:
         except Refusal:
             return None
         start = view.started_at or view.created_at
-        before = [run for run in core.runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
+        before = [run for run in core.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
         failing = before[0].check.failing if before else ()
         first = self._first(session_id)
         return SessionRecord(
@@ -166,7 +166,7 @@ class SessionSource:
         if not agent:
             return ""
         try:
-            leaders = self._core.hierarchy.lineage(agent).leaders
+            leaders = self._core.agents.lineage(agent).leaders
         except Refusal:  # it was retired meanwhile
             return ""
         return leaders[0].id if leaders else ""

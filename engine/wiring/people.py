@@ -41,16 +41,16 @@ MAX_DECISIONS = 200
 def build_organisation(core: Services, overrides: Overrides) -> None:
     """Build agents, their files, decisions and guidance."""
     home, clock, randomness = core.home, core.clock, core.randomness
-    core.hierarchy = Agents(
+    core.agents = Agents(
         home.agents,
         cascade_config=home.data / "wisdom_cascade_config.json",
         settings=core.settings,
         database=core.database,
         activity=partial(_activity, core),
     )
-    core.files = AgentFiles(home.agents, database=core.database, fault=core.hierarchy.file_fault)
-    core.agent_file_watcher = AgentFileWatcher(core.files, report=core.report)
-    core.feedback = Decisions(core.database, clock)
+    core.agent_files = AgentFiles(home.agents, database=core.database, fault=core.agents.file_fault)
+    core.agent_file_watcher = AgentFileWatcher(core.agent_files, report=core.report)
+    core.decisions = Decisions(core.database, clock)
     core.exporter = Exporter(
         core.database,
         home.data,
@@ -60,7 +60,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
     url = shared_database(overrides)
     core.wisdom = Wisdom(
         core.database,
-        core.hierarchy,
+        core.agents,
         clock=clock,
         randomness=randomness,
         facts=core.ledger,
@@ -113,7 +113,7 @@ def correction(core: Services, card_id: str) -> Correction | None:
 
 def reach(core: Services, channel: str) -> int:
     """How many of the latest decided cards were on a channel, at least 1: how much work a rule of it concerns."""
-    return max(1, sum(decision.channel == channel for decision in core.feedback.load_newest(MAX_DECISIONS)))
+    return max(1, sum(decision.channel == channel for decision in core.decisions.load_newest(MAX_DECISIONS)))
 
 
 def card(core: Services, card_id: str) -> Card | None:
@@ -144,7 +144,7 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
             needing=core.tasks.needing,
             change=core.changes.for_session,
         ),
-        files=core.files,
+        files=core.agent_files,
         model=MemoryModel(core.settings, core.completions),
         report=core.report,
         secrets=core.keys.secrets,
@@ -164,7 +164,7 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
     url = shared_database(overrides)
     shared_summaries = PostgresSummaries(url) if url else None
     projects = ProjectIds()
-    core.summaries = SummarySharing(
+    core.summary_sharing = SummarySharing(
         core.database,
         core.memory.store,
         lambda: shared_summaries,

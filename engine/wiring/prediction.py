@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 def build_twin(core: Services) -> PredictorHook:
     """Build the Twin model and its training; returns the hook that reads the predictions of other programs."""
     home, clock, randomness = core.home, core.clock, core.randomness
-    twin = TwinAccess(core.settings, core.models, core.keys)
-    core.twin = ModelTwin(
+    twin = TwinAccess(core.settings, core.model_router, core.keys)
+    core.model_twin = ModelTwin(
         core.settings,
         Completions(
             core.database,
-            host=core.host,
+            host=core.model_host,
             access=twin,
             calls=core.calls,
             costs=core.safety.costs,
@@ -69,7 +69,7 @@ def build_twin(core: Services) -> PredictorHook:
         phase=lambda: core.predictions.phase().number,
         on_answer=partial(_record_twin_answer, core),
     )
-    school = _TwinTraining(core.settings, core.keys, twin, core.twin)
+    school = _TwinTraining(core.settings, core.keys, twin, core.model_twin)
     core.training = Training(
         core.database,
         home.data / "training",
@@ -173,20 +173,20 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
     """Build the cards, the task board and the cycle."""
     clock, randomness = core.clock, core.randomness
     core.embedding_cache = EmbeddingCache(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, embed=core.embedding_cache, calibrator=overrides.calibrator)
+    core.embedded_twin = EmbeddedTwin(core.decisions, embed=core.embedding_cache, calibrator=overrides.calibrator)
     placing = PromptPlacer(
         core.database,
         core.settings,
         embed=partial(core.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
-        agents=core.hierarchy.list,
+        agents=core.agents.list,
     )
     router = Router(core.settings, clock, randomness, placing.place)
     store = CardStore(
-        core.database, clock, core.settings, safety=core.safety, history=core.feedback, ledger=core.ledger
+        core.database, clock, core.settings, safety=core.safety, history=core.decisions, ledger=core.ledger
     )
-    approvals = Approvals(store, launcher, core.embedded, flows=core.flows, secrets=core.keys.secrets)
+    approvals = Approvals(store, launcher, core.embedded_twin, flows=core.flows, secrets=core.keys.secrets)
     core.tasks = TaskBoard(core.database, randomness=randomness)
-    core.talks = Threads(
+    core.threads = Threads(
         lambda: core.settings.current.memory.transcripts,
         clock,
         workspace_of=top_folder,
@@ -194,12 +194,12 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
         secrets=core.keys.secrets,
     )
     sources = Sources(
-        core.runs,
+        core.validation_runs,
         core.tasks,
         core.sessions,
         ProjectCache(clock, find_projects),
         github=GitHub(clock),
-        talks=core.talks,
+        talks=core.threads,
         learned=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
         fixes=lambda workspace: core.adaptation.fixes(workspace),
         prose=partial(_takes_prose, launcher),
@@ -208,12 +208,12 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
         disk=lambda workspace: core.housekeeping.disk() if workspace in core.workspaces[:1] else None,
     )
     core.contexts = overrides.contexts or ContextReader(clock, core.settings, sources)
-    others = core.twin.propose, hook.propose, lambda context: learned(context, learned_work(core))
+    others = core.model_twin.propose, hook.propose, lambda context: learned(context, learned_work(core))
     core.predictions = Predictions(
         store,
         approvals,
         router,
-        core.embedded,
+        core.embedded_twin,
         randomness,
         contexts=partial(_read_contexts, core),
         workspaces=lambda: core.workspaces,

@@ -238,13 +238,13 @@ class StandIn:
         self.ledger = Ledger(self.database)
         self.settings = SettingsStore(home.config_file, clock=clock, environment={})
         self.settings.attach(self.database)
-        self.hierarchy = Agents(
+        self.agents = Agents(
             home.agents,
             cascade_config=home.data / "wisdom_cascade_config.json",
             settings=self.settings,
             database=self.database,
         )
-        self.hierarchy.ensure_organisation()
+        self.agents.ensure_organisation()
         self.keys = Keys(home, clock=clock)
         self.gateway = SimpleNamespace(state=GatewayState)
         self.tasks = TaskBoard(self.database, randomness=Randomness(1))
@@ -283,7 +283,7 @@ class StandIn:
                 seconds=0.1234,
             ),
         )
-        self.feedback = SimpleNamespace(load_newest=lambda limit: [])
+        self.decisions = SimpleNamespace(load_newest=lambda limit: [])
         self.agent_setup = AgentSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
         self.closed = False

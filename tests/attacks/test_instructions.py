@@ -163,7 +163,7 @@ class Aftermath:
 @pytest.fixture(scope="module")
 def aftermath(shop: Shop) -> Aftermath:
     engine, workspace = shop.engine, str(shop.repository.path)
-    engine.hierarchy.assign_tier("backend_lead", 3)
+    engine.agents.assign_tier("backend_lead", 3)
     read = {name: f"Decision: {order(name)}" for name in READ}
     files = {
         "check.py": f"print({chr(10).join(PRINTED.values())!r})\nraise SystemExit(1)\n",
@@ -241,7 +241,7 @@ def test_the_attack_was_one(aftermath: Aftermath) -> None:
 def test_no_soul_and_no_profile_took_anything_up(shop: Shop, aftermath: Aftermath) -> None:
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
-    for agent in shop.engine.hierarchy.ids():
+    for agent in shop.engine.agents.ids():
         assert "evil.example" not in str(shop.engine.wisdom.profile(agent))
 
 

@@ -30,8 +30,8 @@ def second(tmp_path: Path) -> Repository:
 def test_one_that_is_taken_on_later_is_checked_at_once_and_not_again(world: World, second: Repository) -> None:
     with world.opened() as engine:
         engine.autonomy.schedule.run(CARDS)
-        engine.look_after(str(second.path / "src"))
-        engine.look_after(str(second.path))
+        engine.watch_workspace(str(second.path / "src"))
+        engine.watch_workspace(str(second.path))
         assert engine.workspaces == [world.workspace, str(second.path)]
         engine.autonomy.schedule.run(STATE)
         assert set(engine.predictions.last_checked()) == {world.workspace, str(second.path)}
@@ -45,5 +45,5 @@ def test_one_that_the_settings_switch_off_is_refused(world: World, second: Repos
     with world.opened() as engine:
         engine.settings.set(f"workspaces.{json.dumps(str(second.path))}.autonomy", "off")
         with pytest.raises(Refusal, match="switched off"):
-            engine.look_after(str(second.path))
+            engine.watch_workspace(str(second.path))
         assert engine.workspaces == [world.workspace]

@@ -28,7 +28,7 @@ def test_its_cards_are_withdrawn_at_the_next_look(world: World, job: str) -> Non
         asleep = engine.cards.snooze(predicted[0], span=timedelta(hours=2)).id
         engine.cards.mark_shown(predicted)
         own = engine.cards.propose(FLOW, workspace=world.workspace).id
-        decided = len(engine.feedback.load_newest())
+        decided = len(engine.decisions.load_newest())
         key = f"workspaces.{json.dumps(world.workspace)}.autonomy"
         engine.settings.set(key, "off")
         engine.autonomy.schedule.run(job)
@@ -36,7 +36,7 @@ def test_its_cards_are_withdrawn_at_the_next_look(world: World, job: str) -> Non
         for card in map(engine.cards.get, (asleep, *predicted)):
             assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
             assert "off" in card.note
-        assert len(engine.feedback.load_newest()) == decided, "that says nothing about the cards"
+        assert len(engine.decisions.load_newest()) == decided, "that says nothing about the cards"
         engine.settings.set(key, "cards")
         engine.autonomy.schedule.run(job)
         engine.predictions.run_cycle()

@@ -123,7 +123,7 @@ class World:
                     f"pred_past_{kind}_{number}", kind if like else "lint", channel, self.workspace, kind, "past", 0.9,
                     DecidedBy.OPERATOR,
                 )  # fmt: skip
-                self.engine.feedback.record(tx, DecisionSignal.APPROVED, card)
+                self.engine.decisions.record(tx, DecisionSignal.APPROVED, card)
 
         self.engine.database.write(work)
         known = self.engine.cards.propose("summarise_day since=2026-01-01T00:00:00Z", workspace=self.workspace,

@@ -24,7 +24,7 @@ from engine.model import DecisionSignal, Outcome, SessionState, Status
     ],
 )
 def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
-    assert plain(session_outcome({"state": state, "result": result, "check": check})) == word
+    assert plain(session_outcome({"state": state, "result": result, "check": check, "flow": "run_tests"})) == word
 
 
 def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:

@@ -47,8 +47,8 @@ def _over(engine: StandIn, folder: Path) -> World:
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, recorder=append, durable=False)
     world = make_world(folder, database, clock, members=(), activity=lambda: DID)
-    engine.hierarchy = world.agents  # type: ignore[assignment]
+    engine.agents = world.agents  # type: ignore[assignment]
     engine.wisdom = world.wisdom  # type: ignore[attr-defined]
     engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
-    engine.files = AgentFiles(world.folder, database=database, fault=world.agents.file_fault)  # type: ignore[assignment]
+    engine.agent_files = AgentFiles(world.folder, database=database, fault=world.agents.file_fault)  # type: ignore[assignment]
     return world

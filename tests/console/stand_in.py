@@ -344,11 +344,11 @@ class StandIn:
         self.calls = Calls(self)
         self.agent_setup = AgentSetup(self)
         self.flows = FlowRegistry(FLOWS, list)
-        self.files = Files(self)
+        self.agent_files = Files(self)
         self.memory: Any = Remembering(self)
         self.knowledge = self.memory
         self.layers = self.memory.layers
-        self.recalling = Recalling(self)
+        self.recall_part = Recalling(self)
         self.adaptation = Adaptation(self)
         self.learnings = Learnings(self)
         self.learns = False  # what was learnt is among what waits
@@ -360,7 +360,7 @@ class StandIn:
         self.settings = Settings(self)
         self.gateway = Gateway(self)
         self.tasks = SimpleNamespace(list=lambda **_: tasks())
-        self.hierarchy = SimpleNamespace(list=agents, retired=list)
+        self.agents = SimpleNamespace(list=agents, retired=list)
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)

@@ -279,7 +279,7 @@ def recalled(memory: Memory, score: float) -> RecallMatch:
 
 
 class Recalling:
-    """The port `engine.recalling`."""
+    """The port `engine.recall_part`."""
 
     def __init__(self, engine: StandIn) -> None:
         self._engine = engine

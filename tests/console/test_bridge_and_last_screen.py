@@ -104,7 +104,7 @@ async def test_one_port_that_fails_takes_away_its_own_part_only(console: Console
     def broken() -> None:
         raise RuntimeError("no such table: agents")
 
-    engine.hierarchy.list = broken
+    engine.agents.list = broken
     async with running(console, notifications=True) as pilot:
         assert console.state.cards
         assert console.state.tasks

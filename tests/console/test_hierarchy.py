@@ -341,7 +341,7 @@ async def test_a_line_of_a_prompt_leads_to_the_leader_that_says_it(console: Cons
 async def test_an_empty_organisation_is_an_owner_and_a_way_on(
     console: ConsoleApp, engine: StandIn, people: World
 ) -> None:
-    engine.hierarchy = type("Empty", (), {"list": list, "retired": list, "problems": list})()  # type: ignore[assignment]
+    engine.agents = type("Empty", (), {"list": list, "retired": list, "problems": list})()  # type: ignore[assignment]
     async with running(console, "3", size=(80, 24)) as pilot:
         await until(pilot, lambda: console.screen._shown)
         assert names(console.screen) == ["owner"]

@@ -104,7 +104,7 @@ async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp)
 
 async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
-        engine.files.all["backend_builder", "soul.md"] = "# Another\n"
+        engine.agent_files.all["backend_builder", "soul.md"] = "# Another\n"
         engine.bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
         await sees(pilot, "# Another")
 
@@ -199,7 +199,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
     def fails(request: object) -> None:
         raise Refusal("damaged_home", "the database is damaged", "put back a copy")
 
-    engine.recalling.preview = fails  # type: ignore[method-assign, assignment]
+    engine.recall_part.preview = fails  # type: ignore[method-assign, assignment]
     async with at(console, to_layer, Layer.VECTORS, size=WIDE) as pilot:
         await pilot.press("r")
         await sees(pilot, "the database is damaged")
@@ -214,7 +214,7 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
         await until(pilot, lambda: console.screen.query("#mine"))
         await pilot.press(*"New ", "ctrl+s")
         await until(pilot, lambda: calls(engine, "wrote"))
-        assert engine.files.all["backend_builder", "soul.md"].startswith("New # Builder")
+        assert engine.agent_files.all["backend_builder", "soul.md"].startswith("New # Builder")
         await sees(pilot, "New # Builder")
 
 
@@ -222,7 +222,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
-        engine.files.all["backend_builder", "soul.md"] = "# Theirs\n"
+        engine.agent_files.all["backend_builder", "soul.md"] = "# Theirs\n"
         await pilot.press(*"Mine ", "ctrl+s")
         await sees(pilot, "Another program changed the file")
         assert "# Theirs" in screen_text(console)
@@ -233,7 +233,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         assert console.screen.query_one("#mine", TextArea).text.startswith("Mine # Builder")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: calls(engine, "wrote"))
-        assert engine.files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
+        assert engine.agent_files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
 
 
 async def test_a_file_that_is_refused_stays_open_with_the_reason(console: ConsoleApp, engine: StandIn) -> None:
@@ -256,7 +256,7 @@ async def test_the_operators_editor_gets_the_file(
     monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("E")
-        assert opened == [str(engine.files.folder / "backend_builder" / "soul.md")]
+        assert opened == [str(engine.agent_files.folder / "backend_builder" / "soul.md")]
 
 
 # Drafts and forgetting

@@ -229,7 +229,7 @@ def test_two_engines_converge_and_nothing_is_lost(
             elif what == "did":
                 summed.add(one.did(number))
             elif what == "share":
-                one.engine.summaries.exchange()
+                one.engine.summary_sharing.exchange()
             else:
                 wisdom.flush()
         assert cutter.cuts
@@ -238,7 +238,7 @@ def test_two_engines_converge_and_nothing_is_lost(
             pass
         for one in (*both, *both):
             assert one.engine.wisdom.flush().failed == ""
-            assert one.engine.summaries.exchange() == ""
+            assert one.engine.summary_sharing.exchange() == ""
         first, second = both
         assert first.told() == second.told()
         for one in both:
@@ -256,17 +256,17 @@ def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
     url = f"postgresql://clawpy@/served?host={server}"
     with machines(tmp_path, url, monkeypatch) as (one, two):
         text = one.did(1)
-        one.engine.summaries.exchange()
-        two.call(1, two.engine.recalling)
+        one.engine.summary_sharing.exchange()
+        two.call(1, two.engine.recall_part)
         assert two.facts("CloudMemoryRecalled") == []  # nothing of the others' yet
-        assert two.engine.summaries.exchange() == ""
-        two.call(2, two.engine.recalling)
+        assert two.engine.summary_sharing.exchange() == ""
+        two.call(2, two.engine.recall_part)
         [hit] = two.facts("CloudMemoryRecalled")
         [entry] = two.engine.memory.entries(Layer.CONTEXT)
         assert (entry.text, entry.source) == (text, f"shared:{one.engine.wisdom.origin()}")
         assert hit["memories"] == [entry.id]
         assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.wisdom.origin()])
-        one.call(3, one.engine.recalling)
+        one.call(3, one.engine.recall_part)
         assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
 
 
@@ -282,12 +282,12 @@ def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
         one.engine.wisdom.edit_profile("cto", "patterns", key="p2", value="test first")
         one.engine.wisdom.edit_profile("cto", "patterns", value="Zoe is slow with basket 1")  # it names itself
         for each in (one, two, one, two):
-            assert each.engine.wisdom.flush().failed == each.engine.summaries.exchange() == ""
+            assert each.engine.wisdom.flush().failed == each.engine.summary_sharing.exchange() == ""
         assert two.summaries()
         assert {was.text for was in two.engine.wisdom.history("cto", "p1")} == {"ask Zoe about basket 1"}
         two.engine.knowledge.forgetting.forget("basket 1")  # not where it was said
         for each in (two, one, two):
-            assert each.engine.wisdom.flush().failed == each.engine.summaries.exchange() == ""
+            assert each.engine.wisdom.flush().failed == each.engine.summary_sharing.exchange() == ""
         for each in (one, two):
             assert each.summaries() == set()
             assert {was.text for was in each.engine.wisdom.history("cto", "p1")} == {""}
@@ -307,7 +307,7 @@ def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: 
         assert len(report.flushed["backend_lead"]) == 1
         assert report.failed
         assert one.engine.wisdom.flush().failed
-        assert one.engine.summaries.exchange()
+        assert one.engine.summary_sharing.exchange()
         assert sorted(str(fact["subject"]) for fact in one.facts("CloudSyncFailed")) == ["leadership", "summaries"]
 
 

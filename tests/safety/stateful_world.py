@@ -216,7 +216,7 @@ class MachineWorld(RuleBasedStateMachine):
         def work(tx: Any) -> None:
             for _ in range(count):
                 self.past += 1
-                self.engine.feedback.record(
+                self.engine.decisions.record(
                     tx,
                     signal,
                     DecidedCard(f"past_{self.past}", kind, channel, self.workspace, kind, "past", 0.9,

@@ -115,7 +115,7 @@ class World(ModelWorld):
                 f"pred_{kind}_{number}", kind, channel, str(self.repository.path), kind, f"{kind} {number}", 0.4,
                 DecidedBy.OPERATOR, f"it is hour {number}", raw=raw,
             )  # fmt: skip
-            self.engine.database.write(lambda tx, card=card: self.engine.feedback.record(tx, signal, card))
+            self.engine.database.write(lambda tx, card=card: self.engine.decisions.record(tx, signal, card))
 
     def paired(self, times: int) -> None:
         """The operator turned a card of one channel down and took one of another, so many times."""

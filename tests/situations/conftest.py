@@ -141,7 +141,7 @@ class Situation:
         clean = not self.git("status", "--porcelain")
         check = CheckResult("pytest", passed, len(failing), failing=failing)
         self.engine.database.write(
-            lambda tx: self.engine.runs.record(
+            lambda tx: self.engine.validation_runs.record(
                 tx, session_id="before", workspace=str(self.path), check=check, head=self.git("rev-parse", "HEAD"),
                 tree=tree, clean=clean, full=True,
             )

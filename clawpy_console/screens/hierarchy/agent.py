@@ -83,7 +83,7 @@ def _serves(channel: Document) -> str:
 
 def organisation_fields(engine: Engine) -> list[Field]:
     """All agents together: how much they worked, the settings of guidance, what is wrong. Blocking."""
-    agents, settings = engine.hierarchy.list(), engine.wisdom.config
+    agents, settings = engine.agents.list(), engine.wisdom.config
     on = {True: "on", False: "off"}
     used = sum(agent.sessions > 0 for agent in agents)
     busy = sum(agent.state in ("running", "waiting") for agent in agents)
@@ -98,7 +98,7 @@ def organisation_fields(engine: Engine) -> list[Field]:
         "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
-    return [*present_fields(details.items()), *problem_fields(engine.hierarchy.problems())]
+    return [*present_fields(details.items()), *problem_fields(engine.agents.problems())]
 
 
 def problem_fields(messages: list[str]) -> Iterator[Field]:

@@ -89,8 +89,8 @@ class AgentActions(ConsoleScreen):
             if leader is not None:
                 self._change(
                     f"{agent.id} reports to {leader} now",
-                    lambda engine: engine.hierarchy.move(agent.id, leader),
-                    lambda engine, _: engine.hierarchy.move(agent.id, agent.reports_to),
+                    lambda engine: engine.agents.move(agent.id, leader),
+                    lambda engine, _: engine.agents.move(agent.id, agent.reports_to),
                     shows=agent.id,
                 )
 
@@ -110,8 +110,8 @@ class AgentActions(ConsoleScreen):
             if key is not None and tier != before:
                 self._change(
                     f"{agent.id} is now tier {tier}" if tier else f"{agent.id}: tier set by the rules again",
-                    lambda engine: engine.hierarchy.assign_tier(agent.id, tier),
-                    lambda engine, _: engine.hierarchy.assign_tier(agent.id, before),
+                    lambda engine: engine.agents.assign_tier(agent.id, tier),
+                    lambda engine, _: engine.agents.assign_tier(agent.id, before),
                 )
 
         title = f"Which tier is {words.crop(agent.id, 40)}? Now {agent.tier}, by {words.crop(agent.tier_rule, 60)}"
@@ -143,7 +143,7 @@ class AgentActions(ConsoleScreen):
             )
         else:
             self.app.look_up(
-                lambda engine: engine.files.read(agent.id, name),
+                lambda engine: engine.agent_files.read(agent.id, name),
                 lambda now: self.app.push_screen(
                     EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None
                 ),
@@ -156,7 +156,7 @@ class AgentActions(ConsoleScreen):
         """Edit the file in your own editor; what you save there is shown by itself."""
         engine, agent, name = self.app.engine, self.agent, self._file
         if engine is not None and agent is not None and name:
-            outside.open_editor(self.app, str(engine.files.folder / agent.id / name))
+            outside.open_editor(self.app, str(engine.agent_files.folder / agent.id / name))
 
     # Which agents there are
 
@@ -167,7 +167,7 @@ class AgentActions(ConsoleScreen):
 
         def on_created(new: AgentView | None) -> None:
             if new is not None:
-                self._changed(f"Created {new.id}", lambda engine: engine.hierarchy.retire(new.id), shows=new.id)
+                self._changed(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), shows=new.id)
 
         self.app.push_screen(NewAgent(leader), on_created)
 
@@ -181,12 +181,12 @@ class AgentActions(ConsoleScreen):
         def retire() -> None:
             self._change(
                 f"{agent.id} is retired",
-                lambda engine: engine.hierarchy.retire(agent.id),
-                lambda engine, name: engine.hierarchy.restore(name),
+                lambda engine: engine.agents.retire(agent.id),
+                lambda engine, name: engine.agents.restore(name),
             )
 
         self.app.look_up(
-            lambda engine: engine.hierarchy.check_retire(agent.id),
+            lambda engine: engine.agents.check_retire(agent.id),
             lambda _: confirm(self.app, title, question, "retire", retire),
         )
 
@@ -197,8 +197,8 @@ class AgentActions(ConsoleScreen):
             agent_id = agent.id.partition(".")[0]
             self._change(
                 f"{agent_id} is back under {agent.reports_to}",
-                lambda engine: engine.hierarchy.restore(agent.id),
-                lambda engine, _: engine.hierarchy.retire(agent_id),
+                lambda engine: engine.agents.restore(agent.id),
+                lambda engine, _: engine.agents.retire(agent_id),
                 shows=agent_id,
             )
 

@@ -233,7 +233,7 @@ class NewAgent(Dialog[AgentView | None]):
             self.refuse(Refusal("bad_id", "The id is missing.", ID))
         else:
             self.app.ask(
-                lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **values),
+                lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values),
                 self.dismiss,
                 self.refuse,
             )

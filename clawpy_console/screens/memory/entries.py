@@ -267,7 +267,7 @@ def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] 
     if layer is Layer.PARA:
         drafts = [draft for draft in knowledge.drafts.waiting() if _has_words(draft.fact, needle)]
         return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=needle))]
-    files = (file for file in engine.files.list() if file.digest or file.problem)
+    files = (file for file in engine.agent_files.list() if file.digest or file.problem)
     return [to_entry(file) for file in files if _has_words(f"{file.agent} {file.name} {file.text}", needle)]
 
 
@@ -300,7 +300,7 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
     match layer:
         case Layer.MARKDOWN:
             agent, _, name = id.partition("/")
-            value = engine.files.read(agent, name)
+            value = engine.agent_files.read(agent, name)
         case Layer.VECTORS | Layer.CONTEXT:
             value = memory.entry(layer, id)
         case Layer.CAPTURE:

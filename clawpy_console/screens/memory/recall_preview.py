@@ -86,7 +86,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         if task.strip():
             request = PromptRequest(wanted.agent, wanted.channel, wanted.workspace, task)
             self.say("Searching all layers…", "$grey")
-            self.preview(lambda engine: engine.recalling.preview(request), self._show, wait=0)
+            self.preview(lambda engine: engine.recall_part.preview(request), self._show, wait=0)
 
     def _show(self, recall: Injection) -> None:
         self._recall = recall

@@ -152,7 +152,7 @@ class MemoryScreen(FilterableScreen):
         if self._shown is None or engine is None:
             yield Field("", "Select an entry.", "faint")
         else:
-            yield from detail_fields(self._shown[0], str(engine.files.folder), self.app.now())
+            yield from detail_fields(self._shown[0], str(engine.agent_files.folder), self.app.now())
 
     # Reading
 
@@ -312,7 +312,7 @@ class MemoryScreen(FilterableScreen):
         """Edit the file here."""
         file = self._value
         self.app.look_up(
-            lambda engine: engine.files.read(file.agent, file.name),
+            lambda engine: engine.agent_files.read(file.agent, file.name),
             lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
         )
 
@@ -320,7 +320,7 @@ class MemoryScreen(FilterableScreen):
         """Edit the file in your own editor; what you save there is shown by itself."""
         engine, file = self.app.engine, self._value
         if engine is not None:
-            outside.open_editor(self.app, str(engine.files.folder / file.agent / file.name))
+            outside.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
             self.read_again()
 
     def action_decide(self, how: str) -> None:

@@ -189,7 +189,7 @@ class GatewayService:
     def serve_twin(self, body: TwinBody) -> Document:
         """What the Twin would do (SPEC 2.3): the answer of the configured model within every cap, else the best
         card."""
-        twin = self._engine.twin
+        twin = self._engine.model_twin
         model = twin.named if self._engine.settings.current.twin_model_enabled else None
         if body.model is not None and (model is None or body.model not in (str(model), model.model)):
             message = f"the Twin model is {model}" if model else "no Twin model is enabled"

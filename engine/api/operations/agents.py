@@ -27,7 +27,7 @@ def agents(
     tier: Any = None,
 ) -> Document:
     """List, show, add, move, retire or restore agents; set a tier; let a coding agent serve a channel."""
-    hierarchy = engine.hierarchy
+    hierarchy = engine.agents
     if action == "list":
         return {
             "agents": document(hierarchy.list()),
@@ -71,7 +71,7 @@ def _tier(value: object) -> int | None:
 
 def _agent_document(engine: Services, agent_id: str) -> Document:
     """An agent with its chain of leaders; less of one that is broken or retired."""
-    hierarchy = engine.hierarchy
+    hierarchy = engine.agents
     retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
     agent = retired or hierarchy.get(agent_id)
     folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id

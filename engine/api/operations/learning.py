@@ -109,7 +109,7 @@ def learnings(
 
 def _lesson_uses(engine: Services, lesson: str) -> Document:
     """Where else a lesson is used: by which leaders, and in which active candidates."""
-    leaders = [agent.id for agent in engine.hierarchy.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
+    leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
     promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
@@ -222,7 +222,7 @@ def train(
             training.restore_former()
         case _:
             training.step()
-    model = engine.twin.named
+    model = engine.model_twin.named
     return reply | {
         "twinModel": None if model is None else str(model),
         "enabled": engine.settings.current.twin_model_enabled,

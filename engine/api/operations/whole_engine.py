@@ -65,7 +65,7 @@ def status(engine: ApiServices) -> Document:
                 "decidedBy": decision.decided_by,
                 "decidedAt": instant(decision.decided_at),
             }
-            for decision in engine.feedback.load_newest(5)
+            for decision in engine.decisions.load_newest(5)
         ],
         "workspaces": list(engine.workspaces),
         "keysInFile": engine.keys.badge(),

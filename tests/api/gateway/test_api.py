@@ -62,7 +62,7 @@ def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: E
     assert engine.sessions.wait(found["session"]["id"], 20).state is SessionState.SUCCEEDED
     done = engine.cards.get(card.id)
     assert (done.status, done.decided_by) == (Status.EXECUTED, DecidedBy.API)
-    assert engine.feedback.load_newest(1)[0].signal == DecisionSignal.APPROVED
+    assert engine.decisions.load_newest(1)[0].signal == DecisionSignal.APPROVED
     last, what = engine.autonomy.presence.last()
     assert last is not None
     assert "gateway" in what
@@ -237,7 +237,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         said = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
         return Answer(json.dumps(said), 12)
 
-    monkeypatch.setattr(served.engine.twin, "_ask", answer)
+    monkeypatch.setattr(served.engine.model_twin, "_ask", answer)
     served.engine.settings.for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
     try:
         messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]

@@ -71,7 +71,7 @@ def test_a_fragment_and_a_hint_reach_the_model_and_no_longer_after_a_roll_back(w
     hint = RoutingHint("openai:gpt-5-nano", "koji-core", 200, "short questions cost less there")
     mine = {"agent_id": "backend_builder"}
     with world.opened() as engine:
-        choose = engine.models.choose
+        choose = engine.model_router.choose
         request = PromptRequest("backend_builder", "koji-core", str(world.repository.path), "do it", session_id="ses_1")
         prompt, model = engine.prompts.assemble(request), choose("backend_builder", "koji-core", "task", "short")
         with in_force(engine, fragment, **mine), in_force(engine, hint, **mine):

@@ -59,7 +59,7 @@ def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) ->
     with world.opened() as engine:
         red = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
         where = {"session_id": "before", "workspace": str(world.repository.path), "head": "", "tree": "", "clean": True}
-        engine.database.write(lambda tx: engine.runs.record(tx, check=red, full=True, **where))
+        engine.database.write(lambda tx: engine.validation_runs.record(tx, check=red, full=True, **where))
         mend = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
         world.server.script(Reply(calls=(mend,)), Reply(text="The sum is no mean."))
         view = world.run("Make test_total pass")

@@ -57,7 +57,7 @@ def asked(session: str = "") -> PromptRequest:
 def run(engine: Engine, number: int, harmful: str) -> None:
     """A session goes well when it is spared the harmful fragment."""
     session = f"sess_{number}"
-    told = engine.fragments.part(asked(session)).provenance
+    told = engine.learned_guidance.part(asked(session)).provenance
     spared = {one["candidate"]: one["withheld"] for one in told["overlays"]}[harmful]
 
     def work(tx: Transaction) -> None:

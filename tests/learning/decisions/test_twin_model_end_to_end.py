@@ -85,8 +85,8 @@ def decide(engine: Engine, count: int, *, waits: FakeClock | None = None) -> Non
 
     def work(tx: Transaction) -> None:
         for n in range(count):
-            engine.feedback.record(tx, DecisionSignal.DISMISSED, card(n, "garden"))
-            engine.feedback.record(tx, DecisionSignal.APPROVED, card(n, "research"))
+            engine.decisions.record(tx, DecisionSignal.DISMISSED, card(n, "garden"))
+            engine.decisions.record(tx, DecisionSignal.APPROVED, card(n, "research"))
 
     engine.database.write(work)
 
