@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
 from engine.frozen import frozen
-from engine.hierarchy.cascade_config import CascadeConfigFile, Watched
+from engine.hierarchy.cascade_config import CascadeConfigFile, FileCache
 from engine.hierarchy.folders import (
     ID,
     Comms,
@@ -37,7 +37,7 @@ from engine.hierarchy.folders import (
     unwritable,
 )
 from engine.hierarchy.profile_text import without_lessons
-from engine.hierarchy.tiers import ARCHETYPES, OWNER, Chain, TierDecision, climb, resolve_tier, walk
+from engine.hierarchy.tiers import ARCHETYPES, OWNER, Chain, TierDecision, climb_chain, resolve_tier, walk_chain
 from engine.model import AgentView, Doing, Refusal, microusd, sanitise
 from engine.model.sections import INHERITED, without_section
 from engine.storage.database import Database
@@ -97,7 +97,7 @@ class Agents:
         self._database = database
         self._activity = activity
         self._lock = threading.Lock()
-        self._read: Watched[Member] = Watched()
+        self._read: FileCache[Member] = FileCache()
 
     def ensure_organisation(self) -> bool:
         """Create the first organisation when there is no agents folder yet; True when it was created."""
@@ -128,7 +128,7 @@ class Agents:
         tiers = {view.id: view.tier for view in views}
 
         def rank(view: AgentView) -> tuple[bool, tuple[tuple[int, str], ...]]:
-            above = (*reversed(walk(view.id, reports_to).leaders), view.id)
+            above = (*reversed(walk_chain(view.id, reports_to).leaders), view.id)
             return bool(view.broken), tuple((tiers[agent], agent) for agent in above)
 
         return sorted(views, key=rank)
@@ -158,7 +158,7 @@ class Agents:
                 return under
             return None if at is None or at.broken else at.comms.reports_to
 
-        chain = climb(agent_id, leader_of, depth=self.config.current.depth)
+        chain = climb_chain(agent_id, leader_of, depth=self.config.current.depth)
 
         def standing(agent: str) -> AgentTier:
             at = members[agent]
@@ -262,7 +262,7 @@ class Agents:
                 problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
         reports_to = _reports_to(members)
         for agent_id in reports_to:
-            chain = walk(agent_id, reports_to)
+            chain = walk_chain(agent_id, reports_to)
             if chain.stop in ("cycle", "missing") and (chain.stop != "missing" or not chain.leaders):
                 problems.append(f"{agent_id}: its chain {chain.words}")
         return problems + list(self.config.read().problems)
@@ -365,7 +365,7 @@ class Agents:
 
     def _chain(self, agent_id: str) -> Chain:
         self._member(agent_id)
-        return walk(agent_id, _reports_to(self._members()))
+        return walk_chain(agent_id, _reports_to(self._members()))
 
     def _check_move(self, agent_id: str, reports_to: str) -> Member:
         member = self._sound(agent_id)

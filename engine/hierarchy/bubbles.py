@@ -1,8 +1,7 @@
 """Findings that agents send up to their leaders (SPEC 1.7, 1.8): seven gates, a queue, and the flush into patterns.
 
-A flush is one transaction: a finding is a pattern and off the queue, or neither. If its agent has another direct
-leader by then, it is judged again for that one. Rows exchanged with other homes can be sent any number of times
-(`profiles`).
+A flush is one transaction: a finding becomes a pattern and leaves the queue, or neither. If its agent has another
+direct leader by then, the gates are asked again for that one.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBub
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig
+from engine.hierarchy.profile_rows import APPROVED, TRUST
 from engine.hierarchy.profile_text import item_text
-from engine.hierarchy.profiles import APPROVED, TRUST, Profiles
-from engine.hierarchy.tiers import leads
+from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.tiers import is_leader
 from engine.model import (
     Bubble,
     BubbleState,
@@ -44,11 +44,11 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
-SIMILAR = 0.6
-"""From this overlap on two texts say the same."""
+MIN_SIMILARITY = 0.6
+"""Minimum similarity of two texts that are the same."""
 
-GENERIC = frozenset({"executive", "general", "operations"})
-"""Domains that everything belongs to."""
+GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
+"""Domains that include everything."""
 
 GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
 
@@ -58,7 +58,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @frozen
 class DirectLeader:
-    """The worker's direct leader: its tier, its domain, and the texts of its patterns by key."""
+    """A worker's direct leader. `patterns` are (key, text)."""
 
     id: str
     tier: int
@@ -73,18 +73,18 @@ def similarity(text: str, other: str) -> float:
     return len(first & second) / union if union else 0.0
 
 
-def known_as(text: str, patterns: tuple[tuple[str, str], ...]) -> str:
-    """The key of the pattern that says this already, the most similar one; "" when none does."""
+def find_pattern(text: str, patterns: tuple[tuple[str, str], ...]) -> str:
+    """The key of the most similar pattern, "" if none is similar enough."""
     lesson = lesson_id(text)
     scored = ((1.0 if key == lesson else similarity(text, pattern_text), key) for key, pattern_text in patterns)
     best = max(scored, default=(0.0, ""))
-    return best[1] if best[0] >= SIMILAR else ""
+    return best[1] if best[0] >= MIN_SIMILARITY else ""
 
 
-def relevant(category: str, domain: str) -> tuple[bool, str]:
-    """Whether a learning of this category concerns a leader of this domain, and why (SPEC 1.7)."""
+def is_relevant(category: str, domain: str) -> tuple[bool, str]:
+    """(whether a learning of this category is relevant to a leader of this domain, reason) (SPEC 1.7)."""
     leader_domain = domain.strip().lower()
-    if leader_domain in GENERIC:
+    if leader_domain in GENERIC_DOMAINS:
         return True, f"{leader_domain} accepts everything"
     words, domain_words = set(_WORD.findall(category.lower())), set(_WORD.findall(leader_domain))
     if not words:
@@ -97,42 +97,42 @@ def relevant(category: str, domain: str) -> tuple[bool, str]:
     return False, f"{category!r} shares no word with {domain!r}"
 
 
-def judge(
+def ask_gates(
     learning: Learning, *, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
 ) -> tuple[GateResult, ...]:
-    """Ask the gates in their order until one says no. `tier` is the worker's; `missing` says why it has no direct
-    leader, when it has none. All passed: seven results, the last one too."""
+    """Ask the gates in order until one refuses; there are seven results if all pass. `tier` is the worker's; `missing`
+    says why it has no direct leader, if it has none."""
     results: list[GateResult] = []
-    for answer in _answers(learning, tier, leader, missing, config):
+    for answer in _gate_results(learning, tier, leader, missing, config):
         results.append(GateResult(len(results) + 1, GATES[len(results)], *answer))
         if not answer[0]:
             break
     return tuple(results)
 
 
-def _answers(
+def _gate_results(
     learning: Learning, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
 ) -> Iterator[tuple[bool, str]]:
-    """Whether each gate lets it pass, and why, in their order."""
+    """(whether it passes, reason) of each gate, in order."""
     bubbling = config.enable_upward_bubbling
     yield bubbling, "sending up is on" if bubbling else "enable_upward_bubbling is off"
     scores = (learning.confidence, config.bubble_min_confidence), (learning.importance, config.bubble_min_importance)
-    for score, least in scores:
-        yield score.value >= least, f"{score.value:.2f} of {least:.2f}: {'; '.join(score.reasons)}"
-    works = not leads(tier)
+    for score, minimum in scores:
+        yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
+    works = not is_leader(tier)
     yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
     if leader is None:
         yield False, missing
         return
-    synced = leads(leader.tier)
+    synced = is_leader(leader.tier)
     yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
-    yield relevant(learning.category, leader.domain)
-    duplicate = known_as(learning.text, leader.patterns)
+    yield is_relevant(learning.category, leader.domain)
+    duplicate = find_pattern(learning.text, leader.patterns)
     yield not duplicate, f"{leader.id} already has it as {duplicate}" if duplicate else f"new to {leader.id}"
 
 
 class BubbleRow(Row, table=True):
-    """One learning of a worker's, what the gates said of it, and what became of it."""
+    """One finding of a worker, with the results of the gates."""
 
     __tablename__ = "bubbles"
     __table_args__ = (
@@ -173,8 +173,8 @@ MAX_WAITING = 500
 
 
 class Bubbles:
-    """The queue of one home. `exchange()` sends to and fetches from the shared leadership and returns in words what
-    failed, "" for nothing; it never raises."""
+    """The queue of one home. `exchange()` synchronises with the shared leadership and returns its error, "" for none;
+    it never raises."""
 
     def __init__(
         self,
@@ -192,10 +192,10 @@ class Bubbles:
         self._exchange = exchange
 
     def offer(self, learning: Learning) -> Bubble:
-        """Ask the gates about a learning, and keep it with what they said. One that was told before is judged again
-        only when it was refused and is surer or weightier now.
+        """Ask the gates about a learning, and store it with their results. One that was offered before is asked about
+        again only if it was refused and is more certain or important now.
 
-        Raises `Refusal`: `unknown_agent`, `bad_learning` when it says nothing.
+        Raises `Refusal`: `unknown_agent`, `bad_learning` for an empty text.
         """
         text = item_text(learning.text)
         if not text:
@@ -207,32 +207,32 @@ class Bubbles:
             row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
             if row is None:
                 row = BubbleRow(id=self._randomness.new_id("bub"), learning_id=learning.id, at=tx.now)
-            elif not _better(learning, row):
-                return _bubble(row)
+            elif not _is_stronger(learning, row):
+                return _to_bubble(row)
             self._judge(tx, row, learning, lineage, config)
-            return _bubble(row)
+            return _to_bubble(row)
 
         return self._database.write(work)
 
     def approve(self, bubble_id: str) -> Bubble:
-        """The operator lets words of others go up (SPEC 6.8): the next round takes them. Raises `Refusal`:
-        `unknown_bubble`, `not_waiting`."""
+        """Approve a quote (SPEC 6.8), so that the next flush takes it. Raises `Refusal`: `unknown_bubble`,
+        `not_waiting`."""
 
         def work(tx: Transaction) -> Bubble:
             row = tx.session.get(BubbleRow, bubble_id)
             if row is None:
                 raise Refusal("unknown_bubble", f"there is no bubble {sanitise(bubble_id)[:60]}", "clawpy bubbles list")
-            if row.state != BubbleState.QUEUED.value or _bubble(row).may_guide:
+            if row.state != BubbleState.QUEUED.value or _to_bubble(row).may_guide:
                 raise Refusal("not_waiting", f"{row.id} does not need your approval", "clawpy bubbles list")
             row.approved_at = tx.now
             tx.session.add(row)
             tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
-            return _bubble(row)
+            return _to_bubble(row)
 
         return self._database.write(work)
 
     def drop(self, lesson: str) -> None:
-        """A lesson was retracted: what of it is in the queue goes nowhere."""
+        """Refuse the queued findings with a lesson that was retracted."""
 
         def work(tx: Transaction) -> None:
             for row in tx.session.exec(_QUEUED).all():
@@ -241,23 +241,22 @@ class Bubbles:
                     row.state = BubbleState.REFUSED.value
                     row.gates = [*row.gates[:-1], asdict(gate)]
                     tx.session.add(row)
-                    tx.record(_refused(row, gate))
+                    tx.record(_refused_event(row, gate))
 
         self._database.write(work)
 
     def list(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
-        """The newest first; of one state, or of those an agent sent or receives."""
+        """The findings, newest first; of one state, or sent or received by one agent, if given."""
         query = select(BubbleRow).order_by(col(BubbleRow.at).desc(), col(BubbleRow.id)).limit(limit)
         if state is not None:
             query = query.where(col(BubbleRow.state) == state.value)
         if agent:
             query = query.where((col(BubbleRow.agent) == agent) | (col(BubbleRow.leader) == agent))
         with self._database.read() as session:
-            return [_bubble(row) for row in session.exec(query)]
+            return [_to_bubble(row) for row in session.exec(query)]
 
-    def learnt(self, workspace: str) -> Sequence[Learnt]:
-        """What was found out in a workspace and counts, the newest first, in the wording its leader has now; what
-        was taken out again is left out."""
+    def list_findings(self, workspace: str) -> Sequence[Learnt]:
+        """The findings of a workspace that are patterns, newest first, in their present wording."""
         query = (
             select(BubbleRow)
             .where(col(BubbleRow.state) == BubbleState.FLUSHED.value, col(BubbleRow.workspace) == workspace)
@@ -277,12 +276,12 @@ class Bubbles:
         return list(learnt.values())
 
     def waiting(self) -> Sequence[Waiting]:
-        """What of the queue the operator's has (SPEC 9.3): an entry for each leader, which says what keeps it, and with
-        nothing in the way that it goes up with the next round, or at a word."""
+        """The entries of the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
+        which says what blocks them or when they go up."""
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)))
         of_leader: dict[str, list[Bubble]] = {}
         entries = [
-            Waiting("bubble", bubble.id, _asks(bubble), bubble.at, text=bubble.learning.text)
+            Waiting("bubble", bubble.id, _question(bubble), bubble.at, text=bubble.learning.text)
             for bubble in queued
             if not bubble.may_guide
         ]
@@ -293,15 +292,15 @@ class Bubbles:
             first = bubbles[0]
             subject = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
             title = f"{subject} for {leader} go up with the next rounds; send them now with clawpy bubbles flush"
-            if obstacle := self._obstacle(leader):
+            if obstacle := self._block_reason(leader):
                 title = f"{subject} for {leader}: {obstacle}"
             elif len(bubbles) == 1:
                 title = f"{subject} for {leader}: goes up with the next round; send it now with clawpy bubbles flush"
             entries.append(Waiting("bubble", first.id, title, first.at))
         return entries
 
-    def _obstacle(self, leader: str) -> str:
-        """Why nothing goes up to a leader, and what mends it; "" when it does."""
+    def _block_reason(self, leader: str) -> str:
+        """Why a leader receives no findings, and how to fix it; "" if it does."""
         if not self._agents.config.current.bubble_max_per_cycle:
             return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
         try:
@@ -310,30 +309,30 @@ class Bubbles:
             return f"{leader} does not exist; give its agents another leader"
         if view.broken:
             return f"its folder is broken: {view.broken}"
-        return "" if leads(view.tier) else f"tier {view.tier} leads nobody; give it another tier"
+        return "" if is_leader(view.tier) else f"tier {view.tier} leads nobody; give it another tier"
 
     def flush(self) -> FlushReport:
-        """Let the weightiest of each leader's queue become patterns, at most `bubble_max_per_cycle` a leader. Local
-        first: when the shared leadership fails, `failed` says so, and its part is made up for later."""
+        """Turn the most important queued findings into patterns, at most `bubble_max_per_cycle` for each leader. An
+        error of the shared leadership goes into `failed`; the exchange is repeated later."""
         failed = self._exchange()
         config, lineages = self._agents.config.current, self._lineages()
         leaders = {row[1] for row in self._queue()} | {
             lineage.leaders[0].id for lineage in lineages.values() if lineage.leaders
         }
-        taking = {leader for leader in leaders if not self._obstacle(leader)}
-        report = self._database.write(lambda tx: self._flush(tx, config, lineages, taking))
+        open_leaders = {leader for leader in leaders if not self._block_reason(leader)}
+        report = self._database.write(lambda tx: self._flush(tx, config, lineages, open_leaders))
         if report.flushed:
             failed = self._exchange()
         return FlushReport(report.flushed, report.waiting, failed)
 
     def _queue(self) -> Sequence[tuple[str, str]]:
-        """Who sent what is queued, and to whom."""
+        """(agent, leader) of the queued findings."""
         queued = col(BubbleRow.state) == BubbleState.QUEUED.value
         with self._database.read() as session:
             return session.exec(select(BubbleRow.agent, BubbleRow.leader).where(queued).distinct()).all()
 
     def _lineages(self) -> Mapping[str, Lineage]:
-        """Where the agents of the queue stand now, by id; those whose folder is gone are left out."""
+        """The present lineages of the agents in the queue, by id; without those whose folder is gone."""
         lineages = {}
         for agent in {row[0] for row in self._queue()}:
             try:
@@ -343,26 +342,26 @@ class Bubbles:
         return lineages
 
     def _flush(
-        self, tx: Transaction, config: CascadeConfig, lineages: Mapping[str, Lineage], taking: set[str]
+        self, tx: Transaction, config: CascadeConfig, lineages: Mapping[str, Lineage], open_leaders: set[str]
     ) -> FlushReport:
         for row in tx.session.exec(_QUEUED).all():
             lineage = lineages.get(row.agent)
             if lineage is not None and lineage.leaders and lineage.leaders[0].id != row.leader:
-                self._judge(tx, row, _bubble(row).learning, lineage, config)
+                self._judge(tx, row, _to_bubble(row).learning, lineage, config)
         tx.session.flush()
         queued = tx.session.exec(_QUEUED).all()
         chosen: dict[str, list[BubbleRow]] = {}
         for row in queued:
             of_leader = chosen.setdefault(row.leader, [])
             may = may_guide(Trust(row.trust), approved=row.approved_at is not None)
-            if may and row.leader in taking and len(of_leader) < config.bubble_max_per_cycle:
+            if may and row.leader in open_leaders and len(of_leader) < config.bubble_max_per_cycle:
                 of_leader.append(row)
         flushed = {}
         for leader, rows in chosen.items():
             if not rows:
                 continue
             for row in rows:
-                self._merge(tx, row)
+                self._merge_into_pattern(tx, row)
             flushed[leader] = tuple(row.id for row in rows)
             tx.record(
                 MemoryBubbleFlushed(
@@ -379,28 +378,28 @@ class Bubbles:
     def _judge(
         self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage, config: CascadeConfig
     ) -> None:
-        """Ask the gates between a learning and its agent's direct leader, and keep in `row` what they said."""
+        """Ask the gates about a learning and its agent's direct leader, and store the results in `row`."""
         above = lineage.leaders[0] if lineage.leaders else None
         leader = None
         if above is not None:
-            profile = self._profiles.in_transaction(tx, above.id)
+            profile = self._profiles.load_in(tx, above.id)
             patterns = tuple((pattern.key, pattern.text) for pattern in profile.patterns)
             leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, patterns)
         missing = f"{learning.agent} has no leader: its chain {lineage.chain.words}"
-        gates = judge(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
-        _fill(row, learning, item_text(learning.text), above.id if above else "", gates)
+        gates = ask_gates(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
+        _store_result(row, learning, item_text(learning.text), above.id if above else "", gates)
         tx.session.add(row)
         last = gates[-1]
         if last.passed:
             tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
             return
-        tx.record(_refused(row, last))
+        tx.record(_refused_event(row, last))
 
-    def _merge(self, tx: Transaction, row: BubbleRow) -> None:
-        """Into the pattern that says it already, else into a new one."""
-        patterns = self._profiles.in_transaction(tx, row.leader).patterns
+    def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
+        """Add a finding to the pattern with the same text, else make a new pattern."""
+        patterns = self._profiles.load_in(tx, row.leader).patterns
         source = PatternSource(row.learning_id, row.agent, row.session)
-        key = known_as(row.text, tuple((pattern.key, pattern.text) for pattern in patterns))
+        key = find_pattern(row.text, tuple((pattern.key, pattern.text) for pattern in patterns))
         existing = next((pattern for pattern in patterns if pattern.key == key), None)
         if existing is None:
             key = lesson_id(row.text)
@@ -413,23 +412,23 @@ class Bubbles:
         tx.session.add(row)
 
 
-def _refused(row: BubbleRow, gate: GateResult) -> BubbleRefused:
+def _refused_event(row: BubbleRow, gate: GateResult) -> BubbleRefused:
     gate_name = f"gate {gate.number}, {gate.name}"
     return BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=gate_name, reason=gate.reason)
 
 
-def _asks(bubble: Bubble) -> str:
+def _question(bubble: Bubble) -> str:
     question = f"use “{bubble.learning.text}” as guidance from {bubble.leader}?"
     return f"{question} It is a quote: clawpy bubbles approve {bubble.id}"
 
 
-def _better(learning: Learning, row: BubbleRow) -> bool:
+def _is_stronger(learning: Learning, row: BubbleRow) -> bool:
     return row.state == BubbleState.REFUSED.value and (
         learning.confidence.value > row.confidence or learning.importance.value > row.importance
     )
 
 
-def _fill(row: BubbleRow, learning: Learning, text: str, leader: str, gates: Sequence[GateResult]) -> None:
+def _store_result(row: BubbleRow, learning: Learning, text: str, leader: str, gates: Sequence[GateResult]) -> None:
     row.agent, row.leader = learning.agent, leader
     row.state = (BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED).value
     row.text = text
@@ -444,7 +443,7 @@ def _fill(row: BubbleRow, learning: Learning, text: str, leader: str, gates: Seq
     row.gates = [asdict(replace(gate, reason=item_text(gate.reason))) for gate in gates]
 
 
-def _bubble(row: BubbleRow) -> Bubble:
+def _to_bubble(row: BubbleRow) -> Bubble:
     reasons = row.reasons
     learning = Learning(
         id=row.learning_id,

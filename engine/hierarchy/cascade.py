@@ -16,10 +16,10 @@ from engine.clock import Clock
 from engine.events import GuidanceApplied
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents, Lineage
-from engine.hierarchy.cascade_config import CascadeConfig, signature
+from engine.hierarchy.cascade_config import CascadeConfig, file_signature
 from engine.hierarchy.guidance import BLOCK, Speaker, compose
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import leads
+from engine.hierarchy.tiers import is_leader
 from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
 from engine.storage.database import Transaction
 
@@ -46,9 +46,8 @@ class Cascade:
     def guidance(
         self, agent_id: str, *, in_prompts: bool = True, excluded_lessons: frozenset[str] = frozenset()
     ) -> Guidance:
-        """What the next prompt of this agent will carry; with `in_prompts` False, what its leaders say whether or not
-        `enable_m1` puts it into prompts. `excluded_lessons` stand nearer to the agent already. Raises `Refusal`
-        `unknown_agent`."""
+        """The guidance in the next prompt of this agent; with `in_prompts` False also if `enable_m1` is off.
+        `excluded_lessons` are in nearer parts of the prompt already. Raises `Refusal` `unknown_agent`."""
         config = self._agents.config.current
         lineage = self._agents.lineage(agent_id)
         basis = (config, lineage, self._profiles.version, *self._souls(lineage))
@@ -79,7 +78,7 @@ class Cascade:
         for agent_id in self._agents.ids():
             try:
                 lineage = self._agents.lineage(agent_id)
-            except Refusal:  # a broken folder guides nobody and is guided by nobody
+            except Refusal:  # an agent with a broken folder gives and receives no guidance
                 continue
             if profile.leader not in (leader.id for leader in lineage.leaders):
                 continue
@@ -96,7 +95,7 @@ class Cascade:
         if not provenance.get("guidance_applied"):
             return
         items = tuple(provenance["guidance_items"])
-        self._profiles.used(tx, (split for item in items if (split := _pattern(item))))
+        self._profiles.record_uses(tx, (split for item in items if (split := _pattern(item))))
         tx.record(
             GuidanceApplied(
                 subject=agent,
@@ -115,7 +114,7 @@ class Cascade:
         signatures: list[object] = []
         for leader in lineage.leaders:
             try:
-                signatures.append(signature(self._agents.soul_file(leader.id)))
+                signatures.append(file_signature(self._agents.soul_file(leader.id)))
             except OSError as error:
                 signatures.append(error.errno)
         return signatures
@@ -129,11 +128,11 @@ class Cascade:
         excluded_lessons: frozenset[str] = frozenset(),
         instead: LeaderProfile | None = None,
     ) -> Guidance:
-        """`instead`: the profile that its leader would have."""
+        """`instead` replaces the profile of its leader."""
         agent, chain = lineage.agent, lineage.chain
-        emitting = [leader.id for leader in lineage.leaders if leads(leader.tier)]
+        emitting = [leader.id for leader in lineage.leaders if is_leader(leader.tier)]
         reason = ""
-        if leads(agent.tier):
+        if is_leader(agent.tier):
             reason = f"tier {agent.tier} leads and receives no guidance"
         elif in_prompts and not config.enable_m1:
             reason = "enable_m1 is off in wisdom_cascade_config.json"
@@ -171,11 +170,11 @@ def _pattern(ref: str) -> tuple[str, str] | None:
 
 
 Lessons = Callable[[PromptRequest], frozenset[str]]
-"""The lessons that a prompt carries nearer to the agent."""
+"""The lessons in parts of a prompt that are nearer to the agent."""
 
 
 class LeadershipGuidance:
-    """What the agent's leaders tell it, with its provenance; the notes say whose items had no room."""
+    """The part "guidance" of every prompt: the guidance of the agent's leaders."""
 
     name = "guidance"
 
@@ -184,7 +183,8 @@ class LeadershipGuidance:
         self._nearer = nearer
 
     def part(self, request: PromptRequest) -> Contribution:
-        """Raises `Refusal` when the agent is not there."""
+        """The block for a request; the notes name the leaders whose items had no room. Raises `Refusal` for an unknown
+        agent."""
         guidance = self._guidance_for(request)
         if guidance is None or not guidance.lines:
             return Contribution(None, guidance.provenance if guidance else {})
@@ -194,7 +194,7 @@ class LeadershipGuidance:
         return Contribution(PromptPart(BLOCK, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
-        """What this part and those nearer to the agent say."""
+        """The lessons in this part and those nearer to the agent."""
         guidance = self._guidance_for(request)
         lessons = [item.lesson for hop in guidance.hops for item in hop.kept] if guidance else []
         return self._nearer(request).union(lessons)

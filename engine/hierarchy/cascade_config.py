@@ -1,6 +1,6 @@
 """`wisdom_cascade_config.json` (SPEC 1.11): its keys, defaults and validation errors by file, line and key.
 
-An invalid key is reported and has its default; the others count. `Watched` reads a file again only when it changed.
+An invalid key is reported and has its default; the others count. `FileCache` reads a file again only when it changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_CACHED = 20_000
 """Beyond so many values the cache begins anew."""
 
 
-def signature(path: Path) -> Signature:
+def file_signature(path: Path) -> Signature:
     """Tells one state of a file from another; None when it is not there. Raises OSError for other reasons."""
     try:
         stat = path.stat()
@@ -40,7 +40,7 @@ def signature(path: Path) -> Signature:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-class Watched(Generic[Value]):
+class FileCache(Generic[Value]):
     """Values by key, each with the signatures of the files it came from. Thread-safe."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Watched(Generic[Value]):
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
         """What `read()` returned when the files last changed."""
-        now = tuple(signature(file) for file in files)
+        now = tuple(file_signature(file) for file in files)
         with self._lock:
             cached = self._cache.get(key)
         if cached is not None and cached[0] == now:
@@ -64,7 +64,7 @@ class Watched(Generic[Value]):
         return value
 
 
-LARGEST_FILE = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 
 
 class CascadeConfig(BaseModel):
@@ -135,7 +135,7 @@ class CascadeConfigFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._watched: Watched[ReadConfig] = Watched()
+        self._watched: FileCache[ReadConfig] = FileCache()
 
     @property
     def current(self) -> CascadeConfig:
@@ -198,4 +198,4 @@ def _at(text: str, name: str, key: str, *, within: str = "") -> str:
 
 
 def _text(file: Path) -> str:
-    return read_plain(file, LARGEST_FILE).decode()
+    return read_plain(file, MAX_FILE_BYTES).decode()

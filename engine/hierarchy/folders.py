@@ -57,7 +57,7 @@ def soul(role: Role) -> str:
 
 
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-LARGEST_FILE = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -159,7 +159,7 @@ def _parse(file: Path, model: type[Model]) -> Model:
 
 def read_text(file: Path) -> str:
     """The text of a file. Raises OSError, and ValueError when it is too large, no plain file or no UTF-8."""
-    return read_plain(file, LARGEST_FILE).decode().replace("\r\n", "\n").replace("\r", "\n")
+    return read_plain(file, MAX_FILE_BYTES).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def create_folder(folder: Path, role: Role) -> None:

@@ -44,7 +44,7 @@ SECTIONS_BY_HOP = (
 )
 """What a leader says at each distance; what stands first is kept first when room is short."""
 
-KEY_PATTERNS = 5
+MAX_KEY_PATTERNS = 5
 """Maximum number of key patterns of a leader's leader: the most used, then the newest."""
 
 MAX_ITEMS = 60
@@ -76,15 +76,15 @@ class _LeaderPart:
     cut: list[GuidanceItem] = field(default_factory=list)
 
 
-def ratio(hop: int) -> float:
+def budget_share(hop: int) -> float:
     """How much of what it has to say a leader at this distance says."""
     return RATIOS[min(hop, len(RATIOS) - 1)]
 
 
-def shares(hops: Sequence[int], budget: int) -> list[int]:
+def budget_shares(hops: Sequence[int], budget: int) -> list[int]:
     """Tokens for each of the leaders at these distances; together at most `budget`."""
-    total = sum(ratio(hop) for hop in hops)
-    return [int(budget * ratio(hop) / total) for hop in hops]
+    total = sum(budget_share(hop) for hop in hops)
+    return [int(budget * budget_share(hop) / total) for hop in hops]
 
 
 def compose(
@@ -95,7 +95,9 @@ def compose(
     said or nothing fits."""
     frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
     speaking = [item for item in speakers if item.profile is not None]
-    room = dict(zip([item.hop for item in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
+    room = dict(
+        zip([item.hop for item in speaking], budget_shares([s.hop for s in speaking], budget - frame), strict=True)
+    )
     parts: list[_LeaderPart] = []
     for speaker in speakers:
         nearer = excluded_lessons.union(item.lesson for above in parts for item in above.kept)
@@ -117,7 +119,7 @@ def render(parts: Sequence[_LeaderPart]) -> list[PromptLine]:
     return [PromptLine(f"<{BLOCK}>", OWN_TEXT), *inner, PromptLine(f"</{BLOCK}>", OWN_TEXT)] if inner else []
 
 
-def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
+def read_items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
     """What a leader would say at its distance, what is kept first standing first."""
     profile = speaker.profile
     if profile is None:
@@ -134,7 +136,7 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
 
 def _section_items(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     if section == "patterns":
-        patterns: Sequence[Pattern] = profile.patterns[:KEY_PATTERNS] if key_only else profile.patterns
+        patterns: Sequence[Pattern] = profile.patterns[:MAX_KEY_PATTERNS] if key_only else profile.patterns
         return [(pattern.key, pattern.said, pattern.sources, pattern.trust) for pattern in patterns]
     if section == "recent-decisions":
         return [(decision.id, decision.text, (), decision.trust) for decision in profile.decisions]
@@ -147,7 +149,7 @@ def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]
     part = _LeaderPart(speaker, share)
     tokens = sum(count(tag) for tag in _tags(speaker))
     opened: set[str] = set()
-    for item in items(speaker, count):
+    for item in read_items(speaker, count):
         if item.lesson in said_before:
             continue
         cost = item.tokens

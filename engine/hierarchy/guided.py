@@ -19,8 +19,8 @@ from sqlmodel import Field, col, delete, select
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.frozen import frozen
-from engine.hierarchy.guidance import Speaker, items
-from engine.hierarchy.outcomes import FollowedSessions
+from engine.hierarchy.guidance import Speaker, read_items
+from engine.hierarchy.outcomes import SessionFollower
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
 from engine.model.confidence_sequence import Arms, evidence, upper_end
@@ -32,19 +32,19 @@ from engine.storage.types import utc_column
 MIN_SESSIONS = 10
 """Minimum number of sessions with, and of sessions without, an item before anything is said of it."""
 
-DOUBT = 0.05
-"""In so many of all cases, at most, is an item that does no harm called noisy at any look at the sessions of `RECENT`:
-half of what an effect on trial is granted, for there are dozens of items. Measured over 200 sessions: of items that
-change nothing 0 to 1 in a hundred, where a bound for one look (99 %) made it 2 to 9; of those that make three sessions
-in four bad instead of one all, half of them by the 35th session where every other is told."""
+ERROR_RATE = 0.05
+"""In so many of all cases, at most, is an item that does no harm called noisy at any look at the sessions of
+`MAX_DECISIONS`: half of what an effect on trial is granted, for there are dozens of items. Measured over 200 sessions:
+of items that change nothing 0 to 1 in a hundred, where a bound for one look (99 %) made it 2 to 9; of those that make
+three sessions in four bad instead of one all, half of them by the 35th session where every other is told."""
 
-RECENT = timedelta(days=90)
+MAX_DECISIONS = timedelta(days=90)
 """Sessions that ended longer ago count no more."""
 
-FRESH = timedelta(days=30)
+MAX_DECISION_AGE = timedelta(days=30)
 """A recent decision is one for so long."""
 
-LASTING = timedelta(days=180)
+MAX_PATTERN_AGE = timedelta(days=180)
 """What works is told so long after it was last written or found out anew."""
 
 _PATH = re.compile(r"(?<![\w/.~-])(?:[\w.-]+/)+[\w.-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
@@ -63,12 +63,12 @@ class Tally:
     def harm(self) -> float:
         """By how much more of the sessions with it end badly, at least (95 % sure at every look); -1 while there are
         too few."""
-        return -1.0 if self._few else -upper_end([self._arms], DOUBT)
+        return -1.0 if self._few else -upper_end([self._arms], ERROR_RATE)
 
     @property
-    def noisy(self) -> bool:
+    def is_noisy(self) -> bool:
         """Whether it does harm."""
-        return not self._few and evidence([self._arms], 0.0) >= math.log(1 / DOUBT)
+        return not self._few and evidence([self._arms], 0.0) >= math.log(1 / ERROR_RATE)
 
     @property
     def _few(self) -> bool:
@@ -95,10 +95,10 @@ def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[st
     }
 
 
-def outlived(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
+def is_outdated(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
     """How old an item is that is past its time, and how old its kind may be, in whole days; None for one that is not,
     or that has no date."""
-    most = LASTING if isinstance(pattern, Pattern) else FRESH
+    most = MAX_PATTERN_AGE if isinstance(pattern, Pattern) else MAX_DECISION_AGE
     return None if pattern.at is None or now - pattern.at <= most else ((now - pattern.at).days, most.days)
 
 
@@ -149,7 +149,7 @@ class GuidanceFinding(Row, table=True):
     at: datetime = Field(sa_column=utc_column())
 
 
-class GuidedSessions(FollowedSessions[GuidedSession]):
+class GuidedSessions(SessionFollower[GuidedSession]):
     """Keeps guided sessions and what became of them. Callable from any thread."""
 
     def __init__(
@@ -171,17 +171,17 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
         more."""
         now = self._clock.now()
         with self._database.read() as session:
-            recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - FRESH)).all()
+            recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
         stale = self._stale(recent, now)
 
         def work(tx: Transaction) -> None:
             for key, event in stale:
-                _tell(tx, key, event)
-            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - RECENT))
+                _record_finding(tx, key, event)
+            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - MAX_DECISIONS))
 
         self._database.write(work)
 
-    def began(self, tx: Transaction, fact: LedgerEntry) -> None:
+    def add_row(self, tx: Transaction, fact: LedgerEntry) -> None:
         """Keep what a session was told."""
         payload = fact.payload
         wordings = dict(zip(payload["items"], payload["wordings"], strict=True))
@@ -193,10 +193,10 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
         row.items = {**row.items, **wordings}
         tx.session.add(row)
 
-    def moved(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
+    def on_state_change(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
         """Tell of what proved noisy."""
         for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
-            _tell_noisy(tx, agent)
+            _record_noisy(tx, agent)
 
     def _stale(
         self, sessions: Iterable[GuidedSession], now: datetime
@@ -212,7 +212,7 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
         for leader, profile in self._profiles.load(leaders).items():
             past = _past(leader, profile, now)
             checked = 0
-            for item in items(Speaker(leader, 0, 0, profile), len):
+            for item in read_items(Speaker(leader, 0, 0, profile), len):
                 key = item.ref, item.wording
                 if key not in carried:
                     continue
@@ -234,29 +234,29 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
 
 def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
     """What of a profile is past its time."""
-    dated = {f"{leader}#patterns/{pattern.key}": outlived(pattern, now) for pattern in profile.patterns}
-    dated |= {f"{leader}#recent-decisions/{decision.id}": outlived(decision, now) for decision in profile.decisions}
+    dated = {f"{leader}#patterns/{pattern.key}": is_outdated(pattern, now) for pattern in profile.patterns}
+    dated |= {f"{leader}#recent-decisions/{decision.id}": is_outdated(decision, now) for decision in profile.decisions}
     return {ref: age for ref, age in dated.items() if age is not None}
 
 
-def _tell_noisy(tx: Transaction, agent: str) -> None:
+def _record_noisy(tx: Transaction, agent: str) -> None:
     """Of what an agent was told and does worse with than without."""
     rows = tx.session.exec(
         select(GuidedSession)
-        .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - RECENT)
+        .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - MAX_DECISIONS)
         .where(col(GuidedSession.state).in_(("good", "bad")))
     ).all()
     counted = tallies((row.items, row.state == "bad") for row in rows)
     for (ref, wording), tally in sorted(counted.items()):
-        if tally.noisy:
+        if tally.is_noisy:
             event = GuidanceFoundNoisy(
                 subject=ref, leader=ref.partition("#")[0], agent=agent, wording=wording, **asdict(tally),
                 harm=round(tally.harm, 4),
             )  # fmt: skip
-            _tell(tx, ("noisy", ref, wording, agent), event)
+            _record_finding(tx, ("noisy", ref, wording, agent), event)
 
 
-def _tell(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:
+def _record_finding(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:
     """Once of each item in each wording."""
     if tx.session.get(GuidanceFinding, key) is not None:
         return

@@ -15,58 +15,60 @@ from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 RowT = TypeVar("RowT", bound=Any)
 
 
-class FollowedSessions(Generic[RowT]):
-    """Keeps the `state` of the rows of a table, each of one `session_id`, by what the ledger says of the session.
+class SessionFollower(Generic[RowT]):
+    """Updates the `state` of the rows of a table, each with a `session_id`, from ledger entries about the session.
     Callable from any thread."""
 
-    def __init__(self, database: Database, facts: Ledger, table: type[RowT], *, cursor: str, begins: str = "") -> None:
-        """`begins` is the kind of fact that makes a row, "" where others make them."""
+    def __init__(
+        self, database: Database, entries: Ledger, table: type[RowT], *, cursor: str, begins: str = ""
+    ) -> None:
+        """`begins` is the kind of ledger entry that makes a row, "" if others make the rows."""
         self._database = database
         self._table = table
         self._begins = begins
-        self._facts = LedgerCursor(facts, cursor, self._concerns)
+        self._cursor = LedgerCursor(entries, cursor, self._is_relevant)
         self._busy = threading.Lock()
 
     def catch_up(self) -> None:
-        """Take in what happened since the last time. Nothing while another thread is at it."""
+        """Read the new ledger entries. Does nothing while another thread does so."""
         if not self._busy.acquire(blocking=False):
             return
         try:
-            self._facts.each(self._take_in)
+            self._cursor.each(self._read_entries)
         finally:
             self._busy.release()
 
-    def began(self, tx: Transaction, fact: LedgerEntry) -> None:
-        """A fact of the kind `begins`: make its row."""
+    def add_row(self, tx: Transaction, entry: LedgerEntry) -> None:
+        """Make the row of an entry of the kind `begins`."""
 
-    def moved(self, tx: Transaction, rows: Sequence[RowT]) -> None:
-        """The state of these rows is another now."""
+    def on_state_change(self, tx: Transaction, rows: Sequence[RowT]) -> None:
+        """Called after the state of these rows changed."""
 
-    def _concerns(self, fact: LedgerEntry) -> bool:
-        return fact.kind == self._begins or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS
+    def _is_relevant(self, entry: LedgerEntry) -> bool:
+        return entry.kind == self._begins or entry.kind in SESSION_FACTS or entry.kind in CHANGE_FACTS
 
-    def _take_in(self, facts: Sequence[LedgerEntry]) -> None:
-        session_ids = {session_of(fact.kind, fact.subject, fact.payload) for fact in facts}
+    def _read_entries(self, entries: Sequence[LedgerEntry]) -> None:
+        session_ids = {session_of(entry.kind, entry.subject, entry.payload) for entry in entries}
         followed = select(self._table.session_id).where(col(self._table.session_id).in_(session_ids)).limit(1)
-        begins = any(fact.kind == self._begins for fact in facts)
+        begins = any(entry.kind == self._begins for entry in entries)
         with self._database.read() as session:
             if not begins and session.exec(followed).first() is None:  # nearly all sessions went without
                 return
-        self._database.write(lambda tx: self._take(tx, facts))
+        self._database.write(lambda tx: self._apply_entries(tx, entries))
 
-    def _take(self, tx: Transaction, facts: Sequence[LedgerEntry]) -> None:
-        moved: list[RowT] = []
-        for fact in facts:
-            if fact.kind == self._begins:
-                self.began(tx, fact)
+    def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
+        changed: list[RowT] = []
+        for entry in entries:
+            if entry.kind == self._begins:
+                self.add_row(tx, entry)
                 continue
-            session_id = session_of(fact.kind, fact.subject, fact.payload)
+            session_id = session_of(entry.kind, entry.subject, entry.payload)
             for row in tx.session.exec(select(self._table).where(col(self._table.session_id) == session_id)):
-                state = judged(fact.kind, fact.payload, row.state)
+                state = judged(entry.kind, entry.payload, row.state)
                 if state != row.state:
                     row.state = state
                     tx.session.add(row)
-                    moved.append(row)
-        if moved:
+                    changed.append(row)
+        if changed:
             tx.session.flush()
-            self.moved(tx, moved)
+            self.on_state_change(tx, changed)

@@ -39,7 +39,7 @@ _SECTIONS = {
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
     """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
     sections: dict[str, list[str]] = {}
-    for section, item in items(soul):
+    for section, item in read_items(soul):
         section_items = sections.setdefault(section, [])
         if len(section_items) < MAX_ITEMS:
             section_items.append(item)
@@ -88,7 +88,7 @@ def slug(text: str) -> str:
     return "_".join(words)[:48].strip("_") or "pattern"
 
 
-def items(soul: str) -> Iterator[tuple[str, str]]:
+def read_items(soul: str) -> Iterator[tuple[str, str]]:
     """Each item of a text with its section, in the order of the text."""
     section = ""
     for line in _lines(soul):
@@ -124,11 +124,11 @@ def _lines(soul: str) -> Iterator[str]:
             yield line
 
 
-KEYED = ("patterns", "decisions")
+_KEYED_LINE = ("patterns", "decisions")
 _VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
 
 
-def written(profile: LeaderProfile) -> str:
+def format_profile(profile: LeaderProfile) -> str:
     """The profile as a text."""
     listed = {
         "Principles": profile.principles,
@@ -142,9 +142,9 @@ def written(profile: LeaderProfile) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def printed(profile: LeaderProfile) -> str:
+def print_profile(profile: LeaderProfile) -> str:
     """The profile as a text that names its version, for a file that is edited elsewhere."""
-    return f"{written(profile)}\n<!-- version {_version(profile)} -->\n"
+    return f"{format_profile(profile)}\n<!-- version {_version(profile)} -->\n"
 
 
 def refuse_stale(profile: LeaderProfile, text: str) -> None:
@@ -160,10 +160,10 @@ def refuse_stale(profile: LeaderProfile, text: str) -> None:
 
 
 def _version(profile: LeaderProfile) -> str:
-    return hashlib.sha256(written(profile).encode()).hexdigest()[:12]
+    return hashlib.sha256(format_profile(profile).encode()).hexdigest()[:12]
 
 
-def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
+def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     """What makes `before` say what `text` says, in the order of the sections. Raises `Refusal` `bad_profile` for a
     heading that no profile has: what stands below it would be lost."""
     if unknown := unknown_headings(text):
@@ -184,16 +184,16 @@ def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
         "patterns": {pattern.key: pattern.text for pattern in before.patterns},
         "decisions": {decision.id: decision.text for decision in before.decisions},
     }
-    edited: dict[str, dict[str, str]] = {section: {} for section in KEYED}
+    edited: dict[str, dict[str, str]] = {section: {} for section in _KEYED_LINE}
     new: list[ProfileEdit] = []
-    for section, line in items(text):
-        if section in KEYED:
+    for section, line in read_items(text):
+        if section in _KEYED_LINE:
             key, _, item_body = line.partition(": ")
             if key in former[section]:
                 edited[section][key] = item_body.strip()
             else:
                 new.append(ProfileEdit(section, line))
-    for section in KEYED:
+    for section in _KEYED_LINE:
         for key, item_body in former[section].items():
             if edited[section].get(key, "") != item_body:
                 changes.append(ProfileEdit(section, edited[section].get(key, ""), key))

@@ -7,24 +7,34 @@ profiles.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+from sqlalchemy import text
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, Session, col, func, select
+from sqlmodel import Session, col, select
 
 from engine.events import ProfileEdited
+from engine.hierarchy.profile_rows import (
+    LISTS,
+    SECTIONS,
+    TRUST,
+    WisdomEntry,
+    WisdomUse,
+    is_item,
+    make_entry,
+    merge_profile,
+    newest_time,
+    newest_versions,
+)
 from engine.hierarchy.profile_text import NAMED_ITEM, item_text, slug
 from engine.model import (
     LeaderDecision,
     LeaderProfile,
-    Pattern,
     PatternSource,
     PatternVersion,
     ProfileEdit,
@@ -33,163 +43,22 @@ from engine.model import (
     Trust,
 )
 from engine.model.lessons import lesson_id
-from engine.model.trust import may_guide
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains
-from engine.storage.rows import Row
-from engine.storage.types import utc_column
 
-SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
-LISTS = ("principles", "guardrails")
-TRUST, APPROVED = "trust", "approved"
-"""Under these keys the body of a pattern says whose words it is and, of a quote, that the operator approved it. A quote
-that does not say so is no pattern, whoever wrote it into a shared leadership."""
-
-RECENT = 5
-"""Maximum number of decisions that count as recent."""
+LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
 
 ORIGIN = "hierarchy.origin"
-SAVED = "hierarchy.saved."
-"""Under this and a leader's id: of each item that its last edit changed the section, the key and the version before,
-"" for none. Versions are names, so that nothing which is forgotten stays here."""
+LAST_EDIT = "hierarchy.saved."
+"""Prefix of a key in the state table, before a leader's id: (section, key, version before) of each item that the last
+edit changed. It holds no texts, so that nothing forgotten stays here."""
 
-TICK = timedelta(microseconds=1)
-
-
-class WisdomEntry(Row, table=True):
-    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out. `version`
-    is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words are gone.
-    `unsent`: the shared leadership has not confirmed it yet."""
-
-    __tablename__ = "wisdom_entries"
-    __table_args__ = (
-        CheckConstraint("section IN ('" + "','".join(SECTIONS) + "')", name="ck_wisdom_entries_section"),
-        Index("ix_wisdom_entries_unsent", "leader", sqlite_where=text("unsent")),
-    )
-
-    leader: str = Field(primary_key=True)
-    section: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    body: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
-    at: datetime = Field(sa_column=utc_column())
-    origin: str
-    sources: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
-    unsent: bool = True
-
-    @property
-    def text(self) -> str:
-        """What it says; "" for a list, and when it was taken out."""
-        return str(self.body.get("text", ""))
-
-    @property
-    def learnt(self) -> tuple[PatternSource, ...]:
-        """What it was learnt from."""
-        return tuple(PatternSource(**source) for source in self.sources)
-
-    @property
-    def trust(self) -> Trust:
-        """Whose words it is; those that do not say it are quotes."""
-        stored = self.body.get(TRUST)
-        return Trust(stored) if stored in list(Trust) else Trust.QUOTED
-
-
-class WisdomUse(Row, table=True):
-    """How often a pattern served in one home."""
-
-    __tablename__ = "wisdom_uses"
-    __table_args__ = (Index("ix_wisdom_uses_unsent", "leader", sqlite_where=text("unsent")),)
-
-    leader: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    origin: str = Field(primary_key=True)
-    uses: int
-    last_used_at: datetime = Field(sa_column=utc_column())
-    unsent: bool = True
-
-
-Decided = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
-
-
-def wording(
-    leader: str,
-    section: str,
-    key: str,
-    body: Mapping[str, Any],
-    at: datetime,
-    origin: str,
-    sources: Iterable[PatternSource] = (),
-) -> WisdomEntry:
-    """A new version of an item."""
-    source_fields = [asdict(source) for source in sources]
-    identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
-    version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-    return WisdomEntry(
-        leader=leader,
-        section=section,
-        key=key,
-        version=version,
-        body=dict(body),
-        at=at,
-        origin=origin,
-        sources=source_fields,
-    )
-
-
-def newest(entries: Iterable[WisdomEntry]) -> dict[tuple[str, str], WisdomEntry]:
-    """The version that counts of each item, by section and key."""
-    return {
-        (entry.section, entry.key): entry
-        for entry in sorted(entries, key=lambda version: (version.at, version.version))
-    }
-
-
-def profile_of(seed: LeaderProfile, entries: Sequence[WisdomEntry], uses: Iterable[WisdomUse]) -> LeaderProfile:
-    """The profile that counts: what is stored over what `soul.md` says. Pure."""
-    learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
-    for entry in entries:  # two homes may have learnt the same thing from different agents
-        learnt.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.learnt))
-    counted: dict[str, list[WisdomUse]] = {}
-    for use in uses:
-        counted.setdefault(use.key, []).append(use)
-    patterns = {pattern.key: pattern for pattern in seed.patterns}
-    decisions = {decision.id: decision for decision in seed.decisions}
-    lists: dict[str, tuple[str, ...]] = {"principles": seed.principles, "guardrails": seed.guardrails}
-    domain = seed.domain
-    for (section, key), entry in newest(entries).items():
-        text = entry.text
-        if section == "patterns":
-            patterns.pop(key, None)
-            if text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
-                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(learnt[key, text]), trust=entry.trust)
-        elif section == "decisions":
-            decisions.pop(key, None)
-            if text:
-                decisions[key] = LeaderDecision(key, text, entry.at)
-        elif section == "domain":
-            domain = text or domain
-        elif entry.body:
-            lists[section] = tuple(str(item) for item in entry.body.get("items", ()))
-    weighed = [
-        replace(
-            pattern,
-            uses=sum(use.uses for use in counted.get(pattern.key, ())),
-            last_used=max((use.last_used_at for use in counted.get(pattern.key, ())), default=None),
-        )
-        for pattern in patterns.values()
-    ]
-    weighed.sort(key=lambda pattern: (-pattern.uses, -pattern.at.timestamp() if pattern.at else 0.0, pattern.key))
-    recent = sorted(
-        decisions.values(), key=lambda decision: (decision.at is None, -decision.at.timestamp() if decision.at else 0.0)
-    )
-    return LeaderProfile(
-        seed.leader, domain, lists["principles"], tuple(weighed), lists["guardrails"], tuple(recent[:RECENT])
-    )
+MICROSECOND = timedelta(microseconds=1)
 
 
 class Profiles:
-    """The profiles of one home. `version` changes with every change of what a leader says, not with uses."""
+    """The profiles of one home. `version` grows with each change of a profile, not with uses."""
 
     def __init__(
         self,
@@ -197,10 +66,10 @@ class Profiles:
         seed: Callable[[str], LeaderProfile],
         *,
         randomness: Randomness,
-        decided: Decided = lambda leaders: {},
+        decided: LoadDecisions = lambda leaders: {},
     ) -> None:
-        """`seed` gives where a profile begins, the headings of `soul.md`; `decided` tells what leaders decided in their
-        own words, as it was captured (SPEC 4.4)."""
+        """`seed` reads the profile in `soul.md`; `decided` reads the decisions of leaders that were captured (SPEC
+        4.4)."""
         self._database = database
         self._seed = seed
         self._decided = decided
@@ -208,17 +77,17 @@ class Profiles:
         with database.read() as session:
             stored = state.get(session, ORIGIN, "")
         self._origin = stored or randomness.new_id("home")
-        self._known = bool(stored)
+        self._is_origin_stored = bool(stored)
 
     @property
     def origin(self) -> str:
-        """What this home is called in shared rows; stored with the first of them."""
+        """The name of this home in shared rows, stored with the first of them."""
         return self._origin
 
-    def lasting_origin(self) -> str:
-        """The same, stored if it was not."""
-        if not self._known:
-            self._database.write(self._keep_origin)
+    def stored_origin(self) -> str:
+        """The name of this home, after it is stored."""
+        if not self._is_origin_stored:
+            self._database.write(self._store_origin)
         return self._origin
 
     def load(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
@@ -232,9 +101,9 @@ class Profiles:
         return self.load([leader])[leader]
 
     def history(self, leader: str, key: str) -> list[PatternVersion]:
-        """Every wording that a pattern has and had, the newest first."""
+        """All versions of a pattern, newest first."""
         with self._database.read() as session:
-            query = select(WisdomEntry).where(*_of_item(leader, "patterns", key))
+            query = select(WisdomEntry).where(*is_item(leader, "patterns", key))
             entries = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
             PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.learnt)
@@ -242,14 +111,14 @@ class Profiles:
         ]
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
-        """The operator's word, all of it or nothing. Raises `Refusal` `bad_section`, `bad_profile`."""
+        """Make the operator's edits, all or none. Raises `Refusal` `bad_section`, `bad_profile`."""
         changes = self._bodies(self.get(leader), edits)
 
         def work(tx: Transaction) -> None:
-            current = newest(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
+            current = newest_versions(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
             before = {(section, key): current.get((section, key)) for section, key, _ in changes}
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
-            state.put(tx, f"{SAVED}{leader}", versions)
+            state.put(tx, f"{LAST_EDIT}{leader}", versions)
             for section, key, body in changes:
                 self.write(tx, leader, section, key, body)
                 tx.record(ProfileEdited(subject=leader, section=section, key=key))
@@ -258,13 +127,13 @@ class Profiles:
         return self.get(leader)
 
     def undo(self, leader: str) -> LeaderProfile:
-        """Items that the last edit changed, as they were before it. Raises `Refusal` `nothing_to_undo`."""
+        """Undo the last edit. Raises `Refusal` `nothing_to_undo`."""
         seed = self._seed(leader)
         seeded = {("patterns", pattern.key): pattern.text for pattern in seed.patterns}
         seeded |= {("decisions", decision.id): decision.text for decision in seed.decisions}
 
         def work(tx: Transaction) -> None:
-            saved: list[list[str]] = state.get(tx.session, f"{SAVED}{leader}", [])
+            saved: list[list[str]] = state.get(tx.session, f"{LAST_EDIT}{leader}", [])
             if not saved:
                 raise Refusal(
                     "nothing_to_undo",
@@ -279,16 +148,16 @@ class Profiles:
                 body = before.body if before else {"text": text, TRUST: Trust.OPERATOR.value} if text else {}
                 self.write(tx, leader, section, key, body, before.learnt if before else ())
                 tx.record(ProfileEdited(subject=leader, section=section, key=key))
-            state.put(tx, f"{SAVED}{leader}", [])
+            state.put(tx, f"{LAST_EDIT}{leader}", [])
 
         self._database.write(work)
         return self.get(leader)
 
     def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
-        """The profile as these edits would make it; nothing is written. Raises `Refusal` as `edit`."""
+        """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
         now = self.get(leader)
         last = datetime.max.replace(tzinfo=UTC)  # newer than all that is stored
-        new = [wording(leader, *change, last, self._origin) for change in self._bodies(now, edits)]
+        new = [make_entry(leader, *change, last, self._origin) for change in self._bodies(now, edits)]
         decided = self._decided([leader])
         with self._database.read() as session:
             return self._profiles(session, [leader], decided, new)[leader]
@@ -328,8 +197,7 @@ class Profiles:
         return section, key, body
 
     def drop(self, lesson: str) -> list[str]:
-        """No leader says this lesson any more; who did. A pattern that was named otherwise and says the same goes,
-        too."""
+        """Remove the patterns with this lesson from all leaders; returns the leaders that had one."""
         with self._database.read() as session:
             leaders = session.exec(select(WisdomEntry.leader).where(WisdomEntry.section == "patterns").distinct()).all()
         patterns = [
@@ -357,17 +225,17 @@ class Profiles:
         body: Mapping[str, Any],
         sources: tuple[PatternSource, ...] = (),
     ) -> None:
-        """A new version of an item, newer than all that are known of it."""
-        self._keep_origin(tx)
-        last = _last(tx.session, leader, section, key)
-        at = tx.now if last is None else max(tx.now, last + TICK)
-        self.absorb(tx, [wording(leader, section, key, body, at, self._origin, sources)], unsent=True)
+        """Write a new version of an item, newer than all stored ones."""
+        self._store_origin(tx)
+        last = newest_time(tx.session, leader, section, key)
+        at = tx.now if last is None else max(tx.now, last + MICROSECOND)
+        self.merge_rows(tx, [make_entry(leader, section, key, body, at, self._origin, sources)], unsent=True)
 
-    def absorb(
+    def merge_rows(
         self, tx: Transaction, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse] = (), *, unsent: bool
     ) -> None:
-        """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing, but
-        that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
+        """Take in rows, from here (`unsent_rows`) or from the shared leadership. Those that are known change nothing,
+        but that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
         connection, new = tx.session.connection(), 0
         for entry in entries:
             fresh = insert(WisdomEntry).values({**entry.model_dump(), "unsent": unsent})
@@ -386,10 +254,10 @@ class Profiles:
             )
             new += connection.execute(larger).rowcount
         if new:
-            tx.after_commit(self.changed)
+            tx.after_commit(self.bump_version)
 
-    def used(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
-        """Patterns (leader and key) served once more."""
+    def record_uses(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
+        """Count a use of patterns (leader, key)."""
         for leader, key in keys:
             fresh = insert(WisdomUse).values(
                 leader=leader, key=key, origin=self._origin, uses=1, last_used_at=tx.now, unsent=True
@@ -400,15 +268,15 @@ class Profiles:
                     set_={"uses": WisdomUse.uses + 1, "last_used_at": fresh.excluded.last_used_at, "unsent": True},
                 )
             )
-        self._keep_origin(tx)
+        self._store_origin(tx)
 
-    def in_transaction(self, tx: Transaction, leader: str) -> LeaderProfile:
-        """The profile as the transaction sees it, without what was captured."""
+    def load_in(self, tx: Transaction, leader: str) -> LeaderProfile:
+        """The profile as the transaction sees it, without captured decisions."""
         tx.session.flush()
         return self._profiles(tx.session, [leader], {})[leader]
 
-    def _keep_origin(self, tx: Transaction) -> None:
-        if not self._known:
+    def _store_origin(self, tx: Transaction) -> None:
+        if not self._is_origin_stored:
             state.put(tx, ORIGIN, self._origin)
             tx.after_commit(lambda: setattr(self, "_known", True))
 
@@ -432,47 +300,16 @@ class Profiles:
         for leader in leaders:
             seed = self._seed(leader)
             seed = replace(seed, decisions=(*decided.get(leader, ()), *seed.decisions))
-            profiles[leader] = profile_of(seed, stored[leader], counted[leader])
+            profiles[leader] = merge_profile(seed, stored[leader], counted[leader])
         return profiles
 
-    def changed(self) -> None:
-        """What leaders say is not what it was: prompts are made anew."""
+    def bump_version(self) -> None:
+        """Note a change of profiles, so that cached guidance is made again."""
         self.version += 1
 
 
-def unsent(
-    session: Session, synced: Callable[[str], bool] = lambda leader: True, limit: int = 500
-) -> tuple[Sequence[WisdomEntry], Sequence[WisdomUse]]:
-    """What the shared leadership has not confirmed of those who are `synced` (SPEC 1.3), at most `limit` of each."""
-    leaders = {
-        leader
-        for table in (WisdomEntry, WisdomUse)
-        for leader in session.exec(select(table.leader).where(col(table.unsent)).distinct())
-    }
-    shared_leaders = [leader for leader in leaders if synced(leader)]
-    entries = (
-        select(WisdomEntry).where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(shared_leaders)).limit(limit)
-    )
-    counted = select(WisdomUse).where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(shared_leaders)).limit(limit)
-    return session.exec(entries).all(), session.exec(counted).all()
-
-
-def confirm(tx: Transaction, sent: Iterable[WisdomEntry | WisdomUse]) -> None:
-    """The shared leadership has these rows now; a use that was counted further meanwhile stays unsent."""
-    names = {WisdomEntry: ("leader", "section", "key", "version"), WisdomUse: ("leader", "key", "origin", "uses")}
-    for row in sent:
-        same = [getattr(type(row), name) == getattr(row, name) for name in names[type(row)]]
-        tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
-
-
-def forget_sent(tx: Transaction) -> None:
-    """Everything is unsent again."""
-    for table in (WisdomEntry, WisdomUse):
-        tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
-
-
 class WisdomTexts:
-    """Items of profiles in all their wordings; see `engine.memory.forget.ErasableStore`."""
+    """All versions of the items of profiles; see `engine.memory.forget.ErasableStore`."""
 
     name = "wisdom"
 
@@ -481,46 +318,37 @@ class WisdomTexts:
         self._profiles = profiles
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The wordings that hold it: leader, section and key, and what they say."""
+        """The versions that match: their name and text."""
         with self._database.read() as session:
-            for row in _holding(session, query):
+            for row in _matching_entries(session, query):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
                 yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
     def erase(self, query: SearchTerms, /) -> int:
-        """Take it out; how many wordings. Where a wording held that is in force a newer one follows, without the words:
-        so that machines which share the leadership hear of it. Prompts are made anew."""
+        """Remove the matching texts; returns the number of versions. A matching newest version gets a successor without
+        the text, so that other machines remove it too."""
 
         def work(tx: Transaction) -> int:
-            rows = _holding(tx.session, query)
+            rows = _matching_entries(tx.session, query)
             items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
             for row in rows:
-                where = *_of_item(row.leader, row.section, row.key), col(WisdomEntry.version) == row.version
+                where = *is_item(row.leader, row.section, row.key), col(WisdomEntry.version) == row.version
                 emptied = sqlalchemy.update(WisdomEntry).where(*where)
                 tx.session.connection().execute(emptied.values(body={}, unsent=True))
             for (leader, section, key), row in items.items():
-                if row.at == _last(tx.session, leader, section, key):
-                    self._profiles.write(tx, leader, section, key, _without(row.body, query))
-            tx.after_commit(self._profiles.changed)  # also where only what was captured is gone
+                if row.at == newest_time(tx.session, leader, section, key):
+                    self._profiles.write(tx, leader, section, key, _remaining_body(row.body, query))
+            tx.after_commit(self._profiles.bump_version)  # also where only what was captured is gone
             return len(rows)
 
         return self._database.write(work)
 
 
-def _holding(session: Session, query: SearchTerms) -> list[WisdomEntry]:
+def _matching_entries(session: Session, query: SearchTerms) -> list[WisdomEntry]:
     return [row for row in session.exec(select(WisdomEntry)) if json_contains(json.dumps(row.body), query)]
 
 
-def _of_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
-    return col(WisdomEntry.leader) == leader, col(WisdomEntry.section) == section, col(WisdomEntry.key) == key
-
-
-def _last(session: Session, leader: str, section: str, key: str) -> datetime | None:
-    """When the newest version of an item was written."""
-    return session.exec(select(func.max(col(WisdomEntry.at))).where(*_of_item(leader, section, key))).one()
-
-
-def _without(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
-    """A list without the items that hold it; nothing of a text."""
+def _remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
+    """The items of a list that do not match; nothing of a text."""
     remaining = [item for item in body.get("items", ()) if not query.match(str(item))]
     return {"items": remaining} if remaining else {}

@@ -12,7 +12,8 @@ from datetime import UTC
 from typing import Any
 
 from engine.frozen import frozen
-from engine.hierarchy.profiles import SECTIONS, Profiles, WisdomEntry, WisdomUse, confirm, forget_sent, unsent
+from engine.hierarchy.profile_rows import SECTIONS, WisdomEntry, WisdomUse, mark_all_unsent, mark_sent, unsent_rows
+from engine.hierarchy.profiles import Profiles
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.shared import Outage, SharedDatabase, lock
@@ -31,7 +32,7 @@ class Fetched:
     cursor: int
 
 
-PAGE = 1_000
+PAGE_ROWS = 1_000
 """Rows that are fetched at once."""
 
 SCHEMA = (
@@ -57,7 +58,7 @@ _USE = (
     "ON CONFLICT (leader, key, origin) DO UPDATE SET uses = EXCLUDED.uses, last_used_at = EXCLUDED.last_used_at, "
     "seq = nextval('clawpy_wisdom_seq') WHERE EXCLUDED.uses > held.uses"
 )
-_NUMBERS = (
+_SEQUENCE_NUMBERS = (
     "SELECT seq FROM clawpy_wisdom_entries WHERE seq > %s UNION ALL SELECT seq FROM clawpy_wisdom_uses WHERE seq > %s "
     "ORDER BY seq LIMIT %s"
 )
@@ -89,10 +90,10 @@ class PostgresStore:
             cursor.executemany(_USE, [(u.leader, u.key, u.origin, u.uses, u.last_used_at) for u in uses])
 
     def fetch(self, cursor: int) -> Fetched:
-        """The next rows after `cursor`, at most `PAGE`."""
+        """The next rows after `cursor`, at most `PAGE_ROWS`."""
         with self._shared.connect() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            numbers = connection.execute(_NUMBERS, (cursor, cursor, PAGE)).fetchall()
+            numbers = connection.execute(_SEQUENCE_NUMBERS, (cursor, cursor, PAGE_ROWS)).fetchall()
             if not numbers:
                 return Fetched((), (), cursor)
             last = int(numbers[-1][0])
@@ -148,23 +149,23 @@ class Sharing:
 
     def _exchange(self) -> None:
         if self._store is not None:
-            self._meet(self._store)
+            self._reset_for_new_store(self._store)
             self._send(self._store)
             self._fetch(self._store)
 
     def _waiting(self) -> int:
         with self._database.read() as session:
-            entries, uses = unsent(session, self._synced)
+            entries, uses = unsent_rows(session, self._synced)
         return len(entries) + len(uses)
 
-    def _meet(self, store: PostgresStore) -> None:
+    def _reset_for_new_store(self, store: PostgresStore) -> None:
         """A store that is not the one of the last time has nothing of ours yet."""
         with self._database.read() as session:
             last_store = state.get(session, STORE, "")
         if last_store != store.name:
 
             def anew(tx: Transaction) -> None:
-                forget_sent(tx)
+                mark_all_unsent(tx)
                 state.put(tx, STORE, store.name)
 
             self._database.write(anew)
@@ -172,11 +173,11 @@ class Sharing:
     def _send(self, store: PostgresStore) -> None:
         for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
-                entries, uses = unsent(session, self._synced)
+                entries, uses = unsent_rows(session, self._synced)
             if not entries and not uses:
                 return
             store.push(entries, uses)
-            self._database.write(lambda tx, sent=(*entries, *uses): confirm(tx, sent))  # type: ignore[misc]
+            self._database.write(lambda tx, sent=(*entries, *uses): mark_sent(tx, sent))  # type: ignore[misc]
 
     def _fetch(self, store: PostgresStore) -> None:
         key = f"{CURSOR}.{store.name}"
@@ -188,7 +189,7 @@ class Sharing:
                 return
 
             def take(tx: Transaction, page: Fetched = page) -> None:
-                self._profiles.absorb(tx, page.entries, page.uses, unsent=False)
+                self._profiles.merge_rows(tx, page.entries, page.uses, unsent=False)
                 state.put(tx, key, page.cursor)
 
             self._database.write(take)

@@ -17,7 +17,7 @@ from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance import with_approval
-from engine.hierarchy.tiers import leads
+from engine.hierarchy.tiers import is_leader
 from engine.model import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
 from engine.model.sections import INHERITED, write_section
 from engine.plain_files import read_plain
@@ -27,15 +27,15 @@ from engine.storage.files import write_atomic
 
 log = logging.getLogger(__name__)
 
-LAST = "hierarchy.taught"
-LARGEST_SOUL = 256 * 1024
-TRIES = 3
+LAST_ROUND = "hierarchy.taught"
+MAX_SOUL_BYTES = 256 * 1024
+MAX_ATTEMPTS = 3
 """So often a soul is read again when an editor wrote it in the moment between."""
 
 TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
 
 
-def inherited(guidance: Guidance) -> str:
+def inherited_section(guidance: Guidance) -> str:
     """The section's text for one agent, "" when its leaders say nothing. Pure."""
     parts = [(hop, [item for item in hop.kept if item.section in TITLES]) for hop in guidance.hops]
     lines = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
@@ -66,7 +66,7 @@ class Teaching:
         for agent_id in self._agents.ids():
             try:
                 standing = self._agents.lineage(agent_id).agent
-                if not leads(standing.tier):
+                if not is_leader(standing.tier):
                     done.append(self._teach(agent_id))
             except (OSError, ValueError, Refusal) as error:
                 done.append(Taught(agent_id, "skipped", sanitise(str(error))))
@@ -75,7 +75,7 @@ class Teaching:
         did = [taught.did for taught in done]
 
         def work(tx: Transaction) -> None:
-            state.put(tx, LAST, now)
+            state.put(tx, LAST_ROUND, now)
             if did and "skipped" not in did:
                 tx.record(TeachingRefreshed(taught=did.count("taught"), unchanged=did.count("unchanged")))
 
@@ -86,7 +86,7 @@ class Teaching:
         """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
         config, last, now = self._agents.config.current, self.last(), self._clock.now()
         tier = self._agents.lineage(agent_id).agent.tier
-        if leads(tier):
+        if is_leader(tier):
             return TeachingState(
                 agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
             )
@@ -106,16 +106,16 @@ class Teaching:
     def last(self) -> datetime | None:
         """When the last round was."""
         with self._database.read() as session:
-            stored = state.get(session, LAST)
+            stored = state.get(session, LAST_ROUND)
         return datetime.fromisoformat(stored) if stored else None
 
     def _teach(self, agent_id: str) -> Taught:
         file = self._agents.soul_file(agent_id)
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             before, after = self._change(file, agent_id)
             if after == before:
                 return Taught(agent_id, "unchanged")
-            if read_plain(file, LARGEST_SOUL) != before:
+            if read_plain(file, MAX_SOUL_BYTES) != before:
                 continue
             write_atomic(file, after)
             leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
@@ -129,7 +129,7 @@ class Teaching:
 
     def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
         try:
-            before = read_plain(file, LARGEST_SOUL)
+            before = read_plain(file, MAX_SOUL_BYTES)
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
-        return before, write_section(before, inherited(self._guidance(agent_id)), INHERITED)
+        return before, write_section(before, inherited_section(self._guidance(agent_id)), INHERITED)

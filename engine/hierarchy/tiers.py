@@ -74,7 +74,7 @@ def tier_of_name(agent_id: str) -> TierDecision | None:
     return None
 
 
-def leads(tier: int) -> bool:
+def is_leader(tier: int) -> bool:
     """Whether a tier takes part as a leader (SPEC 1.3): 1 to 3 are synced and give guidance, 4 and 5 receive it and
     send findings up."""
     return tier <= 3
@@ -115,7 +115,7 @@ class Chain:
         }[self.stop]
 
 
-def climb(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
+def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
     """Walk from `agent_id` upward; `leader_of` says whom an agent reports to, None for one that is not there.
 
     It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
@@ -138,6 +138,6 @@ def climb(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int =
         current = above
 
 
-def walk(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
+def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
     """The chain of an agent where every agent is known: `reports_to` has an entry for each."""
-    return climb(agent_id, reports_to.get)
+    return climb_chain(agent_id, reports_to.get)

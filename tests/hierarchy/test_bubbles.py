@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Executable
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubbles import GATES, DirectLeader, judge, known_as, relevant, similarity
+from engine.hierarchy.bubbles import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
 from engine.model.lessons import lesson_id
@@ -31,7 +31,7 @@ CONFIG = CascadeConfig()
 
 def gate(one: Learning, *, tier: int = 4, leader: DirectLeader | None = LEADER, config: CascadeConfig = CONFIG) -> str:
     """The gate that refuses, "" for none."""
-    results = judge(one, tier=tier, leader=leader, missing="nobody above", config=config)
+    results = ask_gates(one, tier=tier, leader=leader, missing="nobody above", config=config)
     assert [result.number for result in results] == [*range(1, len(results) + 1)]
     assert [result.name for result in results] == list(GATES[: len(results)])
     assert all(result.passed for result in results[:-1])
@@ -82,7 +82,7 @@ def test_gates_of_the_organisation() -> None:
     ],
 )  # fmt: skip
 def test_domains(category: str, domain: str, expected: bool) -> None:
-    assert relevant(category, domain)[0] is expected
+    assert is_relevant(category, domain)[0] is expected
 
 
 def test_similarity_at_its_boundary() -> None:
@@ -90,8 +90,8 @@ def test_similarity_at_its_boundary() -> None:
     assert similarity("One, TWO; three", "one two three four five") == 0.6
     assert similarity("one two three", "one two three four five six") == 0.5
     assert similarity("", "") == similarity("a b !", "a b !") == 0.0
-    assert known_as("one two three", (("a", "nothing here"), ("b", "one two three four five"))) == "b"
-    assert known_as("", (("a", ""),)) == ""
+    assert find_pattern("one two three", (("a", "nothing here"), ("b", "one two three four five"))) == "b"
+    assert find_pattern("", (("a", ""),)) == ""
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

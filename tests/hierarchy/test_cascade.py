@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.execution.prompt_assembly import PromptAssembly
 from engine.hierarchy.cascade import LeadershipGuidance
-from engine.hierarchy.tiers import Stop, climb
+from engine.hierarchy.tiers import Stop, climb_chain
 from engine.model import Guidance, PromptRequest, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -67,7 +67,7 @@ def test_every_walk_ends_and_says_why(reports_to: dict[str, str], depth: int) ->
         asked.append(text)
         return reports_to.get(text)
 
-    chain = climb("a", leader_of, depth=depth)
+    chain = climb_chain("a", leader_of, depth=depth)
     assert len(chain.leaders) == len(set(chain.leaders)) <= depth
     assert "a" not in chain.leaders
     assert len(asked) <= len(chain.leaders) + 2
@@ -93,7 +93,7 @@ def test_most_used_patterns_come_first_then_the_newest(world: World, clock: Fake
         world.wisdom.edit_profile("lead", "patterns", key=key, value=f"do it the {key} way")
         clock.advance(timedelta(days=1))
     assert keys() == ["new", "mid", "old", "lead_first"]
-    world.database.write(lambda tx: world.wisdom._profiles.used(tx, [("lead", "old")]))
+    world.database.write(lambda tx: world.wisdom._profiles.record_uses(tx, [("lead", "old")]))
     assert keys() == ["old", "new", "mid", "lead_first"]
 
 

@@ -11,7 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.hierarchy.guidance import KEY_PATTERNS, RATIOS, SECTIONS_BY_HOP, Speaker, compose, ratio, shares
+from engine.hierarchy.guidance import (
+    MAX_KEY_PATTERNS,
+    RATIOS,
+    SECTIONS_BY_HOP,
+    Speaker,
+    budget_share,
+    budget_shares,
+    compose,
+)
 from engine.model import LeaderDecision, LeaderProfile, Pattern, SourceKind
 from engine.model.lessons import lesson_id
 
@@ -123,7 +131,7 @@ def test_a_leader_with_little_to_say_does_not_silence_those_above() -> None:
 
 def test_what_each_distance_says() -> None:
     assert RATIOS == (1.0, 0.6, 0.3)
-    assert [ratio(hop) for hop in range(5)] == [1.0, 0.6, 0.3, 0.3, 0.3]
+    assert [budget_share(hop) for hop in range(5)] == [1.0, 0.6, 0.3, 0.3, 0.3]
     lines, hops, _ = compose(speakers([profile()] * 3), 5000, tokenizer.count)
     said = [[*dict.fromkeys(item.section for item in hop.kept)] for hop in hops]
     assert [sorted(one) for one in said] == [
@@ -131,7 +139,7 @@ def test_what_each_distance_says() -> None:
     ]  # fmt: skip
     assert len([item for item in hops[0].kept if item.section == "patterns"]) == 10
     keys = [item.ref for item in hops[1].kept if item.section == "patterns"]
-    assert keys == [f"leader_1#patterns/pattern_{n}" for n in range(KEY_PATTERNS)]
+    assert keys == [f"leader_1#patterns/pattern_{n}" for n in range(MAX_KEY_PATTERNS)]
     sources = {line.source.ref for line in lines if line.source.kind is SourceKind.LEADER}
     assert {"leader_0#guardrails/1", "leader_2#principles"} <= sources
 
@@ -141,7 +149,7 @@ def test_what_each_distance_says() -> None:
     [([0], [800]), ([0, 1], [500, 300]), ([0, 1, 2], [421, 252, 126]), ([1, 2], [533, 266]), ([], [])],
 )
 def test_shares_are_normalised_over_the_chain(hops: list[int], expected: list[int]) -> None:
-    assert shares(hops, 800) == expected
+    assert budget_shares(hops, 800) == expected
 
 
 def test_what_a_nearer_leader_or_block_says_is_said_once() -> None:

@@ -14,7 +14,7 @@ from engine.events import (
     SessionEnded,
 )
 from engine.git.history import deleted_files
-from engine.hierarchy.guided import FRESH, LASTING, MIN_SESSIONS, Tally, outlived, paths
+from engine.hierarchy.guided import MAX_DECISION_AGE, MAX_PATTERN_AGE, MIN_SESSIONS, Tally, is_outdated, paths
 from engine.model import LeaderDecision, Pattern
 from engine.model.work import judged
 from engine.storage.database import Database
@@ -77,17 +77,17 @@ def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]],
     ],
 )
 def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
-    assert tally.noisy is noisy
+    assert tally.is_noisy is noisy
     assert -1 <= tally.harm <= 1
 
 
-@pytest.mark.parametrize(("kind", "most"), [("pattern", LASTING), ("decision", FRESH)])
+@pytest.mark.parametrize(("kind", "most"), [("pattern", MAX_PATTERN_AGE), ("decision", MAX_DECISION_AGE)])
 def test_stale_at_its_boundary(kind: str, most: timedelta) -> None:
     def aged(age: timedelta | None) -> tuple[int, int] | None:
         at = None if age is None else NOW - age
-        return outlived(Pattern("k", "t", at=at) if kind == "pattern" else LeaderDecision("d", "t", at), NOW)
+        return is_outdated(Pattern("k", "t", at=at) if kind == "pattern" else LeaderDecision("d", "t", at), NOW)
 
-    assert (FRESH.days, LASTING.days) == (30, 180)
+    assert (MAX_DECISION_AGE.days, MAX_PATTERN_AGE.days) == (30, 180)
     assert aged(None) is None  # what stands in a soul has no date
     assert aged(most) is None
     assert aged(most + TICK) == (most.days, most.days)

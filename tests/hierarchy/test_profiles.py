@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, slug, written
-from engine.hierarchy.profiles import WisdomEntry, newest, wording
+from engine.hierarchy.profile_rows import WisdomEntry, make_entry, newest_versions
+from engine.hierarchy.profile_text import format_profile, parse_edits, print_profile, refuse_stale, seed_profile, slug
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
 from tests.hierarchy.wisdom_world import SOUL, World, make_world
@@ -77,7 +77,7 @@ def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_in
 
 
 ENTRIES = st.builds(
-    wording,
+    make_entry,
     leader=st.just("cto"),
     section=st.just("patterns"),
     key=st.sampled_from(["a", "b"]),
@@ -93,8 +93,8 @@ ENTRIES = st.builds(
 def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry], random: Random) -> None:
     shuffled = [*entries, *entries[:3]]
     random.shuffle(shuffled)
-    assert newest(entries) == newest(shuffled)
-    for (_, key), winner in newest(entries).items():
+    assert newest_versions(entries) == newest_versions(shuffled)
+    for (_, key), winner in newest_versions(entries).items():
         assert winner.at == max(entry.at for entry in entries if entry.key == key)
 
 
@@ -136,7 +136,7 @@ PROFILES = st.builds(
 @settings(max_examples=40)
 @given(PROFILES)
 def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
-    assert edits(profile, written(profile)) == ()
+    assert parse_edits(profile, format_profile(profile)) == ()
 
 
 @pytest.mark.long
@@ -151,7 +151,7 @@ def test_edits_name_what_differs_and_nothing_else(before: LeaderProfile, after: 
         "guardrails": before.guardrails,
     }
     new = []
-    for edit in edits(before, written(after)):
+    for edit in parse_edits(before, format_profile(after)):
         if edit.section in whole:
             assert whole[edit.section] != edit.value
             whole[edit.section] = edit.value
@@ -171,11 +171,11 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
     wisdom = world.wisdom
     before = wisdom.profile("cto")
     text = (
-        written(before)
+        format_profile(before)
         .replace("cto keeps it simple.", "Keep it plain.")
         .replace("## Patterns\n", "## Patterns\n\n- Ask first")
     )
-    wanted = edits(before, text)
+    wanted = parse_edits(before, text)
     assert [(one.section, one.key) for one in wanted] == [("principles", ""), ("patterns", "")]
     preview = wisdom.preview_profile("cto", wanted)
     assert wisdom.profile("cto") == before  # nothing is saved yet
@@ -192,7 +192,7 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
     assert [pattern.text for pattern in saved.patterns] == [pattern.text for pattern in preview.profile.patterns]
     assert wisdom.guidance("worker").block == changed["worker"].after.block
 
-    back = edits(saved, written(before))  # undo: the way back is an edit, too
+    back = parse_edits(saved, format_profile(before))  # undo: the way back is an edit, too
     assert wisdom.revise_profile("cto", back).principles == before.principles
     assert wisdom.guidance("worker").block == changed["worker"].before.block
 
@@ -217,10 +217,10 @@ def test_a_pattern_that_rose_is_reworded_under_its_own_name(world: World) -> Non
 
 def test_a_text_that_was_printed_of_another_version_is_refused(world: World) -> None:
     before = world.wisdom.profile("cto")
-    text = printed(before)
+    text = print_profile(before)
     refuse_stale(before, text)
-    assert edits(before, text) == ()
+    assert parse_edits(before, text) == ()
     after = world.wisdom.edit_profile("cto", "patterns", key="ask_first", value="Ask first.")
     with pytest.raises(Refusal, match="changed since"):
         refuse_stale(after, text)
-    refuse_stale(after, written(before))
+    refuse_stale(after, format_profile(before))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.hierarchy.profiles import WisdomEntry, WisdomUse
+from engine.hierarchy.profile_rows import WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
 from engine.model import BubbleState
 from engine.storage.database import Database

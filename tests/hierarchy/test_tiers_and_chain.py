@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.hierarchy.tiers import DEPTH, OWNER, Stop, leads, resolve_tier, walk
+from engine.hierarchy.tiers import DEPTH, OWNER, Stop, is_leader, resolve_tier, walk_chain
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ def test_tier_four_is_the_default(archetype: str) -> None:
 
 
 def test_leaders_emit_and_workers_receive() -> None:
-    assert [tier for tier in range(1, 6) if leads(tier)] == [1, 2, 3]
+    assert [tier for tier in range(1, 6) if is_leader(tier)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("leaders", "stop"), [(10, Stop.OWNER), (11, Stop.DEPTH)])
 def test_ten_leaders_are_walked_and_no_more(leaders: int, stop: Stop) -> None:
     names = [f"a{n}" for n in range(leaders + 1)]
-    chain = walk("a0", dict(zip(names, [*names[1:], OWNER], strict=True)))
+    chain = walk_chain("a0", dict(zip(names, [*names[1:], OWNER], strict=True)))
     assert chain.stop is stop
     assert len(chain.leaders) == DEPTH

@@ -11,7 +11,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
 from engine.hierarchy.guided import FindDeletedFiles
-from engine.hierarchy.profiles import Decided
+from engine.hierarchy.profiles import LoadDecisions
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
 from engine.model import Learning, Randomness, Score, Trust
@@ -82,7 +82,7 @@ def make_world(
     database: Database,
     clock: FakeClock,
     *,
-    decided: Decided = lambda leaders: {},
+    decided: LoadDecisions = lambda leaders: {},
     store: PostgresStore | None = None,
     lost: FindDeletedFiles = lambda workspace, paths: (),
     activity: Activity | None = None,

@@ -126,9 +126,9 @@ def profile(
     the last save."""
     wisdom = engine.wisdom
     if undo:
-        return {"leader": id, "text": profile_text.printed(wisdom.undo_profile(id)), "undone": True}
+        return {"leader": id, "text": profile_text.print_profile(wisdom.undo_profile(id)), "undone": True}
     before = wisdom.profile(id)
-    reply = {"leader": id, "text": profile_text.printed(before)}
+    reply = {"leader": id, "text": profile_text.print_profile(before)}
     if text is None:
         return reply
     profile_text.refuse_stale(before, text)

@@ -27,7 +27,7 @@ from sqlmodel import Field, Session, SQLModel, col, func
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
-from engine.hierarchy.outcomes import FollowedSessions
+from engine.hierarchy.outcomes import SessionFollower
 from engine.learning.candidates.candidates import CandidateRow, Candidates
 from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay, PolicyTweak, RoutingHint
@@ -215,7 +215,7 @@ class Draw:
         }
 
 
-class Trials(FollowedSessions[OverlayRun]):
+class Trials(SessionFollower[OverlayRun]):
     """Withholds overlays from a share of the sessions, and follows the results of all. Callable from any thread."""
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Ledger) -> None:
@@ -276,7 +276,7 @@ class Trials(FollowedSessions[OverlayRun]):
             (pair for pair in measured if pair[1].verdict == LiftVerdict.HARMS), key=lambda pair: pair[1].high
         )
 
-    def moved(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
+    def on_state_change(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
         """Record the event of an overlay that does harm, once."""
         for overlay_id, measured in _lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])

@@ -75,7 +75,7 @@ def test_what_was_handled_comes_again_after_a_crash_and_changes_nothing(world: W
     world.trials.catch_up()
     before = {session: row.state for session, row in rows(world).items()}
     again = World(world.database, world.clock)
-    again.trials._facts._cursor = 0  # as if the cursor had not been stored
+    again.trials._cursor._cursor = 0  # as if the cursor had not been stored
     again.trials.catch_up()
     assert {session: row.state for session, row in rows(world).items()} == before
     assert set(before.values()) == {"good", "bad"}
