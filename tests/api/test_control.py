@@ -124,6 +124,30 @@ def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
     assert answers == [{"verb": "slow"}]
 
 
+def test_a_silent_client_makes_room_and_one_that_waits_for_its_answer_does_not(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_CLIENTS", 2)
+    release, answers = threading.Event(), list[Any]()
+    server = serve(lambda verb, arguments: {"released": release.wait(10) if verb == "slow" else None})
+    slow = [threading.Thread(target=lambda: answers.append(ask(server.address, "slow", {}))) for _ in range(2)]
+    with socket.socket(socket.AF_UNIX) as silent:
+        slow[0].start()
+        until(lambda: list(server._clients.values()) == [True])
+        silent.connect(server.address)
+        until(lambda: len(server._clients) == 2)
+        slow[1].start()
+        until(lambda: list(server._clients.values()) == [True, True])
+        silent.settimeout(10)
+        assert silent.recv(1) == b""
+    with pytest.raises(Unreachable):
+        ask(server.address, "status", {})
+    release.set()
+    for thread in slow:
+        thread.join(10)
+    assert answers == [{"released": True}] * 2
+
+
 def test_a_client_that_does_not_read_is_left(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was suspended, for example: it must not keep its place for ever."""
     monkeypatch.setattr(control, "IDLE_TIMEOUT_S", 0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -214,6 +215,18 @@ def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_
     finally:
         database.close()
     world.stop()
+
+
+def test_what_waits_is_withdrawn_with_its_session_and_no_other(world: BeltWorld, database: Database) -> None:
+    asking = Asking(world)
+    [request] = world.permissions.waiting()
+    for session_id, is_withdrawn in (("another", False), (world.view.id, True)):
+        ended = replace(world.view, id=session_id)
+        database.write(lambda tx, ended=ended: world.permissions.session_ended(tx, ended))
+        assert world.permissions.get(request.id).withdrawn is is_withdrawn
+        assert len(world.permissions.latest(session_id=session_id)) == is_withdrawn
+    world.stop()
+    asking.result()
 
 
 def test_no_secret_is_stored(world: BeltWorld) -> None:

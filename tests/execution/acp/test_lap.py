@@ -76,6 +76,21 @@ def test_a_permission_is_answered_by_the_kind_of_its_option(world: AcpWorld, all
 
 
 @pytest.mark.long
+def test_the_rails_judge_all_that_a_request_names(world: AcpWorld) -> None:
+    asked: list[tuple[dict[str, Any], tuple[str, dict[str, Any]]]] = [
+        ({"kind": "other", "rawInput": {"command": "curl x"}}, ("execute", {"paths": [], "command": "curl x"})),
+        ({"kind": "execute", "title": "`make test`"}, ("execute", {"paths": [], "command": "make test"})),
+        (
+            {"kind": "edit", "locations": [{"path": "a.txt"}], "rawInput": {"file_path": "/etc/passwd"}},
+            ("edit", {"paths": ["a.txt", "/etc/passwd"]}),
+        ),
+        ({"kind": "fetch", "rawInput": {"url": "https://x"}}, ("fetch", {"paths": [], "url": "https://x"})),
+    ]
+    world.run(*({"permission": {"title": "do it", **request}} for request, _ in asked))
+    assert [(kind, arguments) for kind, _, _, arguments in world.asked] == [judged for _, judged in asked]
+
+
+@pytest.mark.long
 def test_requests_at_once_get_each_their_own_answer(world: AcpWorld) -> None:
     gate = threading.Event()
 
@@ -120,7 +135,8 @@ def terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
 
 @pytest.mark.long
 def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
-    view = world.run(terminal("sh", "-c", "pwd; echo $WORD; exit 3", env=[{"name": "WORD", "value": "hi"}]))
+    env = [{"name": name, "value": "hi"} for name in ("WORD", "LD_LIBRARY_PATH")]
+    view = world.run(terminal("sh", "-c", "pwd; echo $WORD$LD_LIBRARY_PATH; exit 3", env=env))
     ended, output, released = terminal_answers(world, view)
     assert ended["exitCode"] == 3
     assert output["exitStatus"]["exitCode"] == 3
