@@ -23,7 +23,7 @@ def offer(app: Console, then: Callable[[], object] | None = None) -> None:
     does."""
 
     def look(engine: Engine) -> tuple[str, list[FoundAgent], LocalModels]:
-        return engine.agent_setup.served(), engine.agent_setup.found(), engine.agent_setup.models()
+        return engine.agent_setup.served(), engine.agent_setup.find_agents(), engine.agent_setup.local_models()
 
     app.look_up(look, lambda seen: _choose(app, then, *seen))
 

@@ -156,7 +156,11 @@ class OwnPrompt(Dialog[Card | None]):
         """Say before anything is sent that nothing can run text, and what could."""
 
         def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
-            return engine.agent_setup.served(), engine.agent_setup.found(), list(engine.agent_setup.models().ids)
+            return (
+                engine.agent_setup.served(),
+                engine.agent_setup.find_agents(),
+                list(engine.agent_setup.local_models().ids),
+            )
 
         self.app.ask(look, lambda result: self._show_agents(*result))
 

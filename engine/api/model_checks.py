@@ -9,7 +9,7 @@ from engine.api.connectivity import check_provider
 from engine.api.keys import prospects
 from engine.config import FixedSettings, Settings
 from engine.config.agents import ACP
-from engine.execution.routing import ModelRouter, set_up
+from engine.execution.routing import ModelRouter, setup_command
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import Keys
@@ -77,7 +77,7 @@ def text_prompts(home: Home, settings: Settings, keys: Keys) -> Check:
         return Check("prose", OK, "; ".join(answers))
     if answers:
         return Check("prose", WARN, "; ".join(answers), "; ".join(f"{name}: {why}" for why, name in others.items()))
-    return Check("prose", WARN, "no model configured; flows need none", set_up())
+    return Check("prose", WARN, "no model configured; flows need none", setup_command())
 
 
 def coding_agents(home: Home, settings: Settings) -> list[Check]:

@@ -1,5 +1,5 @@
-"""Sets up who serves a channel: the coding agents and local models found here are offered, and written into the
-settings only when the operator chooses one (SPEC 3.8)."""
+"""Sets up the agent or model of a channel: coding agents and local models of this machine are offered, and written to
+the settings only when the operator chooses one (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from engine.model import FoundAgent, LocalModels, Refusal
 from engine.settings_store import SettingsStore
 
 CHANNEL = "koji-core"
-"""The channel that is offered an agent: code, builds, tests."""
+"""The channel for which an agent is offered: code, builds, tests."""
 
 
 class AgentSetup:
-    """Who serves a channel, and how that is changed."""
+    """Reads and changes the agent or model that serves a channel."""
 
     def __init__(
         self,
@@ -29,18 +29,16 @@ class AgentSetup:
         model_for: Callable[[str, str], ModelChoice],
         path: str | None = None,
     ) -> None:
-        """`model_for(agent, channel)` gives the model that would answer, or raises `Refusal`; `path` is searched for
-        agents, by default PATH."""
+        """`model_for(agent, channel)` returns the model that would answer, or raises `Refusal`; agents are searched in
+        `path`, by default PATH."""
         self._settings = settings
         self._data = data
         self._model_for = model_for
         self._path = path
 
     def served(self, channel: str = CHANNEL) -> str:
-        """What takes prose on `channel` now: a coding agent's name or a model's id; "" when nothing does.
-
-        May ask the keyring. An agent that was hired and is gone counts: its cards say what is missing.
-        """
+        """The coding agent or the id of the model that serves text prompts on `channel` now, "" for none. May read the
+        keyring. An agent that was hired and is gone counts: its cards say what is missing."""
         settings = self._settings.current.channels.get(channel)
         if settings is None:
             return ""
@@ -53,49 +51,54 @@ class AgentSetup:
         except Refusal:
             return ""
 
-    def models(self) -> LocalModels:
-        """The models that run on this machine, and what does not tell its own. Blocking, up to a second."""
+    def local_models(self) -> LocalModels:
+        """The models of local providers, and the problems of providers that do not list theirs. Blocking, up to a
+        second."""
         current = self._settings.current
         named = {name: current.provider(name) for name in current.provider_names()}
         return query_local_models({name: provider for name, provider in named.items() if provider is not None})
 
     def take_model(self, model_id: str, channel: str = CHANNEL) -> None:
-        """Write into the settings that the model `provider:model` is the one of its provider, and have `channel` served
-        by models again where an agent was hired. Raises `Refusal` `no_model`, and what writing settings raises."""
-        if fault := model_fault(model_id):
-            raise Refusal("no_model", fault, "for example ollama:qwen3")
+        """Make `provider:model` the model of its provider in the settings, and let models serve `channel` instead of a
+        hired agent. Raises `Refusal` `no_model`, and as a change of settings."""
+        problem = model_fault(model_id)
+        if problem:
+            raise Refusal("no_model", problem, "for example ollama:qwen3")
         provider, _, model = model_id.partition(":")
         self._settings.set(f"providers.{provider}.model", model)
         serving = self._settings.current.channels.get(channel)
         if serving is not None and serving.runner.startswith(ACP):
             self._settings.set(f"channels.{channel}.runner", AUTO)
 
-    def found(self) -> list[FoundAgent]:
-        """The coding agents of this machine that could serve, those that lack a part of theirs included."""
+    def find_agents(self) -> list[FoundAgent]:
+        """The coding agents of this machine, with those that lack their adapter."""
         return discover(self._path, data=self._data)
 
-    def known(self) -> list[FoundAgent]:
-        """Those of the settings, as they have them, then the others that were found."""
+    def list_agents(self) -> list[FoundAgent]:
+        """The agents of the settings, then the others of this machine."""
         configured_agents = {
             name: replace(describe_agent(name, configured.command, data=self._data), hosts=configured.hosts)
             for name, configured in self._settings.current.acp.items()
         }
-        return [*configured_agents.values(), *(agent for agent in self.found() if agent.name not in configured_agents)]
+        return [
+            *configured_agents.values(),
+            *(agent for agent in self.find_agents() if agent.name not in configured_agents),
+        ]
 
     @property
     def supported(self) -> tuple[str, ...]:
-        """What the public coding agents are called that would be found here if they were installed."""
+        """The names of the public coding agents that can be found when they are installed."""
         return tuple(agent.title for agent in KNOWN_AGENTS)
 
     def hire(self, name: str, channel: str = CHANNEL) -> FoundAgent:
-        """Write into the settings that `channel` is served by the agent `name`; how it logs in is in what comes back.
+        """Let the agent `name` serve `channel` in the settings. The result says how to log it in. Existing settings of
+        the agent stay.
 
-        What the settings say of that agent already is left as it is. Raises `Refusal` `unknown_agent`,
-        `adapter_missing`, `unknown_channel`, and what writing settings raises.
+        Raises `Refusal` `unknown_agent`, `adapter_missing`, `unknown_channel`, and as a change of settings.
         """
-        agent = next((other for other in self.known() if other.name == name), None)
+        agent = next((other for other in self.list_agents() if other.name == name), None)
         if agent is None:
-            names = ", ".join(other.name for other in self.known()) or "none"
+            names = ", ".join(other.name for other in self.list_agents()) or "none"
             raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {names}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)

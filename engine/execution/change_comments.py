@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.events import ChangeSetCommented
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row
-from engine.execution.diffs import shown_text
+from engine.execution.diffs import printable_text
 from engine.execution.snapshots import join_paths, plain_git, printable_path
 from engine.execution.tree_diff import changed_files
 from engine.git import Git
@@ -96,7 +96,7 @@ def _quote_line(git: Git, base: str, result: str, path: str, line: int, *, old: 
     if not 1 <= line <= len(lines):
         length = f"it has {len(lines)} lines" if lines else "it has no lines"
         raise Refusal("unknown_line", f"{path} has no line {line} {'before' if old else 'after'} the change", length)
-    return shown_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:MAX_QUOTE]
+    return printable_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:MAX_QUOTE]
 
 
 def _as_message(comments: Iterable[DiffComment]) -> str:

@@ -1,10 +1,12 @@
-"""What the engine can take back or give up of its own: landings, worktrees nobody needs, caches."""
+"""Measures the disk, and undoes landings and removes worktrees and caches on request."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from engine.clock import Clock
@@ -15,49 +17,54 @@ from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
 
 MAX_MEASURED = 50_000
-"""Maximum number of files that are measured; beyond it a size is "at least"."""
+"""Maximum number of files that are measured; a larger folder counts as these alone."""
 
+MIN_FREE_BYTES = 5_000_000_000
+MIN_FREE_SHARE = 0.1
+"""A disk is nearly full with less free space than both."""
 
-FEW_BYTES = 5_000_000_000
-FEW_SHARE = 0.1
-"""A disk is nearly full with less free than both."""
+URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
+"""A full disk becomes urgent below the first number of free bytes, and stops being urgent at the second."""
 
-URGENT, CALM = 1_000_000_000, 2_000_000_000
-"""Bytes: with less free than the first it is urgent, and no longer from the second on."""
-
-MEASURED_EVERY = 600.0
-"""Seconds for which a measured size is believed."""
+MEASURE_INTERVAL_S = 600.0
+"""Seconds until the size is measured again."""
 
 
 @frozen
-class Disk:
-    """A disk that is nearly full, in bytes: what is free, what it holds in all, what clawpy could give back of it.
-    `urgent`: there is hardly anything left; `since`: when it was first seen nearly full."""
+class FullDisk:
+    """A disk that is nearly full."""
 
     free: int
+    """Free bytes."""
     total: int
+    """Bytes of the whole disk."""
     ours: int
+    """Bytes that clawpy could free."""
     urgent: bool
     since: datetime
+    """When it was first found nearly full."""
 
 
 def is_urgent(free: int, before: bool) -> bool:
-    """Whether so few bytes are urgent. What was urgent `before` stays so until there is clearly more: a disk whose free
-    space moves around the limit says one thing."""
-    return free < (CALM if before else URGENT)
+    """Whether `free` bytes are urgent. A disk that was urgent `before` stays so up to a second limit, so that the
+    answer does not change back and forth."""
+    return free < (NOT_URGENT_BYTES if before else URGENT_BYTES)
 
 
 @frozen
-class Reclaimed:
-    """What was given up. `freed` in bytes, as far as it was measured."""
+class ReclaimedSpace:
+    """The result of `reclaim`."""
 
     worktrees: tuple[str, ...]
+    """The sessions whose worktrees were removed."""
     caches: int
+    """The number of removed caches."""
     freed: int
+    """Freed bytes, as far as they were measured."""
 
 
 class Housekeeping:
-    """For flows of `Place.ENGINE`. `busy` gives the ids of the sessions that run."""
+    """The engine's own upkeep, for flows of `Place.ENGINE`. `busy` returns the ids of running sessions."""
 
     def __init__(
         self,
@@ -71,7 +78,7 @@ class Housekeeping:
         self._home = home
         self._clock = clock
         self._measured: tuple[float, int] | None = None
-        self._full: Disk | None = None
+        self._full: FullDisk | None = None
         self._changes = changes
         self._worktrees = changes.worktrees
         self._caches = caches
@@ -83,44 +90,45 @@ class Housekeeping:
             raise Refusal("unknown_change_set", f"{change_set_id} is of another workspace", "`clawpy work` lists them")
         return self._changes.undo(change_set_id)
 
-    def free(self) -> tuple[int, int]:
-        """Bytes that are free on the disk of the home's caches, and that it has. Raises OSError."""
+    def read_free_space(self) -> tuple[int, int]:
+        """Free and total bytes of the disk with the home's caches. Raises OSError."""
         stats = os.statvfs(self._home.cache)
         return stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
 
-    def disk(self) -> Disk | None:
-        """None unless the disk is nearly full; only then is anything measured. Raises OSError."""
-        free, total = self.free()
-        if free >= FEW_BYTES or free >= total * FEW_SHARE:
+    def disk(self) -> FullDisk | None:
+        """The disk if it is nearly full, else None. Measures folders only when it is. Raises OSError."""
+        free, total = self.read_free_space()
+        if free >= MIN_FREE_BYTES or free >= total * MIN_FREE_SHARE:
             self._full = None
             return None
         now = self._clock.monotonic()
-        if self._measured is None or now - self._measured[0] >= MEASURED_EVERY:
-            self._measured = now, measured([*self._over().values(), *self._caches.idle_slots()])
+        if self._measured is None or now - self._measured[0] >= MEASURE_INTERVAL_S:
+            self._measured = now, measure_folders([*self._unneeded_worktrees().values(), *self._caches.idle_slots()])
         before = self._full
         urgent = is_urgent(free, before is not None and before.urgent)
-        self._full = Disk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
+        self._full = FullDisk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
         return self._full
 
-    def waiting(self) -> int:
-        """How many worktrees stay because they are still needed."""
-        return len(self._worktrees.list_sessions()) - len(self._over())
+    def count_needed_worktrees(self) -> int:
+        """The number of worktrees that are still needed."""
+        return len(self._worktrees.list_sessions()) - len(self._unneeded_worktrees())
 
-    def reclaim(self) -> Reclaimed:
-        """Remove worktrees of sessions that are over and decided, and caches that no session uses. What waits to
-        be landed, and what a session left that was not kept yet, stays. Raises OSError."""
+    def reclaim(self) -> ReclaimedSpace:
+        """Remove worktrees of decided sessions, and caches that no session uses. Undecided and unsaved changes stay.
+        Raises OSError."""
         self._measured = None
-        unneeded, freed = self._over(), 0
+        unneeded, freed = self._unneeded_worktrees(), 0
         for session_id, folder in unneeded.items():
-            size = measured([folder])
+            size = measure_folders([folder])
             self._worktrees.remove(session_id)
             freed += 0 if folder.exists() else size
         idle = self._caches.idle_slots()
-        freed += measured(idle)
-        return Reclaimed(tuple(unneeded), self._caches.drop(idle), freed)
+        freed += measure_folders(idle)
+        return ReclaimedSpace(tuple(unneeded), self._caches.drop(idle), freed)
 
-    def _over(self) -> dict[str, Path]:
-        """Session to folder. A worktree stays while its session runs, or its work is not stored or not decided yet."""
+    def _unneeded_worktrees(self) -> dict[str, Path]:
+        """The worktrees by session that are not needed: their session is over, and its changes are stored and
+        decided."""
         busy = set(self._busy())
         folders = {}
         for session_id, unsaved in self._worktrees.list_sessions():
@@ -131,17 +139,12 @@ class Housekeeping:
         return folders
 
 
-def measured(folders: Collection[Path]) -> int:
-    """Bytes on disk below these folders, links not followed, of at most `MAX_MEASURED` files together."""
-    total = files = 0
-    for folder in folders:
-        for place, _, names in os.walk(folder):
-            for name in names:
-                try:
-                    total += os.lstat(os.path.join(place, name)).st_blocks * 512  # noqa: PTH118 (many files)
-                except OSError:
-                    continue  # gone meanwhile
-                files += 1
-                if files >= MAX_MEASURED:
-                    return total
+def measure_folders(folders: Collection[Path]) -> int:
+    """Bytes on disk of the files below these folders, at most `MAX_MEASURED` files together; links are not followed."""
+    walks = (walk for folder in folders for walk in os.walk(folder))
+    files = (os.path.join(place, name) for place, _, names in walks for name in names)  # noqa: PTH118 (many files)
+    total = 0
+    for file in islice(files, MAX_MEASURED):
+        with suppress(OSError):  # gone meanwhile
+            total += os.lstat(file).st_blocks * 512
     return total

@@ -1,6 +1,6 @@
-"""Hunks of a change set: which of them are landed, and the tree that has some of them (SPEC 3.9).
+"""Finds the landed hunks of a change set, and makes a tree with some of its hunks (SPEC 3.9).
 
-Hunks are numbered as in the diff of the whole change set, whatever of it is landed already."""
+Hunks have the numbers of the whole change set's diff, even when some of them are landed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from engine.model import FilePart, Refusal
 _HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 Span = tuple[int, int, int, int]
-"""Where a hunk begins and ends in the old file, and in the new one: lines from 0, the end not included."""
+"""The lines of a hunk: start and end in the old file, then in the new one, from 0, without the end."""
 
 
-def spans(patch: bytes) -> list[Span]:
+def parse_spans(patch: bytes) -> list[Span]:
     """The hunks of one file's patch."""
-    return [_span(match) for match in _HEADER.finditer(patch)]
+    return [_parse_span(match) for match in _HEADER.finditer(patch)]
 
 
-def with_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection[int]) -> bytes:
-    """`old` with the hunks of these numbers, from 1, as in `new`."""
+def apply_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection[int]) -> bytes:
+    """`old` with the `chosen` hunks, numbered from 1, of `new`."""
     old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
     lines: list[bytes] = []
     position = 0
@@ -37,49 +37,48 @@ def with_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection
     return b"".join([*lines, *old_lines[position:]])
 
 
-def hunks_in(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
-    """The numbers with which `with_hunks` made `file`; None when no numbers do."""
+def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
+    """The numbers of the hunks with which `apply_hunks` makes `file`; None when there are none such."""
     lines, old_lines, new_lines = (BytesIO(text).readlines() for text in (file, old, new))
-    reached = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
+    chosen_by_line = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
     position = 0
     for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
-        next_reached: dict[int, frozenset[int]] = {}
-        for line, numbers in reached.items():
-            for candidate, chosen in (
-                (old_lines[position:end], numbers),
-                (old_lines[position:start] + new_lines[new_start:new_end], numbers | {number}),
-            ):
-                if lines[line : line + len(candidate)] == candidate:
-                    next_reached.setdefault(line + len(candidate), chosen)
-        reached, position = next_reached, end
-    return next((numbers for line, numbers in reached.items() if lines[line:] == old_lines[position:]), None)
+        without, applied = old_lines[position:end], old_lines[position:start] + new_lines[new_start:new_end]
+        next_chosen: dict[int, frozenset[int]] = {}
+        for line, chosen in chosen_by_line.items():
+            if lines[line : line + len(without)] == without:
+                next_chosen.setdefault(line + len(without), chosen)
+            if lines[line : line + len(applied)] == applied:
+                next_chosen.setdefault(line + len(applied), chosen | {number})
+        chosen_by_line, position = next_chosen, end
+    return next((chosen for line, chosen in chosen_by_line.items() if lines[line:] == old_lines[position:]), None)
 
 
-def _span(match: re.Match[bytes]) -> Span:
+def _parse_span(match: re.Match[bytes]) -> Span:
     start, count, new_start, new_count = (1 if text is None else int(text) for text in match.groups())
     first, new_first = start - (count > 0), new_start - (new_count > 0)
     return first, first + count, new_first, new_first + new_count
 
 
-def landed_hunks(
+def find_landed_hunks(
     git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, TreeChange]
 ) -> frozenset[int] | None:
-    """The numbers of the hunks of `file` that are landed, None when they cannot be told. `remaining`: what of the
-    change set is left, by path."""
+    """The numbers of the landed hunks of `file`, None when they are unknown. `remaining` are the changes that are not
+    landed, by path."""
     change = remaining.get(file.path)
     if change is None or change.is_added or change.old_oid == file.change.old_oid or file.patch_count > 1:
         return frozenset()
     oids = (change.old_oid, file.change.old_oid, file.change.new_oid)
     present, old, new = (git.output("cat-file", "blob", oid) for oid in oids)
-    return hunks_in(present, old, new, spans(patch))
+    return find_hunks(present, old, new, parse_spans(patch))
 
 
-def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
-    """The tree `landed`, which has a part of what leads from `base` to `result`, with `parts` of that too. All its
+def write_tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
+    """The tree `landed`, a part of the change from `base` to `result`, with `parts` of that change added. All its
     objects are on disk.
 
-    Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` when it is landed already, `inseparable` when a
-    file takes the place of one that is not among `parts`.
+    Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` when a part is landed already, `inseparable`
+    when a file replaces one that is not among `parts`.
     """
     git = plain.git
     files = {printable_path(file.path): file for file in changed_files(git, base, result)}
@@ -96,7 +95,7 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
         change = file.change
         chosen |= {path for path in (file.path, file.old_path) if path}
         mode, oid = change.new_mode, change.new_oid
-        if part.hunks and (blob := _with_hunks(git, file, patches[file], remaining, part)):
+        if part.hunks and (blob := _write_blob_with(git, file, patches[file], remaining, part)):
             mode, oid = change.old_mode, blob
         lines += [f"0 {'0' * len(base)}\t".encode() + path for path in (file.path, file.old_path) if path]
         if not change.is_removed:
@@ -114,16 +113,16 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
     return tree
 
 
-def _with_hunks(
+def _write_blob_with(
     git: Git, file: ChangedFile, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
 ) -> str:
-    """The blob of the old file with these hunks of its diff and those that are landed; "" when these are all."""
-    hunks = spans(patch) if file.patch_count == 1 else []
+    """Write the blob of the old file with these hunks and the landed ones; "" when they are all hunks."""
+    hunks = parse_spans(patch) if file.patch_count == 1 else []
     unknown = [number for number in part.hunks if not 1 <= number <= len(hunks)]
     if unknown:
         has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
         raise Refusal("unknown_hunk", f"{part.path} has no hunk {unknown[0]}", has)
-    landed = landed_hunks(git, file, patch, remaining)
+    landed = find_landed_hunks(git, file, patch, remaining)
     if landed is None:
         raise Refusal("unknown_hunk", f"the hunks of {part.path} that are left have no numbers", "land all of it")
     if already_landed := sorted(landed.intersection(part.hunks)):
@@ -138,5 +137,5 @@ def _with_hunks(
         return ""
     old, new = (git.output("cat-file", "blob", oid) for oid in (file.change.old_oid, file.change.new_oid))
     return git.text(
-        "hash-object", "-w", "--stdin", stdin=with_hunks(old, new, hunks, chosen), environment=durable_environment(git)
+        "hash-object", "-w", "--stdin", stdin=apply_hunks(old, new, hunks, chosen), environment=durable_environment(git)
     )

@@ -1,6 +1,6 @@
-"""What the agent of a session did, for adaptation to learn from (SPEC 5.1): its tool calls in order, and what failed.
+"""Collects an agent's tool calls and errors during a session, for adaptation to learn from (SPEC 5.1).
 
-Gathered while it runs, recorded in its last transaction.
+They are recorded in the session's last transaction.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from engine.model.secrets import redact
 
 MAX_CALLS = 500
 MAX_ERRORS = 50
-"""Maximum number of calls and errors of one session that are recorded, the first ones; the same error only once."""
+"""Maximum number of recorded errors of one session; the same error is recorded once."""
 
 MAX_MESSAGE = 500
-"""Characters of an error."""
+"""Maximum number of characters of an error."""
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
 class Journal:
-    """Of one session. From any thread. `secrets`: values that are never recorded, besides what looks like one."""
+    """The journal of one session, from any thread. `secrets`: values that are never recorded, besides those that look
+    secret."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._secrets = secrets
@@ -32,21 +33,21 @@ class Journal:
         self._calls: list[str] = []
         self._errors: dict[tuple[str, str], None] = {}
 
-    def used(self, call: str) -> None:
-        """A tool was called; `call` as `ToolsUsed` has it."""
+    def note_call(self, call: str) -> None:
+        """Note a tool call, in the form of `ToolsUsed`."""
         with self._lock:
             if len(self._calls) < MAX_CALLS:
                 self._calls.append(call)
 
-    def erred(self, tool: str, message: str) -> None:
-        """A tool call failed in a way that the agent cannot have meant, or its model or program (`tool`) did."""
+    def note_error(self, tool: str, message: str) -> None:
+        """Note an error of a tool call that the agent did not intend, or of its model or program (`tool`)."""
         error = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
         with self._lock:
             if len(self._errors) < MAX_ERRORS:
                 self._errors[error] = None
 
-    def facts(self, view: SessionView) -> Sequence[Event]:
-        """What is to be recorded of it."""
+    def events(self, view: SessionView) -> Sequence[Event]:
+        """The events to record."""
         with self._lock:
             calls, errors = tuple(self._calls), tuple(self._errors)
         events: list[Event] = [
@@ -59,8 +60,8 @@ class Journal:
 
 
 def command_used(programs: Sequence[str]) -> str:
-    """An exec as `ToolsUsed` has it, from the programs that the command runs: `exec:git status`. Words that are no
-    plain names (paths, options, anything that might be private) are left out."""
+    """An exec call for `ToolsUsed`, by the programs that the command runs: `exec:git status`. Words that are no plain
+    names (paths, options, possible secrets) are left out."""
     parts = programs[0].split() if programs else []
     if not parts:
         return "exec"

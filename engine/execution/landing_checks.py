@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.hunks import tree_with
+from engine.execution.hunks import write_tree_with
 from engine.execution.merging import find_unsupported, merge_three_way
 from engine.execution.snapshots import PlainGit, join_paths, printable_path
 from engine.execution.staging import find_obstacles
@@ -47,7 +47,7 @@ def target_tree(plain: PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) ->
     """The tree after landing `only` these parts, or the rest if there are none."""
     if not only:
         return row.result_tree
-    return tree_with(plain, row.base_tree, row.result_tree, row.landed_tree, only)
+    return write_tree_with(plain, row.base_tree, row.result_tree, row.landed_tree, only)
 
 
 def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:

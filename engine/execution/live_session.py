@@ -276,7 +276,7 @@ class LiveSession:
                     self.sandbox.wrap(argv, gated, cwd=cwd),
                     cwd=cwd,
                     env=environment,
-                    on_output=lambda chunk: receive(splitter.feed(chunk)),
+                    on_output=lambda chunk: receive(splitter.split(chunk)),
                     timeout=timeout,
                     cancel=cancel,
                 )

@@ -1,6 +1,5 @@
-"""Asks the providers of this very machine for their models, without a key (SPEC 3.8).
-
-Nothing but that request is sent. Whatever listens there gets little time and little room."""
+"""Queries the providers of this machine for their models, without a key (SPEC 3.8). Answers are limited in time and
+size."""
 
 from __future__ import annotations
 
@@ -19,24 +18,26 @@ from engine.config.agents import ProviderKind, ProviderSettings
 from engine.model import LocalModels, sanitise
 
 TIMEOUT_S = 0.5
-"""Seconds for a server of this machine to answer as a whole; where none listens, no time at all passes."""
+"""Seconds for the whole answer of a server."""
 
-LARGEST = 256 * 1024
-"""Bytes of an answer that are looked at."""
+MAX_ANSWER_BYTES = 256 * 1024
+"""Maximum size of an answer."""
 
 MAX_MODELS = 9
-"""Models that are told of a provider."""
+"""Maximum number of models of a provider."""
 
 _LATE = f"did not list its models within {TIMEOUT_S:g} s"
 
 
 def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels:
-    """The models that answer on this machine. Blocking, up to a second: all providers are asked at once."""
-    addresses = {name: address for name, provider in providers.items() if (address := _local(provider)) is not None}
+    """The models of providers on this machine, which are queried at the same time. Blocking, up to a second."""
+    addresses = {
+        name: address for name, provider in providers.items() if (address := _local_address(provider)) is not None
+    }
     if not addresses:
         return LocalModels()
     with ThreadPoolExecutor(len(addresses), thread_name_prefix="local-models") as threads:
-        answers = list(threads.map(_ask, addresses.values()))
+        answers = list(threads.map(_query_server, addresses.values()))
     ids = [f"{name}:{model}" for name, answer in zip(addresses, answers, strict=True) for model in answer.ids]
     faults = [
         f"{name} at {addresses[name].netloc.rpartition('@')[2]} {fault}"
@@ -46,7 +47,7 @@ def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels
     return LocalModels(tuple(ids), tuple(faults))
 
 
-def _local(provider: ProviderSettings) -> SplitResult | None:
+def _local_address(provider: ProviderSettings) -> SplitResult | None:
     """The address of a provider of this machine that needs no key; None for every other one."""
     if not provider.keyless or provider.kind is not ProviderKind.OPENAI:
         return None
@@ -57,15 +58,15 @@ def _local(provider: ProviderSettings) -> SplitResult | None:
         return None
 
 
-def _ask(address: SplitResult) -> LocalModels:
-    """What one server says: names without their provider, or what is wrong as the end of a sentence."""
+def _query_server(address: SplitResult) -> LocalModels:
+    """The answer of one server: names without their provider, or a problem as the end of a sentence."""
     connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_S)
     try:
         connection.connect()
     except OSError as error:
-        # None listens, or one that takes nobody in.
+        # No server listens, or it accepts no connection.
         return LocalModels(faults=(_LATE,) if isinstance(error, TimeoutError) else ())
-    # A timeout of the socket begins anew with every byte; this ends it all, whatever was sent.
+    # A timeout of the socket restarts with every byte; this one limits the whole answer.
     timed_out = threading.Event()
     timer = threading.Timer(TIMEOUT_S, _shut_down, (connection.sock, timed_out))
     timer.start()
@@ -74,10 +75,10 @@ def _ask(address: SplitResult) -> LocalModels:
         answer = connection.getresponse()
         if answer.status != 200:
             return LocalModels(faults=(f"answers {answer.status} instead of its list of models",))
-        body = answer.read(LARGEST + 1)
-        if len(body) > LARGEST:
-            return LocalModels(faults=(f"tells more than {LARGEST // 1024} KB instead of its list of models",))
-        return LocalModels(tuple(_names(json.loads(body))))
+        body = answer.read(MAX_ANSWER_BYTES + 1)
+        if len(body) > MAX_ANSWER_BYTES:
+            return LocalModels(faults=(f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models",))
+        return LocalModels(tuple(_read_names(json.loads(body))))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         if timed_out.is_set():
             return LocalModels(faults=(_LATE,))
@@ -89,11 +90,11 @@ def _ask(address: SplitResult) -> LocalModels:
 
 def _shut_down(connection: socket.socket, timed_out: threading.Event) -> None:
     timed_out.set()
-    with contextlib.suppress(OSError):  # it was over in this moment
+    with contextlib.suppress(OSError):  # it is closed already
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _names(document: Any) -> list[str]:
+def _read_names(document: Any) -> list[str]:
     names = [entry["id"] for entry in document["data"] or []]
     return [name for name in names if name and name == sanitise(name) and len(name) <= 120 and name.isprintable()][
         :MAX_MODELS

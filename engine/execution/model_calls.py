@@ -1,7 +1,7 @@
-"""ModelCalls of models and turns of agents, with the exact prompt of each, for the X-ray (SPEC 9.6, 1.10).
+"""Stores model calls and turns of agents with their exact prompts, for the X-ray (SPEC 9.6, 1.10).
 
-A conversation is a chain of calls. Each stores only what it sent that the one before it had not: the whole prompt of
-a call is its own messages after those of all calls that it follows. Secrets are cut out before anything is stored.
+A conversation is a chain of calls. Each stores only its new messages: the whole prompt of a call is its own messages
+after those of all calls before it. Secrets are removed before anything is stored.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from engine.storage.types import utc_column
 
 STATES = ("running", "done", "failed", "cancelled", "interrupted")
 
-MAX_CHAIN = 10_000
-"""ModelCalls of one conversation that are followed back; a chain that is longer is damaged."""
+MAX_CONVERSATION_CALLS = 10_000
+"""Maximum number of calls of one conversation; a longer chain is damaged."""
 
-MAX_RECALLED = 2_000
-"""Maximum number of calls that are looked through for those that a memory was in."""
+MAX_SEARCHED_CALLS = 2_000
+"""Maximum number of calls that are searched for a memory."""
 
-CARRIED = "carried_from"
-"""In the provenance of a call that goes on: the call whose prompt it still carries."""
+CONTINUES_CALL = "carried_from"
+"""The key in the provenance of a call for the earlier call of its conversation."""
 
 MAX_REPLY = 100_000
-"""Characters of an answer that are kept beside its call; the next call's messages have it whole."""
+"""Maximum number of characters of a stored answer; the next call's messages have all of it."""
 
 
 class ModelCallRow(Row, table=True):
-    """One call as stored. `messages` is zlib-compressed JSON, see `pack`."""
+    """One call. `messages` is zlib-compressed JSON, see `pack_parts`."""
 
     __tablename__ = "model_calls"
     __table_args__ = (
@@ -87,7 +87,7 @@ class ModelCallRow(Row, table=True):
 
     @property
     def view(self) -> ModelCall:
-        """The row as others see it."""
+        """The call for other services and screens."""
         return value_of(
             self,
             ModelCall,
@@ -99,20 +99,19 @@ class ModelCallRow(Row, table=True):
 
 
 class Caller(NamedTuple):
-    """Who makes a call where no session does."""
+    """The caller of a model outside of sessions."""
 
     id: str
     agent: str
     workspace: str
 
 
-Carried = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]], None]
-"""Told in the transaction in which a call begins that its prompt has this provenance: who keeps count of what prompts
-carried. Quick, and not raising."""
+OnPrompt = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]], None]
+"""Receives the provenance of a new prompt, in the transaction in which its call begins. Quick; must not raise."""
 
 
 class ModelCalls:
-    """Keeps calls; also an observer of sessions. Methods may be called from any thread."""
+    """Stores calls; also an observer of sessions. Methods may be called from any thread."""
 
     def __init__(
         self,
@@ -120,10 +119,10 @@ class ModelCalls:
         randomness: Randomness,
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
-        told: Carried = lambda tx, session, call_id, told: None,
+        on_prompt: OnPrompt = lambda tx, session, call_id, provenance: None,
     ) -> None:
-        """`secrets`: values that are never stored (SPEC 11.1), besides what looks like one."""
-        self._told = told
+        """`secrets`: values that are never stored (SPEC 11.1), besides those that look secret."""
+        self._on_prompt = on_prompt
         self._database = database
         self._randomness = randomness
         self._secrets = secrets
@@ -141,24 +140,25 @@ class ModelCalls:
         messages: Sequence[PromptPart] = (),
         follows: str = "",
     ) -> str:
-        """Store that a call begins, before it is made; its id.
+        """Store a call before it is made; its id.
 
-        `prompt` is what `PromptAssembly` made (its parts come first, its notes and provenance are kept), None on a call
-        that only goes on with a conversation. `messages`: what this call sends that the call `follows` had not sent,
-        the model's own last answer and tools' results included (roles "assistant" and "tool"). Everything of it is
-        stored as it is sent; parts without a token count get one.
+        `prompt` is from `PromptAssembly` (its parts come first, its notes and provenance are stored), None for a call
+        that continues a conversation. `messages` are new since the call `follows`, with the model's own last answer and
+        tool results (roles "assistant" and "tool"). All of it is stored as it is sent; parts without a token count get
+        one.
         """
         call_id = self._randomness.new_id("call")
         secrets = tuple(self._secrets())
-        parts = [_redacted(part, secrets) for part in (*(prompt.parts if prompt else ()), *messages)]
-        packed = pack(parts)
+        parts = [_redact_part(part, secrets) for part in (*(prompt.parts if prompt else ()), *messages)]
+        packed = pack_parts(parts)
 
         def work(tx: Transaction) -> None:
-            carried: Mapping[str, Any] = {}  # what goes on carries what its conversation began with (SPEC 1.10)
+            previous = tx.session.get(ModelCallRow, follows)
+            provenance: Mapping[str, Any] = {}
             if prompt is not None:
-                carried = prompt.provenance
-            elif (previous := tx.session.get(ModelCallRow, follows)) is not None and previous.provenance:
-                carried = {CARRIED: follows, **previous.provenance}
+                provenance = prompt.provenance
+            elif previous is not None and previous.provenance:  # that of the conversation's beginning (SPEC 1.10)
+                provenance = {CONTINUES_CALL: follows, **previous.provenance}
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
@@ -171,12 +171,12 @@ class ModelCalls:
                     started_at=tx.now,
                     follows=follows,
                     notes=[redact(note, secrets) for note in prompt.notes] if prompt else [],
-                    provenance=dict(carried),
+                    provenance=dict(provenance),
                     messages=packed,
                 )
             )
             if prompt is not None:
-                self._told(tx, session, call_id, carried)
+                self._on_prompt(tx, session, call_id, provenance)
             tx.record(ModelCallBegan(subject=call_id, workspace=session.workspace, session_id=session.id))
 
         self._database.write(work)
@@ -194,20 +194,18 @@ class ModelCalls:
         error: str = "",
         reply: str = "",
     ) -> None:
-        """Store how a call ended: `state` "done", "failed" or "cancelled", `cost` in micro-dollars. Figures of a call
-        that its session's end closed already are still taken; of any other that is over, nothing changes.
-
-        Raises `Refusal` `unknown_call`.
-        """
+        """Store the end of a call: `state` "done", "failed" or "cancelled", `cost` in micro-dollars. For a call that
+        its session's end closed already, only the figures are stored; any other finished call does not change. Raises
+        `Refusal` `unknown_call`."""
         if state not in STATES or state == "running":
             raise ValueError(f"a call cannot end as {state!r}")
         secrets = tuple(self._secrets())
-        packed_reply = (
-            zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY].encode(errors="replace")) if reply else b""
-        )
+        packed_reply = b""
+        if reply:
+            packed_reply = zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY].encode(errors="replace"))
 
         def work(tx: Transaction) -> None:
-            row = _row(tx.session, call_id)
+            row = _load_row(tx.session, call_id)
             if row.state not in ("running", "cancelled") or (row.state == "cancelled" and row.input_tokens):
                 return
             if row.state == "running":
@@ -221,10 +219,10 @@ class ModelCalls:
         self._database.write(work)
 
     def recover(self) -> int:
-        """At start-up: what a crash left running is interrupted. Says how many."""
+        """At start-up: mark running calls as interrupted. Returns their number."""
 
         def work(tx: Transaction) -> int:
-            interrupted = _running(tx.session)
+            interrupted = _running_rows(tx.session)
             for row in interrupted:
                 row.state, row.ended_at = "interrupted", tx.now
                 row.error = "the engine stopped while it ran"
@@ -237,8 +235,8 @@ class ModelCalls:
         """Nothing to do."""
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
-        """No call outlives its session."""
-        for row in _running(tx.session, view.id):
+        """Cancel the running calls of a session that is over."""
+        for row in _running_rows(tx.session, view.id):
             row.state, row.ended_at = "cancelled", tx.now
             row.error = row.error or f"its session ended: {view.state}"
             tx.session.add(row)
@@ -246,14 +244,14 @@ class ModelCalls:
     # Reading
 
     def for_session(self, session_id: str) -> list[ModelCall]:
-        """The calls of a session, oldest first; [] for one that made none."""
+        """The calls of a session, oldest first."""
         with self._database.read() as session:
             query = select(ModelCallRow).where(col(ModelCallRow.session_id) == session_id)
             rows = session.exec(query.order_by(col(ModelCallRow.started_at), literal_column("rowid")))
             return [row.view for row in rows]
 
     def models_of(self, agent: str, since: datetime) -> list[str]:
-        """The models, `PROVIDER:MODEL`, that calls of an agent went to since then, the most used first."""
+        """The models, `PROVIDER:MODEL`, of an agent's calls since a time, the most used first."""
         number = func.count().label("number")
         query = (
             select(ModelCallRow.provider, ModelCallRow.model, number)
@@ -265,17 +263,17 @@ class ModelCalls:
         with self._database.read() as session:
             return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
-    def that_recalled(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
-        """The calls whose prompt brought this memory in, newest first; of the newest `MAX_RECALLED` calls."""
+    def calls_with_memory(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
+        """The calls whose prompts recalled this memory, newest first, among the newest `MAX_SEARCHED_CALLS` calls."""
         with self._database.read() as session:
             rowid: Any = literal_column("rowid")
             provenance = cast(col(ModelCallRow.provenance), String)
-            newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(MAX_RECALLED)
+            newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(MAX_SEARCHED_CALLS)
             query = (
                 select(ModelCallRow)
                 .where(rowid.in_(newest))
                 .where(provenance.contains(json.dumps(memory_id), autoescape=True))
-                .where(~provenance.contains(f'"{CARRIED}"', autoescape=True))
+                .where(~provenance.contains(f'"{CONTINUES_CALL}"', autoescape=True))
                 .order_by(rowid.desc())
                 .limit(limit)
             )
@@ -284,48 +282,45 @@ class ModelCalls:
     def get(self, call_id: str) -> ModelCall:
         """One call. Raises `Refusal` `unknown_call`."""
         with self._database.read() as session:
-            return _row(session, call_id).view
+            return _load_row(session, call_id).view
 
     def prompt(self, call_id: str) -> tuple[PromptPart, ...]:
-        """Everything that the model was sent for a call, in order, the conversation before it included.
-
-        Raises `Refusal` `unknown_call`.
-        """
+        """The whole prompt of a call, with the conversation before it. Raises `Refusal` `unknown_call`."""
         segments: list[tuple[PromptPart, ...]] = []
         with self._database.read() as session:
-            row = _row(session, call_id)
-            for _ in range(MAX_CHAIN):
-                segments.append(unpack(row.messages))
+            row = _load_row(session, call_id)
+            for _ in range(MAX_CONVERSATION_CALLS):
+                segments.append(unpack_parts(row.messages))
                 previous = session.get(ModelCallRow, row.follows) if row.follows else None
                 if previous is None:
                     break
                 row = previous
-        return tuple(part for stretch in reversed(segments) for part in stretch)
+        return tuple(part for segment in reversed(segments) for part in segment)
 
     def reply(self, call_id: str) -> str:
-        """What the model answered, "" when it did not. Raises `Refusal` `unknown_call`."""
+        """The model's answer, "" for none. Raises `Refusal` `unknown_call`."""
         with self._database.read() as session:
-            stored = _row(session, call_id).reply
+            stored = _load_row(session, call_id).reply
         return zlib.decompress(stored).decode() if stored else ""
 
 
 @cache
-def _parts() -> TypeAdapter[tuple[PromptPart, ...]]:
+def _parts_adapter() -> TypeAdapter[tuple[PromptPart, ...]]:
     return TypeAdapter(tuple[PromptPart, ...])
 
 
-def pack(parts: Sequence[PromptPart]) -> bytes:
+def pack_parts(parts: Sequence[PromptPart]) -> bytes:
     """Parts as compressed JSON."""
-    document = _parts().dump_python(tuple(parts), mode="json")
+    document = _parts_adapter().dump_python(tuple(parts), mode="json")
     return zlib.compress(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
-def unpack(data: bytes) -> tuple[PromptPart, ...]:
-    """The inverse of `pack`."""
-    return _parts().validate_json(zlib.decompress(data)) if data else ()
+def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
+    """The inverse of `pack_parts`."""
+    return _parts_adapter().validate_json(zlib.decompress(data)) if data else ()
 
 
-def _redacted(part: PromptPart, secrets: tuple[str, ...]) -> PromptPart:
+def _redact_part(part: PromptPart, secrets: tuple[str, ...]) -> PromptPart:
     """The part without secrets and with a token count."""
     clean = without_secrets(part, secrets)
     return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
@@ -335,13 +330,13 @@ _RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == "running")
 _RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
 
 
-def _running(session: Session, session_id: str | None = None) -> list[ModelCallRow]:
+def _running_rows(session: Session, session_id: str | None = None) -> list[ModelCallRow]:
     if session_id is None:
         return load_all(session, ModelCallRow, _RUNNING)
     return load_all(session, ModelCallRow, _RUNNING_IN, {"session": session_id})
 
 
-def _row(session: Session, call_id: str) -> ModelCallRow:
+def _load_row(session: Session, call_id: str) -> ModelCallRow:
     row = session.get(ModelCallRow, call_id)
     if row is None:
         raise Refusal("unknown_call", f"there is no call {call_id}", "`clawpy xray SESSION` lists those of a session")

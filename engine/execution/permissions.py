@@ -1,7 +1,7 @@
-"""Permission requests (SPEC 3.5, 9.3): what a session wants to do and a person must look at, each with its own answer.
+"""Asks a person for permission on behalf of a session, one answer for each request (SPEC 3.5, 9.3).
 
-A request is a row before anybody is asked, and its answer is on disk before the session acts on it. A session that
-runs by itself never waits: nobody is there, so the request is recorded as denied.
+A request is stored before anybody is asked, and its answer before the session acts on it. A session that runs by itself
+never waits: its request is stored as denied.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ log = logging.getLogger(__name__)
 
 MAX_TITLE = 300
 MAX_DETAIL = 50_000
-"""Characters; who asks about more than a person can be shown must not ask (see the tools' own limits)."""
+"""Maximum number of characters; tools refuse what is longer than a person can be shown."""
 
 OPERATOR = "operator"
 NOBODY = "nobody"
-"""Who answered what a session asked that runs by itself."""
+"""The person who answered, for a session that runs by itself."""
 
 WAITING, ANSWERED, WITHDRAWN = "waiting", "answered", "withdrawn"
 
 
 class PermissionRow(Row, table=True):
-    """One request as stored. `key` is what an answer for the session holds for, as a digest: it may be a command with
-    a password in it."""
+    """One request. `key` identifies requests to which an answer for the session applies; it is a digest, because a
+    command may contain a password."""
 
     __tablename__ = "permission_requests"
     __table_args__ = (
@@ -73,12 +73,12 @@ class PermissionRow(Row, table=True):
 
     @property
     def about(self) -> dict[str, str]:
-        """What every event of it says."""
+        """The fields that every event of it has."""
         return {"subject": self.id, "workspace": self.workspace, "session_id": self.session_id, "tool": self.tool}
 
     @property
     def view(self) -> PermissionRequest:
-        """The row as others see it."""
+        """The request for other services and screens."""
         return value_of(
             self,
             PermissionRequest,
@@ -89,37 +89,37 @@ class PermissionRow(Row, table=True):
 
 
 @dataclass(slots=True)
-class _Wait:
-    """Where the thread that asked waits: for an answer, or for its session's end."""
+class _PendingAnswer:
+    """Lets the session's thread wait for an answer, or for the session's end."""
 
     over: threading.Event = field(default_factory=threading.Event)
     answer: PermissionAnswer | None = None
 
 
 class Permissions:
-    """Asks a person. `ask` blocks in the session's thread; all else is quick, and may be called from any thread."""
+    """Asks a person. `ask` blocks in the session's thread; other methods are quick, from any thread."""
 
     def __init__(
         self, database: Database, *, randomness: Randomness, secrets: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        """`secrets`: values that are never stored or shown (SPEC 11.1), besides what looks like one."""
+        """`secrets`: values that are never stored or shown (SPEC 11.1), besides those that look secret."""
         self._database = database
         self._secrets = secrets
         self._randomness = randomness
         self._lock = threading.Lock()
-        self._waits: dict[str, _Wait] = {}
+        self._waits: dict[str, _PendingAnswer] = {}
 
     def ask(
         self, live: LiveSession, view: SessionView, *, tool: str, title: str, detail: str, reason: str, key: str
     ) -> bool:
-        """Whether a person allows it; waits for the answer while the session's clocks stand still (SPEC 9.3).
+        """Whether a person allows it; the session's clock is paused until the answer (SPEC 9.3).
 
-        An answer for the session that was given for the same `key` counts again. A session that runs by itself is
-        denied at once. Raises `SessionStopped` when the session ends before there is an answer, `Refusal` when the
+        An earlier answer for the session with the same `key` applies again. A session that runs by itself is denied at
+        once. Raises `SessionStopped` when the session ends before there is an answer, `Refusal` when the
         request cannot be stored.
         """
         live.check_running()
-        wait = _Wait()
+        wait = _PendingAnswer()
         secrets = tuple(self._secrets())
         row = PermissionRow(
             id=self._randomness.new_id("perm"),
@@ -138,14 +138,14 @@ class Permissions:
         with self._lock:
             self._waits[request_id] = wait
         try:
-            request = self._database.write(lambda tx: self._put(tx, row, alone=view.mode == AUTONOMOUS))
+            request = self._database.write(lambda tx: self._store_request(tx, row, alone=view.mode == AUTONOMOUS))
             live.write("ask", f"{summary} ({request_id})")
             if request.answer is None:
                 live.on_stop(wait.over.set)
                 with live.pause_clock():
                     wait.over.wait()
                 if wait.answer is None:
-                    self._give_up(live, request_id)
+                    self._withdraw_unanswered(live, request_id)
                 request = self.get(request_id)
             live.write("ask", _describe(request))
         finally:
@@ -154,33 +154,33 @@ class Permissions:
         live.check_running()
         return request.answer is not None and request.answer.allows
 
-    def _give_up(self, live: LiveSession, request_id: str) -> None:
-        """The session ends and nobody answered. What cannot be written now is withdrawn at the next start."""
+    def _withdraw_unanswered(self, live: LiveSession, request_id: str) -> None:
+        """Withdraw a request when its session ends without an answer; if it fails, the next start does it."""
         with contextlib.suppress(Refusal):
-            self._database.write(lambda tx: _withdraw(tx, [request_id], "its session ended"))
+            self._database.write(lambda tx: _withdraw_requests(tx, [request_id], "its session ended"))
         live.check_running()
 
-    def _put(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
-        """Store a new request; answered at once where the session runs by itself, or was answered for good before."""
+    def _store_request(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
+        """Store a new request, with its answer if the session runs by itself or has an answer for the same key."""
         row.asked_at = tx.now
         tx.session.add(row)
         tx.record(PermissionAsked(**row.about, title=row.title))
         if alone:
             row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
-            _answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
+            _store_answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
         elif (earlier := _answer_for_session(tx.session, row)) is not None:
             assert earlier.answer is not None
-            _answer(tx, row, PermissionAnswer(earlier.answer), f"{OPERATOR} ({earlier.id}, for this session)")
+            _store_answer(tx, row, PermissionAnswer(earlier.answer), f"{OPERATOR} ({earlier.id}, for this session)")
         return row.view
 
     def answer(self, request_id: str, answer: PermissionAnswer, by: str = OPERATOR) -> PermissionRequest:
-        """Answer a request. One for the session also answers what else waits there for the same key.
+        """Answer a request. An answer for the session also answers its waiting requests with the same key.
 
         Raises `Refusal` `unknown_permission`, `permission_answered`, `permission_withdrawn`.
         """
 
         def work(tx: Transaction) -> list[PermissionRequest]:
-            row = _row(tx.session, request_id)
+            row = _load_row(tx.session, request_id)
             if row.state == ANSWERED:
                 raise Refusal(
                     "permission_answered",
@@ -189,11 +189,11 @@ class Permissions:
                 )
             if row.state == WITHDRAWN:
                 raise Refusal("permission_withdrawn", f"{request_id} is closed: its session has ended")
-            _answer(tx, row, answer, by)
+            _store_answer(tx, row, answer, by)
             others = _waiting_rows(tx.session, row.session_id) if answer.lasts else []
             matching = [other for other in others if other.key == row.key and other.id != row.id]
             for other in matching:
-                _answer(tx, other, answer, f"{by} ({row.id}, for this session)")
+                _store_answer(tx, other, answer, f"{by} ({row.id}, for this session)")
             return [other.view for other in (row, *matching)]
 
         answered = self._database.write(work)
@@ -206,7 +206,7 @@ class Permissions:
         return answered[0]
 
     def waiting(self) -> list[PermissionRequest]:
-        """What waits for an answer, longest first."""
+        """Requests that wait for an answer, the oldest first."""
         with self._database.read() as session:
             return [row.view for row in _waiting_rows(session)]
 
@@ -221,14 +221,14 @@ class Permissions:
     def get(self, request_id: str) -> PermissionRequest:
         """One request. Raises `Refusal` `unknown_permission`."""
         with self._database.read() as session:
-            return _row(session, request_id).view
+            return _load_row(session, request_id).view
 
     def recover(self) -> list[str]:
-        """At start-up, when no session runs: withdraw what a crash left waiting. Says what, in words."""
+        """At start-up, when no session runs: withdraw waiting requests. Returns messages on them."""
 
         def work(tx: Transaction) -> list[PermissionRequest]:
             withdrawn = [row.view for row in _waiting_rows(tx.session)]
-            _withdraw(tx, [request.id for request in withdrawn], "the engine stopped while it waited")
+            _withdraw_requests(tx, [request.id for request in withdrawn], "the engine stopped while it waited")
             return withdrawn
 
         withdrawn = self._database.write(work)
@@ -244,8 +244,8 @@ class Permissions:
         """Nothing to do."""
 
     def session_ended(self, tx: Transaction, view: SessionView, result: Any = None) -> None:
-        """A session that is over asks no more."""
-        _withdraw(tx, [row.id for row in _waiting_rows(tx.session, view.id)], "its session ended")
+        """Withdraw the waiting requests of a session that is over."""
+        _withdraw_requests(tx, [row.id for row in _waiting_rows(tx.session, view.id)], "its session ended")
 
 
 _WAITING = (
@@ -263,7 +263,7 @@ def _waiting_rows(session: Session, session_id: str | None = None) -> list[Permi
 
 
 def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:
-    """The answer for the session that was given for the same key, or None."""
+    """The request with the same key that has an answer for the session, or None."""
     lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
     query = (
         select(PermissionRow)
@@ -274,13 +274,13 @@ def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow |
     return session.exec(query.limit(1)).first()
 
 
-def _answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
+def _store_answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
     row.state, row.answer, row.answered_by, row.answered_at = ANSWERED, answer.value, sanitise(by), tx.now
     tx.session.add(row)
     tx.record(PermissionAnswered(**row.about, answer=answer.value, by=row.answered_by))
 
 
-def _withdraw(tx: Transaction, ids: list[str], reason: str) -> None:
+def _withdraw_requests(tx: Transaction, ids: list[str], reason: str) -> None:
     for request_id in ids:
         row = tx.session.get(PermissionRow, request_id)
         if row is None or row.state != WAITING:
@@ -290,7 +290,7 @@ def _withdraw(tx: Transaction, ids: list[str], reason: str) -> None:
         tx.record(PermissionWithdrawn(**row.about, reason=reason))
 
 
-def _row(session: Session, request_id: str) -> PermissionRow:
+def _load_row(session: Session, request_id: str) -> PermissionRow:
     row = session.get(PermissionRow, request_id)
     if row is None:
         message = f"there is no permission request {sanitise(request_id)[:60]}"

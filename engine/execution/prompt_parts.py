@@ -1,12 +1,11 @@
-"""The parts of a prompt that every session has: who the agent is, how to work, the project's guidance, the task
-(SPEC 1.10)."""
+"""The parts of every session's prompt: the agent's identity, rules, the project's guidance, the task (SPEC 1.10)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.execution.prompt_text import block, ours, quoted
+from engine.execution.prompt_text import make_block, own_lines, quote_lines
 from engine.hierarchy.agents import Agents
 from engine.model import (
     Card,
@@ -24,14 +23,14 @@ from engine.model.trust import of_names
 from engine.plain_files import read_plain
 
 MAX_SOUL = 16_000
-"""Characters of a soul that go into a prompt."""
+"""Maximum number of characters of a soul in a prompt."""
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_PROJECT = 24_000
-"""Characters of a workspace's guidance that go into a prompt, all files together."""
+"""Maximum number of characters of a workspace's guidance in a prompt, all files together."""
 
 MAX_FAILING = 20
-"""Maximum number of failing tests that are named."""
+"""Maximum number of failing tests in a prompt."""
 
 HOW_TO_WORK = """
 You work in a git worktree of your own, made from a copy of the operator's files as they are now. What you change there
@@ -46,8 +45,8 @@ is shown to the operator as a diff; the operator decides what becomes of it.
 """
 
 
-class Identity:
-    """Who the agent is: its place in the organisation and its `soul.md` (SPEC 4.1)."""
+class IdentityPart:
+    """The agent's place in the organisation and its `soul.md` (SPEC 4.1)."""
 
     name = "identity"
 
@@ -58,40 +57,39 @@ class Identity:
         folder: Path,
         without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
-        """`folder` is where the agents' folders are; `without` are lessons that the prompt says elsewhere."""
+        """`folder` has the agents' folders; `without` returns lessons that another part of the prompt has."""
         self._agents = agents
         self._folder = folder
         self._without = without
 
     def part(self, request: PromptRequest) -> Contribution:
-        """Raises `Refusal` when the agent's folder cannot be read."""
+        """The part. Raises `Refusal` when the agent's folder cannot be read."""
         if not request.agent:
             return Contribution(None)
         agent = self._agents.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = bounded(self._agents.soul_in_prompt(agent.id, self._without(request)), MAX_SOUL, str(path))
+        text, notes = cut_text(self._agents.soul_in_prompt(agent.id, self._without(request)), MAX_SOUL, str(path))
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
-        return Contribution(block("identity", quoted(text, source), attributes=attributes), notes=notes)
+        return Contribution(make_block("identity", quote_lines(text, source), attributes=attributes), notes=notes)
 
 
-class Rules:
-    """How to work here, in our own words."""
+class RulesPart:
+    """The rules for every agent."""
 
     name = "rules"
 
     def part(self, request: PromptRequest) -> PromptPart:
-        return block("rules", ours(HOW_TO_WORK))
+        return make_block("rules", own_lines(HOW_TO_WORK))
 
 
-class Project:
-    """What the workspace tells agents (SPEC 1.12): `AGENTS.md` and `CLAUDE.md` as the operator has them. What a session
-    wrote into its own copy says nothing before it is landed."""
+class ProjectPart:
+    """The workspace's guidance (SPEC 1.12): the operator's `AGENTS.md` and `CLAUDE.md`, not the session's copies."""
 
     name = "project guidance"
 
     def part(self, request: PromptRequest) -> Contribution:
-        """Raises OSError when a file cannot be read."""
+        """The part. Raises OSError when a file cannot be read."""
         root = Path(request.workspace)
         lines: list[PromptLine] = []
         notes: tuple[str, ...] = ()
@@ -101,19 +99,19 @@ class Project:
             text, problem = read_inside(root, name)
             if problem:
                 notes += (f"{name} was left out: {problem}",)
-            if not text.strip() or text in texts:  # one is often a link to the other, or a copy
+            if not text.strip() or text in texts:  # one may be a link to the other, or a copy
                 continue
             texts.add(text)
             source = PromptSource(SourceKind.PROJECT, str(root / name), name, Trust.QUOTED)
-            excerpt, cut_notes = bounded(text, room, name)
+            excerpt, cut_notes = cut_text(text, room, name)
             room -= len(excerpt)
             notes += cut_notes
-            lines += block("file", quoted(excerpt, source), attributes={"name": name}).lines
-        return Contribution(block("project", lines) if lines else None, notes=notes)
+            lines += make_block("file", quote_lines(excerpt, source), attributes={"name": name}).lines
+        return Contribution(make_block("project", lines) if lines else None, notes=notes)
 
 
-class Task:
-    """What is to be done (SPEC 2.7): the card's prompt, why it was made, and how the tests stood."""
+class TaskPart:
+    """The task (SPEC 2.7): the card's prompt, the reasons for the card, and the last test result."""
 
     name = "task"
 
@@ -122,7 +120,7 @@ class Task:
         card: Callable[[str], Card | None],
         last_run: Callable[[str], CheckResult | None] = lambda workspace: None,
     ) -> None:
-        """`card` finds a card by its id, `last_run` the newest run of a workspace's tests."""
+        """`card` returns a card by its id, `last_run` the newest test result of a workspace."""
         self._card = card
         self._last_run = last_run
 
@@ -131,7 +129,7 @@ class Task:
         is_own = card is not None and card.source is Source.OPERATOR
         trust = Trust.OPERATOR if is_own else Trust.QUOTED
         source = PromptSource(SourceKind.TASK, request.prediction_id, "task", trust)
-        lines = quoted(request.task, source)
+        lines = quote_lines(request.task, source)
         if card is not None:
             evidence = [evidence for signal in card.signals for evidence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
@@ -140,12 +138,12 @@ class Task:
         if last_check is not None:
             tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", of_names(last_check.failing))
             lines += _sub_block("last-tests", _describe_run(last_check), tests_source)
-        return block("task", lines, role="user")
+        return make_block("task", lines, role="user")
 
 
 def _sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Sequence[PromptLine]:
-    lines = [line for text in texts if text.strip() for line in quoted(text, source)]
-    return block(name, lines).lines if lines else ()
+    lines = [line for text in texts if text.strip() for line in quote_lines(text, source)]
+    return make_block(name, lines).lines if lines else ()
 
 
 def _describe_run(check: CheckResult) -> list[str]:
@@ -156,8 +154,8 @@ def _describe_run(check: CheckResult) -> list[str]:
     return lines
 
 
-def bounded(text: str, max_length: int, name: str) -> tuple[str, tuple[str, ...]]:
-    """At most `max_length` characters of `text`, whole lines, and a note when something was cut."""
+def cut_text(text: str, max_length: int, name: str) -> tuple[str, tuple[str, ...]]:
+    """At most `max_length` characters of `text` in whole lines, and a note if it was cut."""
     if len(text) <= max_length:
         return text, ()
     excerpt = text[: max(0, max_length)]
@@ -166,16 +164,17 @@ def bounded(text: str, max_length: int, name: str) -> tuple[str, tuple[str, ...]
 
 
 def read_inside(root: Path, name: str) -> tuple[str, str]:
-    """The text of a file in `root`, ("", why) when it is not to be read: a link that leads out, or no plain file.
+    """The text of a file in `root` and "", or "" and the reason why it must not be read: it is a link that leads
+    outside, or no plain file.
 
-    Raises OSError. At most `4 * MAX_PROJECT` bytes are read; bytes that are no UTF-8 become U+FFFD.
+    Raises OSError. Reads at most `4 * MAX_PROJECT` bytes; bytes that are no UTF-8 become U+FFFD.
     """
     real_root = root.resolve()
     path = (real_root / name).resolve()
     if not path.is_relative_to(real_root) or ".git" in path.relative_to(real_root).parts:
         return "", "it is a link that leads out of the workspace"
     try:
-        # What `resolve` followed is followed no further; a pipe in its place would be waited for without end.
+        # `path` is resolved already; a link or a pipe in its place by now is not followed.
         return read_plain(path, 4 * MAX_PROJECT, follow=False, cut=True).decode(errors="replace"), ""
     except FileNotFoundError:
         return "", ""

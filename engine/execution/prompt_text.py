@@ -1,4 +1,4 @@
-"""Text of prompts: blocks between tags, and quoted text that cannot close them (SPEC 1.5)."""
+"""Makes the text of prompts: blocks between tags, and quoted text that cannot close them (SPEC 1.5)."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from engine.model import (
 )
 from engine.model.secrets import redact_lines
 
-OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
-"""The source of tags and of the product's own words."""
+OWN_SOURCE = PromptSource(SourceKind.RUNNER, label="clawpy")
+"""The source of tags and of the product's own text."""
 
 
-def quoted(text: str, source: PromptSource) -> list[PromptLine]:
-    """Lines of text that is not ours: without control characters, XML-escaped, each with its source."""
+def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
+    """The lines of another's text: without control characters, XML-escaped, each with its source."""
     return [PromptLine(escape(line), source) for line in sanitise(text).strip("\n").split("\n")]
 
 
-def ours(text: str) -> list[PromptLine]:
-    """Lines of our own words, as they are."""
-    return [PromptLine(line, OURS) for line in text.strip("\n").split("\n")]
+def own_lines(text: str) -> list[PromptLine]:
+    """The lines of the product's own text, unchanged."""
+    return [PromptLine(line, OWN_SOURCE) for line in text.strip("\n").split("\n")]
 
 
-def block(
+def make_block(
     name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
 ) -> PromptPart:
-    """`lines` between `<name …>` and `</name>`. The lines are escaped already, or ours."""
+    """A part with `lines`, which are escaped already, between `<name …>` and `</name>`."""
     rendered_attributes = "".join(
         f" {key}={quoteattr(_one_line(value))}" for key, value in (attributes or {}).items() if value
     )
     return PromptPart(
-        name, (PromptLine(f"<{name}{rendered_attributes}>", OURS), *lines, PromptLine(f"</{name}>", OURS)), role
+        name,
+        (PromptLine(f"<{name}{rendered_attributes}>", OWN_SOURCE), *lines, PromptLine(f"</{name}>", OWN_SOURCE)),
+        role,
     )
 
 
 def without_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
-    """The part with what is secret cut out of its lines (SPEC 11.1); its tokens have to be counted again then."""
+    """The part without secrets (SPEC 11.1); if it changed, without a token count."""
     clean = redact_lines([line.text for line in part.lines], secrets)
     if all(text == line.text for text, line in zip(clean, part.lines, strict=True)):
         return part

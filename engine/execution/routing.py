@@ -1,8 +1,9 @@
-"""Which model does it (SPEC 3.8, 5.4): a hint, the agent's `tools.json`, the channel, else the first provider there is.
+"""Chooses the model of a run (SPEC 3.8, 5.4): by a hint, the agent's `tools.json`, the channel, else the first usable
+provider.
 
-What the operator named is never replaced by something else: it may have been chosen for its price, or because the
-code must not leave the machine. So a hint never takes work from a model on this machine to one elsewhere; and a hint
-that cannot be followed is passed over.
+The operator's choice is never replaced by another model, because it may be for the price, or because the code must not
+leave the machine. So a hint never moves work from a local model to a remote one. A hint that cannot be followed is
+ignored.
 """
 
 from __future__ import annotations
@@ -16,20 +17,19 @@ from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal, extras
 
 KEYLESS = "keyless"
-"""The source of a key that nobody asks for."""
+"""The source of a key for a provider that needs none."""
 
 DEFAULT = "default"
 """The entry of `models` in `tools.json` for every kind of run that has none of its own."""
 
-
 Hints = Callable[[str, str, str, str, str], tuple[str, str] | None]
-"""What was learned of models (SPEC 5.4): for an agent, a channel, a kind of run, a prompt and a workspace a model's id
-and why, None without an opinion."""
+"""Returns a learned model's id and its reason for an agent, a channel, a kind of run, a prompt and a workspace, or None
+(SPEC 5.4)."""
 
 
 @frozen
 class ModelChoice:
-    """A model, where it is reached, and why it was chosen, in words."""
+    """A chosen model, its address, and the reason for the choice."""
 
     provider: str
     model: str
@@ -47,26 +47,28 @@ class ModelChoice:
 
 @frozen
 class ProviderState:
-    """A provider as it stands. `source`: where its key comes from, "keyless", or "" when it cannot be used; `words`
-    then say why not. `named`: the settings name it."""
+    """The state of one provider."""
 
     name: str
     settings: ProviderSettings
     source: str
+    """The source of its key, "keyless", or "" when it cannot be used."""
     words: str = ""
+    """Why it cannot be used, "" when it can."""
     named: bool = False
+    """The settings name it."""
 
     @property
     def usable(self) -> bool:
-        """True when calls can be made."""
+        """Whether it can be called."""
         return bool(self.source)
 
 
 class ModelRouter:
-    """Chooses models. Quick, but for a first look at a keyring; from any thread.
+    """Chooses models, from any thread; quick, except for the first read of a keyring.
 
-    `models` are the `models` of an agent's `tools.json`: ids by kind of run; it raises `Refusal` for agents that are
-    not there or broken.
+    `models` returns the `models` of an agent's `tools.json`: ids by kind of run; it raises `Refusal` for an agent that
+    does not exist or is broken.
     """
 
     def __init__(
@@ -85,35 +87,38 @@ class ModelRouter:
     def choose(
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
-        """The model for one run. Raises `Refusal` `no_model`, and what is said of the agent's folder."""
-        return self.follow(self._hints(agent, channel, run_kind, prompt, workspace), agent, channel, run_kind)
+        """The model for one run. Raises `Refusal` `no_model`, and those of the agent's folder."""
+        return self.choose_with_hint(self._hints(agent, channel, run_kind, prompt, workspace), agent, channel, run_kind)
 
-    def follow(self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str = "task") -> ModelChoice:
-        """The model for a run, given a hint (a model's id and why) or none. Raises as `choose`."""
-        hinted = self._hinted(hint)
+    def choose_with_hint(
+        self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str = "task"
+    ) -> ModelChoice:
+        """The model for a run with a hint (a model's id and its reason), if any. Raises as `choose`."""
+        hinted = self._hinted_model(hint)
         if hinted is None:
-            return self._own(agent, channel, run_kind)
+            return self._configured_model(agent, channel, run_kind)
         if hinted.keyless:
             return hinted
         try:
-            configured = self._own(agent, channel, run_kind)
+            configured = self._configured_model(agent, channel, run_kind)
         except Refusal:
             return hinted
         return configured if configured.keyless else hinted
 
-    def _hinted(self, hint: tuple[str, str] | None) -> ModelChoice | None:
+    def _hinted_model(self, hint: tuple[str, str] | None) -> ModelChoice | None:
         if hint is None:
             return None
         try:
             return self.named(*hint)
         except Refusal:
-            return None  # learned in other times; what follows is what the operator says
+            return None  # the hint is outdated
 
-    def _own(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
-        """What the operator says, or the first that there is."""
+    def _configured_model(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
+        """The operator's choice, or the model of the first usable provider."""
         models = self._models(agent)
         for kind in (run_kind, DEFAULT):
-            if chosen := models.get(kind):
+            chosen = models.get(kind)
+            if chosen:
                 return self.named(chosen, f"tools.json of {agent} names it for {kind}")
         serving = self._settings.current.channels.get(channel)
         if serving is not None and serving.model:
@@ -121,11 +126,11 @@ class ModelRouter:
         states = self.providers()
         for state in states:
             if state.usable and state.settings.model:
-                return _choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _why_no_model(states), set_up())
+                return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
+        raise Refusal("no_model", _why_no_model(states), setup_command())
 
     def providers(self) -> list[ProviderState]:
-        """Every provider, those that the settings name first."""
+        """Every provider, first those that the settings name."""
         return [self.provider(name) for name in self._settings.current.provider_names()]
 
     def provider(self, name: str) -> ProviderState:
@@ -144,7 +149,9 @@ class ModelRouter:
             key = self._keys.get(name)
         except Refusal as refusal:
             return ProviderState(name, settings, "", f"{refusal.message}: {refusal.fix}", named)
-        source = key.source if key is not None else KEYLESS if settings.keyless and named else ""
+        source = KEYLESS if settings.keyless and named else ""
+        if key is not None:
+            source = key.source
         if source and not extras.installed(extras.MODELS):
             return ProviderState(name, settings, "", str(extras.not_installed(extras.MODELS)), named)
         if source:
@@ -154,14 +161,15 @@ class ModelRouter:
         return ProviderState(name, settings, "", f"not named in the settings: {_set_model_command(name)}")
 
     def key(self, provider: str) -> Key | None:
-        """The key of a provider. Raises `Refusal` when it lies where it must not be used."""
+        """The key of a provider. Raises `Refusal` when its place is not safe."""
         return self._keys.get(provider)
 
     def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
-        """The model `PROVIDER:MODEL`, which somebody named for a `reason`; `keyed`: the caller brings a key of its
-        own. Raises `Refusal` `no_model`."""
-        if fault := model_fault(model_id):
-            raise Refusal("no_model", f"{reason}: {fault}", "fix it there")
+        """The model `PROVIDER:MODEL`, named for a `reason`; `keyed`: the caller has a key of its own. Raises `Refusal`
+        `no_model`."""
+        problem = model_fault(model_id)
+        if problem:
+            raise Refusal("no_model", f"{reason}: {problem}", "fix it there")
         provider, _, model = model_id.partition(":")
         try:
             state = self.provider(provider)
@@ -173,23 +181,23 @@ class ModelRouter:
         if not (state.usable or keyed):
             fix = without_keyring(provider) if "no key" in state.words else _set_model_command(provider)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.words}", fix)
-        return _choice(state, model, reason)
+        return _make_choice(state, model, reason)
 
 
-def set_up() -> str:
-    """How a first provider is set up, in words."""
+def setup_command() -> str:
+    """The commands that set up a first provider."""
     first = "" if extras.installed(extras.MODELS) else f"{extras.command(extras.MODELS)}, then "
     return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for a local model"
 
 
-def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
+def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
     settings = state.settings
     keyless = state.source == KEYLESS
     return ModelChoice(state.name, model, reason, settings.base_url, settings.kind, settings.host, keyless)
 
 
 def _why_no_model(states: list[ProviderState]) -> str:
-    """Why the first choice of all has none."""
+    """Why there is no usable provider with a model."""
     if not extras.installed(extras.MODELS):
         return extras.not_installed(extras.MODELS).message
     without_model = [state.name for state in states if state.usable]

@@ -432,7 +432,7 @@ class Sessions(SessionStore):
         cwd = str(live.folder) if live else ""
 
         def store() -> None:
-            facts = live.journal.facts if live else lambda view: ()
+            facts = live.journal.events if live else lambda view: ()
             ended = self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
             if not ended and write is not None:  # it was ended without its thread, which now returns with its changes
                 self.attach_changes(session_id, write, cwd=cwd)

@@ -1,9 +1,9 @@
-"""Transcripts (SPEC 3.8): one append-only JSONL file a session, written in batches, read in pages, bounded in size.
+"""Transcripts (SPEC 3.8): one append-only JSONL file for each session, written in batches, read in pages, limited in
+size.
 
-A line that is on the screen once is on disk: readers read the file, also while the session runs. Text is made
-harmless where it enters (STACK, Terminal), and what is secret in it is cut out there too (SPEC 11.1): who reads it
-later, for a screen, a prompt or an export, has nothing to keep to himself. Memory stays flat however much a command
-prints.
+A line on the screen is always on disk, because readers read the file, also while the session runs. Control characters
+and secrets are removed before a line is written (SPEC 11.1), so that screens, prompts and exports can use it as it is.
+Memory does not grow with a command's output.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from engine.clock import Clock
 from engine.model import TranscriptLine, sanitise
 from engine.model.secrets import CUT, LONGEST, Redactor
 
-LINE_CAP = 8_000
-"""Characters of one line that are kept; bytes of a line without end that are held in memory."""
+MAX_LINE = 8_000
+"""Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
 
-TOTAL_CAP = 200_000
-"""Lines of output that are kept of one session; notes, errors and exits have 5,000 more."""
+MAX_OUTPUT_LINES = 200_000
+"""Maximum number of lines of output of one session; notes, errors and exits may have 5,000 more."""
 
-NOTES_CAP = TOTAL_CAP + 5_000
+MAX_LINES = MAX_OUTPUT_LINES + 5_000
 
-CUT_SAID = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
+CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
-_PAGE_MARK = 1_000
-_INDEXES = 16
+_INDEX_STEP = 1_000
+_MAX_INDEXES = 16
 
 
 class LineSplitter:
-    """Bytes of a program's output -> lines as a terminal would leave them: without escapes, after carriage returns,
-    and without the secrets that `redactor` knows or finds, in however many chunks they came."""
+    """Splits a program's output into lines as a terminal would show them: without escapes, after carriage returns, and
+    without the secrets that `redactor` knows or finds, even across chunks."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
         self._pending = b""
         self._cut = 0
 
-    def feed(self, chunk: bytes) -> list[str]:
-        """The lines that `chunk` completes. A line without an end is cut at `LINE_CAP`, and says so."""
+    def split(self, chunk: bytes) -> list[str]:
+        """The lines that `chunk` completes. A line longer than `MAX_LINE` is cut, with a note."""
         data = self._pending + chunk
         complete, newline, rest = data.rpartition(b"\n")
         lines = self._clean(complete) if newline else []
         if newline and self._cut:
-            lines[0] = self._marked(lines[0])
-        if len(rest) > LINE_CAP:
+            lines[0] = self._mark_cut(lines[0])
+        if len(rest) > MAX_LINE:
             _, redraw, last = rest.rpartition(b"\r")
             if redraw and last:
                 rest = last  # a progress bar: only its newest state counts
-            if len(rest) > LINE_CAP:
-                self._cut += len(rest) - LINE_CAP
-                rest = rest[:LINE_CAP]
+            if len(rest) > MAX_LINE:
+                self._cut += len(rest) - MAX_LINE
+                rest = rest[:MAX_LINE]
         self._pending = rest
         return lines
 
     def end(self) -> list[str]:
-        """What is left when the output is over."""
+        """The last lines at the end of the output."""
         if not self._pending:
             return []
         lines = self._clean(self._pending)
         if self._cut:
-            lines[-1] = self._marked(lines[-1])
+            lines[-1] = self._mark_cut(lines[-1])
         self._pending = b""
         return lines
 
-    def _marked(self, line: str) -> str:
+    def _mark_cut(self, line: str) -> str:
         cut, self._cut = self._cut, 0
-        # Where it was cut a key may have been torn, which nothing recognises: the word that it would be in goes too.
+        # The cut may go through a key, which is not recognised then: the last word is removed as well.
         end = max(line.rfind(" ") + 1, len(line) - LONGEST)
         return f"{line[:end]}… [{cut:,} more bytes cut]"
 
@@ -83,46 +83,45 @@ class LineSplitter:
     def _plain(data: bytes) -> list[str]:
         text = data.decode(errors="replace")
         if "\r" in text:
-            text = "\n".join(_after_return(line) for line in text.split("\n"))
+            text = "\n".join(_visible_text(line) for line in text.split("\n"))
         if "\x1b" in text:  # an escape that nothing ends does not reach into the next line
             return [sanitise(line) for line in text.split("\n")]
         return sanitise(text).split("\n")
 
 
-def _after_return(line: str) -> str:
-    """What a line shows after its carriage returns: the last piece that has anything in it."""
+def _visible_text(line: str) -> str:
+    """The visible text of a line with carriage returns: its last piece that is not empty."""
     return next((piece for piece in reversed(line.split("\r")) if piece), "")
 
 
 class Tail:
-    """The end of what a command printed, at most `kept` characters and a line."""
+    """The end of a command's output: about `max_length` characters of whole lines."""
 
     def __init__(self, max_length: int) -> None:
-        self._kept = max_length
+        self._max_length = max_length
         self._lines: deque[str] = deque()
         self._size = 0
 
     def add(self, lines: list[str]) -> None:
-        """What was printed next."""
+        """Add the next lines."""
         self._lines.extend(lines)
         self._size += sum(map(len, lines)) + len(lines)
-        while self._size > self._kept and len(self._lines) > 1:
+        while self._size > self._max_length and len(self._lines) > 1:
             self._size -= len(self._lines.popleft()) + 1
 
     def text(self) -> str:
-        """What is left of it."""
+        """The lines that are kept."""
         return "".join(f"{line}\n" for line in self._lines)
 
 
 class TranscriptWriter:
-    """Writes one session's transcript. Thread-safe. Lines reach the file at `flush`, which somebody calls often.
+    """Writes one session's transcript. Thread-safe. `flush`, which is called often, writes new lines to the file.
 
-    Raises OSError from `flush` and `close` when the disk is full; what was not written stays for another try, up to
-    the caps.
+    `flush` and `close` raise OSError when the disk is full; the lines stay for another try, up to the limits.
     """
 
     def __init__(self, path: Path, clock: Clock, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        """`secrets`: values that are never written, besides what looks like one."""
+        """`secrets`: values that are never written, besides those that look secret."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._clock = clock
@@ -133,41 +132,43 @@ class TranscriptWriter:
         self._redactors: dict[str, Redactor] = {}
         self._cut_said = False
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._lines = _mend_tail(self._file)
+        self._lines = _cut_partial_line(self._file)
 
     @property
     def lines(self) -> int:
-        """How many lines were taken so far, flushed or not; also the number of the newest line."""
+        """The number of lines so far, flushed or not, which is the number of the newest line."""
         return self._lines
 
     def append(self, kind: str, texts: list[str]) -> None:
-        """Take lines of one kind (see `TranscriptLine`). Texts are harmless to a terminal already; what is secret in
-        them is cut out here, which is said once."""
+        """Append lines of one kind (see `TranscriptLine`). Texts have no control characters already; secrets are
+        removed here, with a note the first time."""
         at = self._clock.now().isoformat()
         with self._lock:
             for text in self._redactors.setdefault(kind, Redactor(self._secrets)).lines(texts):
-                if self._lines >= (TOTAL_CAP if kind == "output" else NOTES_CAP):
+                if self._lines >= (MAX_OUTPUT_LINES if kind == "output" else MAX_LINES):
                     return
-                if len(text) > LINE_CAP:
-                    text = f"{text[:LINE_CAP]} … [{len(text) - LINE_CAP:,} more characters cut]"
+                if len(text) > MAX_LINE:
+                    text = f"{text[:MAX_LINE]} … [{len(text) - MAX_LINE:,} more characters cut]"
                 before = self._lines
-                self._take(at, kind, text)
+                self._append_line(at, kind, text)
                 if CUT in text and not self._cut_said:
                     self._cut_said = True
-                    self._take(at, "note", CUT_SAID)
-                if before < TOTAL_CAP <= self._lines:
-                    self._take(at, "note", f"the transcript keeps {TOTAL_CAP:,} lines of output; the rest is dropped")
+                    self._append_line(at, "note", CUT_NOTE)
+                if before < MAX_OUTPUT_LINES <= self._lines:
+                    self._append_line(
+                        at, "note", f"the transcript keeps {MAX_OUTPUT_LINES:,} lines of output; the rest is dropped"
+                    )
 
-    def _take(self, at: str, kind: str, text: str) -> None:
+    def _append_line(self, at: str, kind: str, text: str) -> None:
         self._lines += 1
         self._batch.append(json.dumps({"at": at, "kind": kind, "text": text}, ensure_ascii=False))
         self._recent.append(text)
 
     def flush(self) -> str:
-        """Write what was taken since the last flush; returns its last few lines, "" when there was nothing."""
+        """Write the lines since the last flush; returns the last few of them, "" for none."""
         with self._lock:
             if self._file < 0:
-                self._batch.clear()  # words after the last one, of a thread that was not waited for
+                self._batch.clear()  # lines of a thread that goes on after the session's end
             if not self._batch:
                 return ""
             data = ("\n".join(self._batch) + "\n").encode(errors="replace")
@@ -176,7 +177,7 @@ class TranscriptWriter:
                 while data:
                     data = data[os.write(self._file, data) :]
             except OSError:
-                os.ftruncate(self._file, start)  # the whole batch comes again, never half of it
+                os.ftruncate(self._file, start)  # the whole batch is written again, never half of it
                 raise
             self._batch.clear()
             recent = "\n".join(self._recent)
@@ -184,8 +185,8 @@ class TranscriptWriter:
             return recent
 
     def close(self) -> None:
-        """Flush, and put the file on disk for good. Safe to call twice."""
-        # Under the lock: the number of a file that was closed may be another file's a moment later.
+        """Flush and sync the file. Safe to call twice."""
+        # Under the lock: the descriptor of a closed file may be another file's a moment later.
         with self._lock:
             if self._file < 0:
                 return
@@ -197,8 +198,8 @@ class TranscriptWriter:
                 self._file = -1
 
 
-def _mend_tail(file: int) -> int:
-    """Cut off a line that a crash left half-written; returns how many whole lines there are."""
+def _cut_partial_line(file: int) -> int:
+    """Cut off a line that a crash left half-written; returns the number of whole lines."""
     lines = size = complete_size = 0
     while chunk := os.pread(file, 1 << 20, size):
         lines += chunk.count(b"\n")
@@ -219,8 +220,8 @@ class TranscriptReader:
         self._indexes: OrderedDict[Path, _Index] = OrderedDict()
 
     def page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
-        """At most `limit` lines whose number is greater than `after` (numbers count from 1). A line that is not
-        complete yet is left for later; a file that is not there has no lines."""
+        """At most `limit` lines after line `after` (numbers begin at 1), without an incomplete last line; none for a
+        file that does not exist."""
         if limit <= 0 or not path.is_file():
             return []
         after = max(0, after)
@@ -228,48 +229,45 @@ class TranscriptReader:
             with self._lock:
                 index = self._indexes.setdefault(path, _Index())
                 self._indexes.move_to_end(path)
-                if len(self._indexes) > _INDEXES:
+                if len(self._indexes) > _MAX_INDEXES:
                     self._indexes.popitem(last=False)
-                number, offset = index.nearest(file.fileno(), after)
+                start, offset = index.find_offset(file.fileno(), after)
             file.seek(offset)
             page_lines: list[TranscriptLine] = []
-            for raw in file:
-                if not raw.endswith(b"\n"):
+            for number, raw in enumerate(file, start + 1):
+                if not raw.endswith(b"\n") or len(page_lines) == limit:
                     break
-                number += 1
                 if number > after:
                     entry = json.loads(raw)
                     at = datetime.fromisoformat(entry["at"])
                     page_lines.append(TranscriptLine(number, at, entry["kind"], entry["text"]))
-                    if len(page_lines) == limit:
-                        break
             return page_lines
 
 
 class _Index:
-    """The offset behind every thousandth line of one file, as far as it was looked at."""
+    """The offset after every thousandth line of one file, as far as it was read."""
 
     def __init__(self) -> None:
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._offsets = [0]
         self._lines = 0
         self._indexed_size = 0
         self._file = 0
 
-    def nearest(self, file: int, after: int) -> tuple[int, int]:
-        """The last known line at or before `after`, and the offset behind it."""
+    def find_offset(self, file: int, after: int) -> tuple[int, int]:
+        """The last indexed line up to `after`, and the offset after it."""
         status = os.fstat(file)
         if status.st_ino != self._file or status.st_size < self._indexed_size:
-            self._start()  # not the file it was
+            self._reset()  # not the file it was
             self._file = status.st_ino
         while self._lines < after and (chunk := os.pread(file, 1 << 20, self._indexed_size)):
             position = -1
             while (position := chunk.find(b"\n", position + 1)) >= 0:
                 self._lines += 1
-                if self._lines % _PAGE_MARK == 0:
+                if self._lines % _INDEX_STEP == 0:
                     self._offsets.append(self._indexed_size + position + 1)
             self._indexed_size += len(chunk)
-        mark = min(after // _PAGE_MARK, len(self._offsets) - 1)
-        return mark * _PAGE_MARK, self._offsets[mark]
+        mark = min(after // _INDEX_STEP, len(self._offsets) - 1)
+        return mark * _INDEX_STEP, self._offsets[mark]

@@ -1,8 +1,7 @@
-"""The validation loop (SPEC 4.9): the frame around a session whose work a check can judge.
+"""The validation loop (SPEC 4.9): runs the tests of an agent's changes, and has the agent fix the failures.
 
-The agent works, the tests of what it changed run; red ones that were green before go back to it with their output,
-within caps on tries and cost. Every run of the check is a `validation_runs` row; what came of the whole is an event.
-What was red before the agent touched anything is told, and is none of its business.
+Tests that fail now and passed before go back to the agent with their output, within caps on tries and cost. Every run
+is a `validation_runs` row; the result of the loop is an event. Tests that failed before the session are only reported.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from engine.model.adaptation import PolicyTweak
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
-TOLD = 6_000
-"""Characters of a red run's output that are handed back to the agent: the end, where the failures are summed up."""
+MAX_OUTPUT_CHARACTERS = 6_000
+"""Maximum number of characters of output for the agent: the end, where the failures are summed up."""
 
-NAMED = 20
-"""Maximum number of failing tests that are named to the agent."""
+MAX_NAMED_TESTS = 20
+"""Maximum number of failing tests in a prompt for the agent."""
 
 
 class Step(StrEnum):
-    """What follows a run of the check."""
+    """The next step after a run."""
 
     DONE = "done"
     HEAL = "heal"
@@ -50,16 +49,15 @@ class Step(StrEnum):
 
 @frozen
 class Caps:
-    """How far healing may go: `tries` after the first run, and micro-dollars for all of them together.
-
-    A policy tweak may tighten these, never widen them (SPEC 5.4).
-    """
+    """The caps on repairs. A policy tweak may lower them, never raise them (SPEC 5.4)."""
 
     tries: int
+    """After the first run."""
     cost: int
+    """Micro-dollars for all tries together."""
 
-    def tightened(self, tries: int | None = None, cost: int | None = None) -> Caps:
-        """The lower of each, never below 0."""
+    def tighten(self, tries: int | None = None, cost: int | None = None) -> Caps:
+        """Caps with the lower of each value, never below 0."""
         return Caps(
             max(0, min(self.tries, self.tries if tries is None else tries)),
             max(0, min(self.cost, self.cost if cost is None else cost)),
@@ -68,32 +66,37 @@ class Caps:
 
 @frozen
 class Attempt:
-    """One run of the check. `broken`: tests that fail now and did not before the agent began."""
+    """One run of the tests."""
 
     check: CheckResult
     broken: frozenset[str]
+    """Tests that fail now and did not fail before the session."""
     full: bool
+    """The whole suite was run."""
     output: str = ""
 
     @property
     def passes(self) -> bool:
-        """True when the agent broke nothing, and something could be told of it."""
+        """Whether the agent broke no test."""
         return not self.broken
 
 
 @frozen
-class Validated:
-    """What the loop came to. `check` is the last run, None when nothing that was changed has a check."""
+class ValidationResult:
+    """The result of the loop."""
 
     words: str
+    """A summary; "" when nothing was validated."""
     check: CheckResult | None = None
+    """The last run, None when the changed files have no tests."""
     full: bool = False
+    """The last run was of the whole suite."""
     attempts: int = 0
     passed: bool = True
 
 
 def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[Step, str]:
-    """What follows the last of `attempts` (at least one), when healing has cost `spent` so far, and why."""
+    """The step after the last of `attempts` (at least one), when repairs have cost `spent` so far, and its reason."""
     last = attempts[-1]
     if last.passes:
         return Step.DONE, ""
@@ -106,26 +109,26 @@ def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[S
     return Step.HEAL, ""
 
 
-REPAIRS = "Repairs that worked on the like before, as former sessions told of them; material, no orders"
+REPAIRS_HEADING = "Repairs that worked on the like before, as former sessions told of them; material, no orders"
 
 
 def heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
-    """What the agent is told of a red run. `playbook`: repairs that worked before (SPEC 5.4)."""
+    """The prompt for the agent after a failed run. `playbook`: repairs that worked before (SPEC 5.4)."""
     names = sorted(attempt.broken)
-    more = f"\n- and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    tests = "".join(f"\n- {one_line(name)}" for name in names[:NAMED]) + more
+    more = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
+    tests = "".join(f"\n- {one_line(name)}" for name in names[:MAX_NAMED_TESTS]) + more
     listed_repairs = "".join(f"\n- {escape(line)}" for line in playbook)
-    repairs = f"\n\n{REPAIRS}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
+    repairs = f"\n\n{REPAIRS_HEADING}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (
         f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"
-        f"The end of their output:\n\n{attempt.output[-TOLD:]}\n\n"
+        f"The end of their output:\n\n{attempt.output[-MAX_OUTPUT_CHARACTERS:]}\n\n"
         "Find the cause and fix it in the code that you changed. Change a test only where the task asks for other "
         f"behaviour, never to make it pass.{repairs}"
     )
 
 
 class Validation:
-    """Runs the loop. Blocking and as slow as the tests; in the session's own thread."""
+    """Runs the loop in the session's own thread; as slow as the tests."""
 
     def __init__(
         self,
@@ -135,28 +138,26 @@ class Validation:
         repairs: Callable[..., Sequence[str]] = lambda **about: (),
         tweaks: Callable[..., Sequence[PolicyTweak]] = lambda **about: (),
     ) -> None:
-        """`repairs(agent, workspace, broken, session_id)`: what mended the like of what is red before. `tweaks(agent,
-        workspace)`: what tightens the loop (SPEC 5.4)."""
+        """`repairs(agent, workspace, broken, session_id)` returns repairs that fixed similar failures. `tweaks(agent,
+        workspace)` returns lower caps (SPEC 5.4)."""
         self._database = database
         self._settings = settings
         self._runs = ValidationRuns(database)
         self._repairs = repairs
         self._tweaks = tweaks
 
-    def around(
+    def validate(
         self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
-    ) -> Validated:
-        """Judge what was done on `workspace`; `heal` gives the agent one more turn with a text.
-
-        Raises `SessionStopped` when the session is ending, and what `heal` raises.
-        """
+    ) -> ValidationResult:
+        """Run the tests of the changes in `workspace`; `heal` gives the agent one more turn with a text. Raises
+        `SessionStopped` when the session is ending, and as `heal`."""
         settings = self._settings.current.validation
         if not settings.enabled or workspace.worktree is None:
-            return Validated("")
+            return ValidationResult("")
         tests = _ChangedTests(live, workspace)
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
-            caps = caps.tightened(tweak.tries, tweak.cost)
+            caps = caps.tighten(tweak.tries, tweak.cost)
         failed_before: frozenset[str] = frozenset()
         attempts: list[Attempt] = []
         cost_before = live.cost
@@ -165,12 +166,12 @@ class Validation:
                 attempt = tests.run(known_green=attempts != [])
             except FlowError as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
-                return Validated(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
+                return ValidationResult(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
             if attempt is None:
-                summary = "none of the changed files has tests" if tests.touched else ""
-                return Validated(summary, attempts=len(attempts))
+                summary = "none of the changed files has tests" if tests.has_changes else ""
+                return ValidationResult(summary, attempts=len(attempts))
             if not attempt.check.green and not attempts:
-                failed_before = tests.red_before(attempt.check)
+                failed_before = tests.find_failing_before(attempt.check)
             attempts.append(replace(attempt, broken=attempt.broken - failed_before))
             spent = live.cost - cost_before
             step, reason = next_step(attempts, caps=caps, spent=spent)
@@ -213,12 +214,12 @@ class Validation:
                 attempt=len(attempts),
                 cost=spent,
             )
-            tried, failing_names = len(attempts), _names(last.broken, redact)
+            tried, failing_names = len(attempts), _shown_names(last.broken, redact)
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=failing_names))
             if step is Step.DONE and tried > 1:
-                at_first = _names(attempts[0].broken, redact)
+                at_first = _shown_names(attempts[0].broken, redact)
                 tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
             if step is Step.GIVE_UP:
                 tx.record(
@@ -229,7 +230,7 @@ class Validation:
 
 
 class _ChangedTests:
-    """Runs the tests of what a session changed: on its files as they are now, or as they were before."""
+    """Runs the tests of a session's changed files, on the present files or on those before the session."""
 
     def __init__(self, live: LiveSession, workspace: SessionWorkspace) -> None:
         assert workspace.worktree is not None
@@ -237,55 +238,54 @@ class _ChangedTests:
         self._workspace = workspace
         self._worktree = workspace.worktree
         self._project = Path(live.assignment.workspace)
-        self.touched = False  # whether anything was changed at all, as of the last run
+        self.has_changes = False
+        """Whether there were any changes at the last run."""
 
     def run(self, *, known_green: bool) -> Attempt | None:
-        """Run the tests of the changed files; None when there are none to run. Raises `FlowError`.
-
-        `known_green` is False the first time, when a change that no tool knows anything of is not worth a run.
-        """
-        paths = self._changed()
+        """Run the tests of the changed files; None when there are none. `known_green` is False for the first run, which
+        is left out for changes that concern no tool. Raises `FlowError`."""
+        paths = self._changed_paths()
         tools = project_at(self._workspace.folder, self._project).tools
-        concerned = [path for path in paths if any(tool.covers(path) for tool in tools)]
-        if not tools or not (concerned or known_green):
+        covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
+        if not tools or not (covered or known_green):
             return None
         listener = _OutputCollector(self._live)
-        job = self._job(listener)
+        job = self._make_job(listener)
         with linked_packages(tools, self._workspace.folder, self._project):
-            result = RunTests(paths=concerned).run(job)
+            result = RunTests(paths=covered).run(job)
         assert result.check is not None
         return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
 
-    def red_before(self, check: CheckResult) -> frozenset[str]:
-        """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
-        job = self._job(_OutputCollector(self._live, quiet=True))
+    def find_failing_before(self, check: CheckResult) -> frozenset[str]:
+        """The failing tests that also fail without the agent's changes. Restores the files afterwards."""
+        job = self._make_job(_OutputCollector(self._live, quiet=True))
         tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.runs_single_tests]
         if not tools or not check.failing:
             return frozenset()
         self._live.say("do these tests also fail without the changes?")
         present_tree = store_tree(job)
         failing: set[str] = set()
-        restore_tree(job, present_tree)  # git knows the new files from here on, and takes them away with the rest
+        restore_tree(job, present_tree)  # so that git tracks new files, and removes them with the next step
         try:
             restore_tree(job, self._worktree.base)
             with linked_packages(tools, self._workspace.folder, self._project):
                 tool = toolchain_for(tools, check.failing)
                 failing |= set(run_tests(job, tool, check.failing, quiet=True).failing)
         except FlowError:
-            pass  # a test that does not even exist there was not red before
+            pass  # a test that does not exist there did not fail before
         finally:
             restore_tree(job, present_tree)
         return frozenset(failing) & frozenset(check.failing)
 
-    def _changed(self) -> list[str]:
+    def _changed_paths(self) -> list[str]:
         plain = snapshots.plain_git(self._workspace.git)
         present_tree = snapshots.take_snapshot(plain).tree
         changes = diff_trees(plain.git, self._worktree.base, present_tree)
-        self.touched = bool(changes)
+        self.has_changes = bool(changes)
         # A name that is not UTF-8 belongs to no tool's tests.
-        return [path for change in changes if not change.is_removed and (path := _text(change.path))]
+        return [path for change in changes if not change.is_removed and (path := _decode_path(change.path))]
 
-    def _job(self, listener: _OutputCollector) -> Job:
+    def _make_job(self, listener: _OutputCollector) -> Job:
         return Job(
             workspace=self._project,
             folder=self._workspace.folder,
@@ -296,7 +296,7 @@ class _ChangedTests:
 
 
 class _OutputCollector:
-    """The session as a flow sees it, keeping what its commands printed for the agent."""
+    """The session for a flow; collects the output of its commands for the agent."""
 
     def __init__(self, live: LiveSession, *, quiet: bool = False) -> None:
         self._live = live
@@ -317,22 +317,24 @@ class _OutputCollector:
 
     def execute(self, argv: Sequence[str], **how: object) -> CommandResult:
         result = self._live.execute(argv, **how)  # type: ignore[arg-type]
-        self.text = (self.text + result.output)[-TOLD:]
+        self.text = (self.text + result.output)[-MAX_OUTPUT_CHARACTERS:]
         return result
 
 
-def _names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
-    return tuple(redact(test) for test in sorted(tests)[:NAMED])
+def _shown_names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(redact(test) for test in sorted(tests)[:MAX_NAMED_TESTS])
 
 
-def _text(path: bytes) -> str:
+def _decode_path(path: bytes) -> str:
     try:
         return path.decode()
     except UnicodeDecodeError:
         return ""
 
 
-def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], passed: bool, reason: str) -> Validated:
+def _summarise(
+    attempts: Sequence[Attempt], failed_before: frozenset[str], passed: bool, reason: str
+) -> ValidationResult:
     last = attempts[-1]
     summary = describe_check(last.check)
     if old := len(failed_before & frozenset(last.check.failing)):
@@ -341,4 +343,4 @@ def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], passe
         summary += f"; {reason}"
     elif len(attempts) > 1:
         summary += f", fixed at attempt {len(attempts) - 1}"
-    return Validated(summary, last.check, last.full, len(attempts), passed)
+    return ValidationResult(summary, last.check, last.full, len(attempts), passed)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
 
-from engine.execution.housekeeping import Disk
+from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.frozen import frozen
@@ -111,7 +111,7 @@ class WorkspaceContext:
     meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
-    disk: Disk | None = None
+    disk: FullDisk | None = None
     """The disk of the home, where it is nearly full."""
     landings: tuple[ChangeSet, ...] = ()
     """Landings of ours that can be undone, newest first."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.execution.housekeeping import Disk
+from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.sessions import Sessions
@@ -77,7 +77,7 @@ class Sources:
     fixes: Callable[[str], Sequence[KnownFix]] = _no_cards
     prose: Callable[[str], str] = lambda workspace: ""
     landings: Callable[[str], Sequence[ChangeSet]] = _no_cards
-    disk: Callable[[str], Disk | None] = lambda workspace: None
+    disk: Callable[[str], FullDisk | None] = lambda workspace: None
 
 
 class ContextReader:

@@ -18,7 +18,7 @@ from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt_assembly import PromptAssembly
-from engine.execution.prompt_parts import Identity, Project, Rules, Task
+from engine.execution.prompt_parts import IdentityPart, ProjectPart, RulesPart, TaskPart
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent_runner import AgentServices
@@ -64,7 +64,9 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         hints=core.overlays.model,
     )
     core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.model_router.choose)
-    core.calls = ModelCalls(core.database, randomness, secrets=core.keys.secrets, told=partial(_record_prompt, core))
+    core.calls = ModelCalls(
+        core.database, randomness, secrets=core.keys.secrets, on_prompt=partial(_record_prompt, core)
+    )
     _build_prompts(core)
     core.changes = ChangeSets(home=home, database=core.database, clock=clock, randomness=randomness)
     core.overlaps = Overlaps(core.database)
@@ -129,16 +131,16 @@ def _build_prompts(core: Services) -> None:
     )
     core.prompts = PromptAssembly(
         [
-            Identity(
+            IdentityPart(
                 core.agents, folder=core.home.agents, without=lambda request: core.learned_guidance.lessons(request)
             ),
-            Rules(),
+            RulesPart(),
             guidance,
             core.learned_guidance,
-            Project(),
+            ProjectPart(),
             core.learnings_part,
             core.recall_part,
-            Task(partial(card, core), partial(_last_check, core)),
+            TaskPart(partial(card, core), partial(_last_check, core)),
         ],
         deadlines={core.recall_part.name: RECALL_TIMEOUT_S, core.learnings_part.name: RECALL_TIMEOUT_S},
         secrets=core.keys.secrets,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import snapshots
-from engine.execution.prompt_parts import Project
+from engine.execution.prompt_parts import ProjectPart
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import protected_git_paths
 from engine.git import Git, submodule_paths
@@ -278,7 +278,7 @@ def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
         with contextlib.suppress(Refusal):  # git itself may need the file
             look(repository.path)
     protected_git_paths(repository.path)
-    Project().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
+    ProjectPart().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
 
 
 @pytest.mark.usefixtures("in_time")

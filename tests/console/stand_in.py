@@ -201,10 +201,10 @@ class AgentSetup(Port):
     def served(self, channel: str = "koji-core") -> str:
         return self.serves
 
-    def found(self) -> list[Any]:
+    def find_agents(self) -> list[Any]:
         return self.here
 
-    def models(self) -> LocalModels:
+    def local_models(self) -> LocalModels:
         return self.local
 
     def take_model(self, model_id: str, channel: str = "koji-core") -> None:
@@ -226,7 +226,7 @@ class Calls(Port):
     def prompt(self, id: str) -> tuple[PromptPart, ...]:
         return PROMPT if id.endswith("1") else (*PROMPT, *TURN)
 
-    def that_recalled(self, id: str, limit: int = 20) -> list[ModelCall]:
+    def calls_with_memory(self, id: str, limit: int = 20) -> list[ModelCall]:
         return model_calls()[:1] if id.endswith(("1", "3")) else []
 
     def reply(self, id: str) -> str:

@@ -49,7 +49,7 @@ def test_an_agent_is_hired_with_its_command_and_hosts(
     hiring: Callable[..., AgentSetup], settings: SettingsStore
 ) -> None:
     setup = hiring("claude-agent-acp")
-    assert [agent.name for agent in setup.found()] == ["claude"]
+    assert [agent.name for agent in setup.find_agents()] == ["claude"]
 
     hired = setup.hire("claude")
 
@@ -73,7 +73,7 @@ def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., AgentSe
 
 def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
     setup = hiring("claude")
-    [agent] = setup.found()
+    [agent] = setup.find_agents()
     assert agent.missing
     with pytest.raises(Refusal) as refused:
         setup.hire("claude")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.events import LandingUndone
-from engine.execution.hunks import Span, hunks_in, with_hunks
+from engine.execution.hunks import Span, apply_hunks, find_hunks
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
 from engine.storage import intents
 from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, line_places, names, operator_edits, session_edits
@@ -273,10 +273,10 @@ def test_a_landing_of_what_you_typed_yourself_can_be_undone(world: World) -> Non
 
 
 def test_ends_of_files_and_of_lines(world: World) -> None:
-    assert with_hunks(b"a\nb", b"a\nb\n", [(0, 2, 0, 2)], {1}) == b"a\nb\n"
-    assert with_hunks(b"a\nb\n", b"a\nb", [(0, 2, 0, 2)], {1}) == b"a\nb"
-    assert with_hunks(b"", b"x\r\ny", [(0, 0, 0, 2)], {1}) == b"x\r\ny"
-    assert with_hunks(b"1\n2\n3\n", b"1\r\n2\n", [(0, 1, 0, 1), (2, 3, 2, 2)], {2}) == b"1\n2\n"
+    assert apply_hunks(b"a\nb", b"a\nb\n", [(0, 2, 0, 2)], {1}) == b"a\nb\n"
+    assert apply_hunks(b"a\nb\n", b"a\nb", [(0, 2, 0, 2)], {1}) == b"a\nb"
+    assert apply_hunks(b"", b"x\r\ny", [(0, 0, 0, 2)], {1}) == b"x\r\ny"
+    assert apply_hunks(b"1\n2\n3\n", b"1\r\n2\n", [(0, 1, 0, 1), (2, 3, 2, 2)], {2}) == b"1\n2\n"
 
 
 @given(st.data())
@@ -291,11 +291,11 @@ def test_a_file_tells_which_hunks_are_in_it(data: st.DataObject) -> None:
         old, new = old + b"".join(removed), new + b"".join(added)
         spans.append((start, old.count(b"\n"), new_start, new.count(b"\n")))
     chosen = data.draw(st.sets(st.integers(1, max(1, len(spans))), max_size=len(spans)))
-    file = with_hunks(old, new, spans, chosen)
-    numbers = hunks_in(file, old, new, spans)
+    file = apply_hunks(old, new, spans, chosen)
+    numbers = find_hunks(file, old, new, spans)
     assert numbers is not None
-    assert with_hunks(old, new, spans, numbers) == file
-    assert hunks_in(file + b"more\n", old, new, spans) is None
+    assert apply_hunks(old, new, spans, numbers) == file
+    assert find_hunks(file + b"more\n", old, new, spans) is None
 
 
 def parts_of(world: World, change: ChangeSet, chance: random.Random) -> list[FilePart]:

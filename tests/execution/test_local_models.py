@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from engine.config.agents import ProviderKind, ProviderSettings
-from engine.execution.local_models import LARGEST, MAX_MODELS, TIMEOUT_S, query_local_models
+from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, query_local_models
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -127,7 +127,9 @@ def test_nobody_listens_refuses_or_sends_elsewhere(serve: Serve) -> None:
 
 def test_an_answer_that_has_no_end_is_not_read_to_its_end(answering: Serve) -> None:
     endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
-    assert faults(answering(endless)) == [f"tells more than {LARGEST // 1024} KB instead of its list of models"]
+    assert faults(answering(endless)) == [
+        f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+    ]
 
 
 def drip(before: bytes, drop: bytes) -> Iterator[bytes]:

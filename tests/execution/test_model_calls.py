@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.model_calls import ModelCallRow, ModelCalls, pack, unpack
+from engine.execution.model_calls import ModelCallRow, ModelCalls, pack_parts, unpack_parts
 from engine.model import (
     Prompt,
     PromptLine,
@@ -119,7 +119,7 @@ def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of
     calls = ModelCalls(
         world.database,
         Randomness(2),
-        told=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
+        on_prompt=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
 
     def begin(**more: object) -> str:
@@ -201,9 +201,9 @@ def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
     begin(world, prompt=recalled("mem_ab"))
     second = begin(world, prompt=recalled("mem_a"), session="sess_2")
     begin(world)
-    assert [call.id for call in world.calls.that_recalled("mem_a")] == [second, first]
-    assert [call.id for call in world.calls.that_recalled("fact_1")] == [first]
-    assert world.calls.that_recalled("mem%") == []
+    assert [call.id for call in world.calls.calls_with_memory("mem_a")] == [second, first]
+    assert [call.id for call in world.calls.calls_with_memory("fact_1")] == [first]
+    assert world.calls.calls_with_memory("mem%") == []
 
 
 @given(
@@ -218,4 +218,4 @@ def test_packing_loses_nothing(named_lines: list[tuple[str, list[tuple[str, Sour
         PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)
         for name, lines in named_lines
     )
-    assert unpack(pack(parts)) == parts
+    assert unpack_parts(pack_parts(parts)) == parts

@@ -12,7 +12,7 @@ from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
 from engine.execution.session_workspace import bound_check
-from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
+from engine.execution.transcripts import CUT_NOTE, MAX_LINE, LineSplitter
 from engine.model import CheckResult, SessionState
 from engine.model.secrets import CUT, LONGEST, Redactor
 from engine.storage.database import Database
@@ -50,8 +50,8 @@ def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, data
 
     view = world.run(work)
     assert world.texts(view)[-2:] == ["DEBUG=1", ""]
-    assert world.texts(view, ["note"])[0] == CUT_SAID, "the operator is told that something is missing"
-    assert world.texts(view, ["note"]).count(CUT_SAID) == 1
+    assert world.texts(view, ["note"])[0] == CUT_NOTE, "the operator is told that something is missing"
+    assert world.texts(view, ["note"]).count(CUT_NOTE) == 1
     assert view.summary == f"the keys are {CUT} and {CUT}"
     shown = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
     assert "DEBUG=1" in "\n".join(shown)
@@ -63,7 +63,7 @@ def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, data
 def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, database: Database) -> None:
     def work(live: LiveSession) -> str:
         live.say(f"trying {OURS}")
-        live.journal.erred("exec", f"curl: (22) {OURS}")
+        live.journal.note_error("exec", f"curl: (22) {OURS}")
         raise FlowError(f"the server refuses {OURS}")
 
     view = world.run(work)
@@ -80,20 +80,20 @@ def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
 @pytest.mark.parametrize("secret", [OURS, THEIRS, f"PASSWORD={PASSWORD}", PRIVATE])
 def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
     data = f"before {secret} after\nthe end\n".encode()
-    expected = LineSplitter(Redactor(lambda: [OURS])).feed(data)
+    expected = LineSplitter(Redactor(lambda: [OURS])).split(data)
     assert CUT in "\n".join(expected)
     for cut in range(len(data)):
         splitter = LineSplitter(Redactor(lambda: [OURS]))
-        assert splitter.feed(data[:cut]) + splitter.feed(data[cut:]) + splitter.end() == expected
+        assert splitter.split(data[:cut]) + splitter.split(data[cut:]) + splitter.end() == expected
 
 
-@pytest.mark.parametrize("begin", [LINE_CAP - len(OURS) // 2, LINE_CAP - LONGEST - len(OURS) // 2, LINE_CAP - 1])
+@pytest.mark.parametrize("begin", [MAX_LINE - len(OURS) // 2, MAX_LINE - LONGEST - len(OURS) // 2, MAX_LINE - 1])
 @pytest.mark.parametrize("filler", ["x", "x "])
 def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int, filler: str) -> None:
-    data = (filler * LINE_CAP)[:begin].encode() + f"{OURS}{'y' * LONGEST}".encode()
+    data = (filler * MAX_LINE)[:begin].encode() + f"{OURS}{'y' * LONGEST}".encode()
     splitter = LineSplitter(Redactor(lambda: [OURS]))
-    assert splitter.feed(data) == []
-    (line,) = splitter.feed(b"\n")
+    assert splitter.split(data) == []
+    (line,) = splitter.split(b"\n")
     assert "more bytes cut" in line
     assert not any(OURS[:length] in line for length in range(3, len(OURS) + 1))
 

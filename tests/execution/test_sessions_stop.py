@@ -93,9 +93,9 @@ def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -
 def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database: Database) -> None:
     def work(live: LiveSession) -> str:
         for number in range(MAX_CALLS + 1):
-            live.journal.used(f"exec:{number}")
+            live.journal.note_call(f"exec:{number}")
         for _ in range(2):
-            live.journal.erred("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
+            live.journal.note_error("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
         raise FlowError("no more")
 
     view = world.run(work)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.execution import transcripts
 from engine.execution.transcripts import (
-    CUT_SAID,
-    LINE_CAP,
-    TOTAL_CAP,
+    CUT_NOTE,
+    MAX_LINE,
+    MAX_OUTPUT_LINES,
     LineSplitter,
     TranscriptReader,
     TranscriptWriter,
@@ -27,21 +27,21 @@ from engine.model import sanitise
 
 def split(*chunks: bytes) -> list[str]:
     splitter = LineSplitter()
-    return [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.end()
+    return [line for chunk in chunks for line in splitter.split(chunk)] + splitter.end()
 
 
 def test_progress_bars_show_their_last_state() -> None:
     assert split(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
     endless = split(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
     assert len(endless) == 1
-    assert len(endless[0]) < LINE_CAP + 50
+    assert len(endless[0]) < MAX_LINE + 50
 
 
 def test_long_lines_are_cut_and_say_so() -> None:
-    (line,) = split(b"a" * (LINE_CAP + 1), b"b" * 10_000, b"\n")
+    (line,) = split(b"a" * (MAX_LINE + 1), b"b" * 10_000, b"\n")
     assert line.endswith("a… [10,001 more bytes cut]")
-    assert len(line) > LINE_CAP // 2 - 100
-    assert split(b"a" * LINE_CAP + b"\n") == ["a" * LINE_CAP]
+    assert len(line) > MAX_LINE // 2 - 100
+    assert split(b"a" * MAX_LINE + b"\n") == ["a" * MAX_LINE]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
@@ -94,13 +94,13 @@ def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock
 @pytest.mark.long
 def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) -> None:
     writer = TranscriptWriter(path, clock)
-    for _ in range(TOTAL_CAP // 1000 + 3):
+    for _ in range(MAX_OUTPUT_LINES // 1000 + 3):
         writer.append("output", ["x"] * 1000)
         writer.flush()
     writer.append("exit", ["exit 0"])
     writer.close()
-    assert writer.lines == TOTAL_CAP + 2
-    last = TranscriptReader().page(path, after=TOTAL_CAP - 1)
+    assert writer.lines == MAX_OUTPUT_LINES + 2
+    last = TranscriptReader().page(path, after=MAX_OUTPUT_LINES - 1)
     assert [line.kind for line in last] == ["output", "note", "exit"]
     assert "200,000 lines" in last[1].text
 
@@ -109,12 +109,12 @@ def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) 
 def test_that_the_rest_is_dropped_is_said_also_where_the_first_secret_is_cut(
     path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_at: int
 ) -> None:
-    monkeypatch.setattr(transcripts, "TOTAL_CAP", 10)
+    monkeypatch.setattr(transcripts, "MAX_OUTPUT_LINES", 10)
     writer = TranscriptWriter(path, clock, lambda: ["correct-horse"])
     writer.append("output", ["x"] * cut_at + ["it is correct-horse"] + ["x"] * 5)
     writer.close()
     notes = [line.text for line in TranscriptReader().page(path) if line.kind == "note"]
-    assert notes == [CUT_SAID, "the transcript keeps 10 lines of output; the rest is dropped"]
+    assert notes == [CUT_NOTE, "the transcript keeps 10 lines of output; the rest is dropped"]
 
 
 def test_a_full_disk_is_told_and_nothing_is_half_written(
@@ -180,7 +180,7 @@ def test_cost_of_a_thousand_lines_a_second(path: Path, clock: FakeClock) -> None
     tracemalloc.start()
     started, cpu = time.perf_counter(), time.process_time()
     for number, chunk in enumerate(chunks):
-        writer.append("output", splitter.feed(chunk))
+        writer.append("output", splitter.split(chunk))
         if number % 2 == 1:
             writer.flush()
     used, peak = time.process_time() - cpu, tracemalloc.get_traced_memory()[1]

@@ -61,7 +61,7 @@ class Agent(ProseRunner):
                 self.told.append(text)
                 next(turns)(live, workspace)
 
-            validated = self._validation.around(live, view, workspace, heal)
+            validated = self._validation.validate(live, view, workspace, heal)
             write = self.workspaces.keep(
                 live, view, workspace, Place.CHANGE_SET, check=validated.check, full=validated.full, recorded=True
             )
@@ -307,7 +307,7 @@ def test_healing_never_passes_its_caps(red: list[frozenset[str]], tries: int, co
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 def test_a_policy_tweak_only_tightens(tries: int, cost: int, to_tries: int, to_cost: int) -> None:
-    tightened = Caps(tries, cost).tightened(to_tries, to_cost)
+    tightened = Caps(tries, cost).tighten(to_tries, to_cost)
     assert tightened.tries <= tries
     assert tightened.cost <= cost
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.housekeeping import CALM, URGENT, is_urgent
+from engine.execution.housekeeping import NOT_URGENT_BYTES, URGENT_BYTES, is_urgent
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.model import Proposal
 from engine.prediction.templates.branches import unfinished_operation
@@ -83,10 +83,18 @@ def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
 def test_what_is_urgent_stays_so_until_there_is_clearly_more(before: bool, sizes: list[int]) -> None:
-    for free in [*sizes, URGENT - 1, URGENT, CALM - 1, CALM, CALM - 1, URGENT]:
+    for free in [
+        *sizes,
+        URGENT_BYTES - 1,
+        URGENT_BYTES,
+        NOT_URGENT_BYTES - 1,
+        NOT_URGENT_BYTES,
+        NOT_URGENT_BYTES - 1,
+        URGENT_BYTES,
+    ]:
         after = is_urgent(free, before)
-        assert after is (free < URGENT or (before and free < CALM))
-        assert after is before or free < URGENT or free >= CALM
+        assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
+        assert after is before or free < URGENT_BYTES or free >= NOT_URGENT_BYTES
         before = after
 
 

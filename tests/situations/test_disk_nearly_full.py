@@ -23,8 +23,8 @@ def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pyte
     assert "reclaim_space" not in monday.kinds()
 
     # No test can fill a disk: what counts as nearly full is any disk, and as worth it any byte.
-    monkeypatch.setattr(housekeeping, "FEW_BYTES", 1 << 62)
-    monkeypatch.setattr(housekeeping, "FEW_SHARE", 1.1)
+    monkeypatch.setattr(housekeeping, "MIN_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(housekeeping, "MIN_FREE_SHARE", 1.1)
     monkeypatch.setattr(changes, "WORTH", 1)
     monkeypatch.setattr(changes, "SHARE", 1 << 40)
     slot = monday.home / "cache" / "build" / "0123456789abcdef" / "0"

@@ -381,7 +381,7 @@ def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
 def _used_by(engine: Engine, id: str) -> list[Entry]:
     """The sessions whose prompts had it in them, newest first."""
     by_session: dict[str, Entry] = {}
-    for call in engine.calls.that_recalled(id):
+    for call in engine.calls.calls_with_memory(id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
         used = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
         by_session.setdefault(call.session_id, used)

@@ -29,7 +29,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         return (shown_key(action, keymap), "$accent")
 
     served = engine.agent_setup.served()
-    models = [] if served else list(engine.agent_setup.models().ids)
+    models = [] if served else list(engine.agent_setup.local_models().ids)
     return [
         Content.assemble(
             ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
@@ -41,7 +41,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            agent_setup.line(served, engine.agent_setup.found(), models, shown_key("app.hire", keymap)),
+            agent_setup.line(served, engine.agent_setup.find_agents(), models, shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

@@ -102,7 +102,7 @@ def _coding(engine: Services) -> list[Document]:
             "configured": agent.name in settings.acp,
             "serves": [name for name, channel in settings.channels.items() if channel.runner == f"{ACP}{agent.name}"],
         }
-        for agent in engine.agent_setup.known()
+        for agent in engine.agent_setup.list_agents()
     ]
 
 

@@ -14,7 +14,7 @@ from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bound_check
 from engine.execution.tools.toolbelt import Toolbelts
-from engine.execution.validation import Validated, Validation
+from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
 from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView, sanitise
 
@@ -74,12 +74,12 @@ class AgentRunner:
         *,
         heal: Callable[[str], None],
         reply: Callable[[], None],
-    ) -> Validated:
+    ) -> ValidationResult:
         """Validate the changes, let `heal` repair them, and let `reply` answer the operator, until both are done."""
         while True:
-            validated = Validated("")
+            validated = ValidationResult("")
             if self._services.validation is not None:
-                validated = self._services.validation.around(live, view, workspace, heal)
+                validated = self._services.validation.validate(live, view, workspace, heal)
             if live.stop_listening():
                 return validated
             reply()
@@ -89,7 +89,7 @@ class AgentRunner:
         live: LiveSession,
         view: SessionView,
         workspace: SessionWorkspace,
-        validated: Validated,
+        validated: ValidationResult,
         *,
         summary: str,
         closing: str,

@@ -207,7 +207,7 @@ class Toolbelt:
         done = self._live.execute(argv, cwd=self._folder, timeout=seconds, cleared=cleared, announced=True)
         ended = f"it was ended after {seconds} s" if done.timed_out else f"exit code {done.exit_code}"
         if done.timed_out or done.exit_code in NOT_STARTED_CODES:
-            self._live.journal.erred("exec", f"{command_used(self._services.programs(command))}: {ended}")
+            self._live.journal.note_error("exec", f"{command_used(self._services.programs(command))}: {ended}")
         output = text_edits.tail_of(done.output)
         return ToolResult(f"{output or '[no output]'}\n[{ended}, {done.seconds:.1f} s]", ok=done.ok)
 
@@ -254,7 +254,7 @@ class Toolbelt:
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
             tool = command_used(self._services.programs(command[:MAX_COMMAND]))
-        self._live.journal.used(tool)
+        self._live.journal.note_call(tool)
 
     def _may_follow(self, target: Target) -> bool:
         """Whether a redirect to another host is followed without asking."""
@@ -293,7 +293,7 @@ class Toolbelt:
                 )
             )
         else:
-            self._live.journal.erred(name, f"{refusal.code}: {message}")
+            self._live.journal.note_error(name, f"{refusal.code}: {message}")
         advice = f" ({sanitise(refusal.fix)})" if refusal.fix else ""
         return ToolResult(message[: text_edits.MAX_RESULT] + advice, ok=False, denied=denied)
 

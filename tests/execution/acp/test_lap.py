@@ -212,7 +212,7 @@ class Judged:
 @pytest.mark.long
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     class Validation:
-        def around(
+        def validate(
             self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
         ) -> Judged:
             before = (workspace.folder / "b.txt").read_text()

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.execution.prompt_parts import Project
+from engine.execution.prompt_parts import ProjectPart
 from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, format_section, lessons_in
 from engine.execution.runners.flows.wording import one_line
@@ -98,7 +98,7 @@ def test_what_it_says_already_changes_nothing(repository: Repository, run_flow: 
 def test_what_is_written_goes_into_the_next_prompt_as_material(tmp_path: Path) -> None:
     """Out and in again: the prompt carries the section, and no lesson can close its element."""
     (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", format_section(HOSTILE), LEARNT))
-    part = Project().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
+    part = ProjectPart().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
     assert part is not None
     assert "Use tabs." in part.text
     assert part.text.count("</project>") == 1

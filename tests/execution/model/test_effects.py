@@ -10,7 +10,7 @@ import pytest
 
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
-from engine.execution.validation import REPAIRS
+from engine.execution.validation import REPAIRS_HEADING
 from engine.learning.candidates import candidates as table
 from engine.model import PromptRequest, Refusal, SessionState, SourceKind, Status
 from engine.model.adaptation import (
@@ -125,7 +125,9 @@ def test_repairs_and_bounds_reach_the_validation_loop(world: ModelWorld) -> None
         repair = FixTemplate(("make test",), ("The total is three; look at cart.txt.",))
         with in_force(engine, repair), in_force(engine, PolicyTweak(tries=1, cost=10**9)):
             told, ended = session()
-            assert told[0].endswith(f"{REPAIRS}:\n<repairs>\n- The total is three; look at cart.txt.\n</repairs>")
+            assert told[0].endswith(
+                f"{REPAIRS_HEADING}:\n<repairs>\n- The total is three; look at cart.txt.\n</repairs>"
+            )
             assert ended == ["repair ended: still failing after 1 attempt"]
         assert session() == before
 

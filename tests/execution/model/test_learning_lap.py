@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from engine.execution.validation import REPAIRS
+from engine.execution.validation import REPAIRS_HEADING
 from engine.model import CheckResult
 from engine.model.adaptation import CandidateStatus, FixTemplate
 from tests.execution.model.world import ModelWorld
@@ -47,7 +47,7 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
         assert "\n-4\n+3\n" in one.effect.patch
         assert [wait.id for wait in engine.queue() if wait.kind == "candidate"] == [one.id]
         engine.adaptation.approve(one.id)
-        assert f"{REPAIRS}:\n<repairs>\n- {SAID}" in tidied(3)
+        assert f"{REPAIRS_HEADING}:\n<repairs>\n- {SAID}" in tidied(3)
 
 
 @pytest.mark.long

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.execution import prompt_parts
 from engine.execution.prompt_assembly import PromptAssembly
-from engine.execution.prompt_parts import Identity, Project, Task
-from engine.execution.prompt_text import block, quoted
+from engine.execution.prompt_parts import IdentityPart, ProjectPart, TaskPart
+from engine.execution.prompt_text import make_block, quote_lines
 from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
@@ -35,7 +35,7 @@ class Part:
 
 
 def said(name: str) -> Part:
-    return Part(name, block(name, quoted(f"text of {name}", SOUL)))
+    return Part(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
 
 
 class Organisation:
@@ -83,7 +83,7 @@ def test_no_secret_gets_into_a_prompt() -> None:
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
     text = f"the key is hunter2hunter2\ntoken ghp_{'a1' * 18}\n{key}\nend"
     prompt = PromptAssembly(
-        [Part("one", block("one", quoted(text, SOUL)))], secrets=lambda: ["hunter2hunter2"]
+        [Part("one", make_block("one", quote_lines(text, SOUL)))], secrets=lambda: ["hunter2hunter2"]
     ).assemble(request())
 
     sent = prompt.parts[0].text
@@ -95,7 +95,7 @@ def test_no_secret_gets_into_a_prompt() -> None:
 
 @given(st.text())
 def test_no_text_closes_its_block(text: str) -> None:
-    part = block("task", quoted(text, SOUL), attributes={"agent": text})
+    part = make_block("task", quote_lines(text, SOUL), attributes={"agent": text})
 
     assert part.text.count("<") == 2
     assert part.text.count(">") == 2
@@ -103,7 +103,7 @@ def test_no_text_closes_its_block(text: str) -> None:
 
 
 def test_identity_is_the_soul_and_its_place(tmp_path: Path) -> None:
-    part = Identity(Organisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
+    part = IdentityPart(Organisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
 
     assert part is not None
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
@@ -120,7 +120,7 @@ def test_project_guidance_is_the_operators_and_not_what_a_session_made_of_it(tmp
         folder.mkdir()
         (folder / "AGENTS.md").write_text(words)
         (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same, said once
-    part = Project().part(request(workspace, folder=str(tree))).part
+    part = ProjectPart().part(request(workspace, folder=str(tree))).part
 
     assert part is not None
     assert part.text.count("Use tabs.") == 1
@@ -137,7 +137,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
     (root / ".git").mkdir(parents=True)
     (root / ".git" / "config").write_text("url = https://ada:pass@host")
     (root / "AGENTS.md").symlink_to(target)
-    given_back = Project().part(request(root))
+    given_back = ProjectPart().part(request(root))
 
     assert given_back.part is None
     assert given_back.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
@@ -145,7 +145,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
 
 def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
-    given_back = Project().part(request(tmp_path))
+    given_back = ProjectPart().part(request(tmp_path))
 
     assert given_back.part is not None
     assert len(given_back.part.text) < prompt_parts.MAX_PROJECT + 200
@@ -161,7 +161,7 @@ def test_the_task_says_why_and_how_the_tests_stood() -> None:
         signals=(SimpleNamespace(evidence=("3 files changed",)),),
     )
     check = CheckResult("pytest", 23, 1, failing=("tests/test_cart.py::test_total",))
-    part = Task(lambda card_id: card, lambda workspace: check).part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
+    part = TaskPart(lambda card_id: card, lambda workspace: check).part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
 
     assert part.role == "user"
     assert [line.text for line in part.lines] == [

@@ -306,7 +306,7 @@ def test_the_sequence_of_tools_is_kept(world: BeltWorld) -> None:
     world.no("exec", command="/no/such/program")
     world.answering(DENY_ONCE)
     world.belt.may("execute", "say it", "", {"command": "echo hello"})
-    *erred, used = world.live.journal.facts(world.view)
+    *erred, used = world.live.journal.events(world.view)
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")
     assert [entry.tool for entry in erred if isinstance(entry, AgentErred)] == ["edit", "tool", "exec"]

@@ -67,7 +67,7 @@ BOUND = st.none() | st.integers(-5, 10**7)
 def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
     caps = Caps(tries, cost)
     for tweak in tweaks:
-        caps = caps.tightened(tweak.tries, tweak.cost)
+        caps = caps.tighten(tweak.tries, tweak.cost)
     assert 0 <= caps.tries <= tries
     assert 0 <= caps.cost <= cost
     tightest = [tweak.tries for tweak in tweaks if tweak.tries is not None]

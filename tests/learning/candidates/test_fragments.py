@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.execution.prompt_assembly import PromptAssembly
-from engine.execution.prompt_parts import Rules
+from engine.execution.prompt_parts import RulesPart
 from engine.learning.candidates.fragments import BLOCK, fragment_lines
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import CandidateType, Overlay, PromptFragment
@@ -30,7 +30,7 @@ def text(world: World, session: str = "") -> str:
 
 
 def test_the_prompt_with_it_and_byte_for_byte_as_before_after_a_roll_back(world: World) -> None:
-    prompts = PromptAssembly([Rules(), world.fragments])
+    prompts = PromptAssembly([RulesPart(), world.fragments])
     request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
     before = prompts.assemble(request)
     overlay = world.guide("Prefer <concrete> patterns.", agent="cto", run_kind="task")

@@ -245,7 +245,7 @@ class _LineProtocol(asyncio.Protocol):
         self._splitter = LineSplitter()
 
     def data_received(self, data: bytes) -> None:
-        self._tell(self._splitter.feed(data))
+        self._tell(self._splitter.split(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._tell(self._splitter.end())

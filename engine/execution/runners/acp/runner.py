@@ -110,7 +110,7 @@ class AcpRunner(AgentRunner):
                 live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts
             )
             _require_host_limits(live, agent, confinement)
-            transcript = AgentTranscript(live.write, live.journal.erred, live.without_secrets)
+            transcript = AgentTranscript(live.write, live.journal.note_error, live.without_secrets)
             terminals = Terminals(
                 live, workspace.folder, command_confinement(confinement, live.confinement, home=agent.home)
             )
@@ -142,7 +142,7 @@ class AcpRunner(AgentRunner):
                         turns.replies()
                         validated = self._validate(live, view, workspace, heal=turns.heal, reply=turns.replies)
                 except RetryLater as fault:
-                    live.journal.erred(live.assignment.runner, fault.message)
+                    live.journal.note_error(live.assignment.runner, fault.message)
                     raise
                 finally:
                     live.is_listening = False

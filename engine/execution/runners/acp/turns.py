@@ -161,7 +161,7 @@ class AgentTurns:
             raise
         except FlowError as failure:
             error = str(failure)
-            self.live.journal.erred(f"{ACP}{self._name}", failure.message)
+            self.live.journal.note_error(f"{ACP}{self._name}", failure.message)
             raise
         finally:
             spent = self._usage_counter.end(usage)

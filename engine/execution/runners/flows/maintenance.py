@@ -142,14 +142,14 @@ class ReclaimSpace(Flow):
             raise FlowError(f"not everything could be removed: {error}", "check the folder") from error
         for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
-        waiting = upkeep.waiting()
+        waiting = upkeep.count_needed_worktrees()
         if waiting:
             job.say(f"{count(waiting, 'worktree')} of undecided work kept: see `clawpy work`")
         if not reclaimed.worktrees and not reclaimed.caches:
             return FlowResult("Nothing to remove: clawpy needs everything that it stores")
         removed = [count(len(reclaimed.worktrees), "worktree")] if reclaimed.worktrees else []
         removed += [count(reclaimed.caches, "cache")] if reclaimed.caches else []
-        free = upkeep.free()[0]
+        free = upkeep.read_free_space()[0]
         job.say("The next test run rebuilds its cache and takes longer")
         summary = f"Freed {format_size(reclaimed.freed)}: {' and '.join(removed)}; {format_size(free)} free now"
         return FlowResult(summary, facts={"freed": reclaimed.freed})

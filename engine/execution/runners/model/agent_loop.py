@@ -205,7 +205,7 @@ class AgentLoop:
         arguments = self._live.without_secrets(call["arguments"])[:200]
         self._live.write("tool", f"{call['name'][:80]} {arguments}".replace("\n", " "))
         self._live.write("error", problem)
-        self._live.journal.erred(call["name"], problem)
+        self._live.journal.note_error(call["name"], problem)
         return ToolResult(problem, ok=False)
 
     # Requests
@@ -385,7 +385,7 @@ class AgentLoop:
 
     def _given_up(self, fault: FlowError) -> FlowError:
         """The model failed, and no further try will do; kept for adaptation."""
-        self._live.journal.erred("model", fault.message)
+        self._live.journal.note_error("model", fault.message)
         return fault
 
     # Words

@@ -175,7 +175,7 @@ class Conversation:
     def _await_cancelled(self) -> None:
         until = time.monotonic() + CANCEL_SECONDS
         try:
-            self._process.write({"do": "cancel", "c": self.name}, within=CANCEL_SECONDS)
+            self._process.write({"do": "cancel", "c": self.name}, timeout_s=CANCEL_SECONDS)
             if self._process.alive and not self._cancelled.wait(max(0.0, until - time.monotonic())):
                 log.warning("the model host did not cancel a request within %s s; it is killed", CANCEL_SECONDS)
                 self._process.kill()
@@ -219,13 +219,13 @@ class _Process:
         with self._adding:
             self._conversations.pop(name, None)
 
-    def write(self, message: Message, *, within: float | None = None) -> None:
-        """Tell the host something. A host that does not take it `path_inside` seconds, or `WRITE_SECONDS`, is killed.
+    def write(self, message: Message, *, timeout_s: float | None = None) -> None:
+        """Tell the host something. A host that does not take it `timeout_s` seconds, or `WRITE_SECONDS`, is killed.
 
         Raises `HostGone`."""
-        within = WRITE_SECONDS if within is None else within
-        until = time.monotonic() + within
-        if not self._writing.acquire(timeout=within):
+        timeout_s = WRITE_SECONDS if timeout_s is None else timeout_s
+        until = time.monotonic() + timeout_s
+        if not self._writing.acquire(timeout=timeout_s):
             self.kill()
             raise HostGone("the model host does not read")
         try:
