@@ -21,7 +21,7 @@ from textual.worker import Worker
 
 from clawpy_console import last_screen, words
 from clawpy_console.keys import shown_key
-from clawpy_console.state import NEWEST, TOPICS, Autonomy, ReadScope, in_use, read
+from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
 from clawpy_console.widgets.status import Frame
 from engine.home import Home
 from engine.model import Hold, Refusal, TranscriptLine
@@ -69,14 +69,14 @@ class Console(App[None]):
         self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace that this console is for: it comes before the others. "" for none."""
-        self.only = ""
+        self.workspace_filter = ""
         """The workspace whose cards alone are shown at first, "" for all."""
         if workspaces:
             place = self.state.place if self.state.workspaces[:1] == (self.workspace,) else ""
             self.state = dataclasses.replace(self.state, workspaces=tuple(workspaces), place=place)
         self._stale: set[str] = set()
         self._reading = False
-        self._newest = NEWEST
+        self._newest = SESSION_PAGE
         self._before: list[Callable[[], object]] = []
         self._own_stop: Hold | None = None
         self._stop_asked = False
@@ -130,7 +130,7 @@ class Console(App[None]):
 
     def read_older(self) -> None:
         """Know of as many sessions again as were known at first, older ones."""
-        self._newest += NEWEST
+        self._newest += SESSION_PAGE
         self.renew(["sessions", "changes"])
 
     async def _renew(self) -> None:
@@ -141,7 +141,7 @@ class Console(App[None]):
                 self._stale.difference_update(topics)
                 settled, self._before = (self._before, []) if "cards" in topics else ([], self._before)
                 wanted = ReadScope(self._newest, self.workspace)
-                values, failed = await asyncio.to_thread(read, self.engine, topics, wanted)
+                values, failed = await asyncio.to_thread(read_topics, self.engine, topics, wanted)
                 for settle in settled:
                     settle()
                 self.learn(values, anew=frozenset({"cards"} if settled else ()))
@@ -158,7 +158,7 @@ class Console(App[None]):
         """Take over new fields of `AppState` and draw what they change; `anew` is drawn even if it did not change."""
         if "autonomy" in values:
             values = values | {"autonomy": self._with_silence(values["autonomy"])}
-        values["used"] = in_use(dataclasses.replace(self.state, **values))
+        values["used"] = used_screens(dataclasses.replace(self.state, **values))
         changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | anew
         if not changed:
             return

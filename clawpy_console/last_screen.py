@@ -24,7 +24,7 @@ from engine.frozen import frozen
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 
 MAX_ITEMS = {
     "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,

@@ -32,10 +32,10 @@ class Presence:
         """Once after the first reading: what happened since the last time, or the first-run line."""
         app, saved = self._app, self._app.last.saved_at
         if not app.last.welcomed:
-            from clawpy_console.screens.mission.greeting import first_run
+            from clawpy_console.screens.mission.greeting import first_run_lines
 
             app.ask(
-                lambda engine: first_run(engine, app.keymap),
+                lambda engine: first_run_lines(engine, app.keymap),
                 lambda lines: self._greet([] if app.last.welcomed else lines),
             )
         if saved is not None and app.now() - saved > ABSENCE:
@@ -65,10 +65,10 @@ class Presence:
             self._tell_since(away)
 
     def _tell_since(self, since: datetime) -> None:
-        from clawpy_console.screens.mission.greeting import since_then
+        from clawpy_console.screens.mission.greeting import absence_lines
 
         app = self._app
-        app.ask(lambda engine: since_then(engine, since, app.now()), self._greet)
+        app.ask(lambda engine: absence_lines(engine, since, app.now()), self._greet)
 
     def _greet(self, lines: list[Content]) -> None:
         self._greeting = bool(lines)

@@ -1,7 +1,7 @@
-"""What the screens know: one frozen value, read from the engine's ports topic by topic.
+"""The state that screens draw: one frozen value, read from the engine's services topic by topic.
 
-Screens draw `AppState` and nothing else. The first frame draws the one that was kept at the last quit; afterwards the
-app replaces parts of it as the engine reports that they moved.
+The first frame draws the state that was saved at the last quit. Afterwards the app replaces the parts that the engine
+reports as changed.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ if TYPE_CHECKING:
 
 @frozen
 class QuietHours:
-    """QuietHours hours from `start`:00 to `end`:00, and do-not-disturb; `now` says that either is in force."""
+    """Quiet hours and do-not-disturb."""
 
     now: bool = False
+    """Whether either is in force."""
     start: int = 0
+    """The hour at which quiet hours begin."""
     end: int = 0
     dnd_until: datetime | None = None
 
 
 @frozen
 class Autonomy:
-    """The state machine as it stands; `silence` is what it was at `read_at`, which the app fills in."""
+    """The state of the engine's autonomy."""
 
     state: str = ""
     cause: str = ""
@@ -56,37 +58,35 @@ class Autonomy:
     next_change: datetime | None = None
     next_cycle: datetime | None = None
     silence: float = 0.0
+    """Seconds that the operator had been inactive at `read_at`."""
     threshold: float = 1800.0
+    """Seconds after which the operator counts as inactive."""
     read_at: datetime | None = None
+    """When this was read; set by the app."""
     remark: str = ""
-    """Why there may be no cards, "" where nothing is to be said."""
-    looked: tuple[tuple[str, datetime], ...] = ()
-    """When each workspace was looked at last."""
+    """Why there may be no cards, "" for no reason."""
+    checked: tuple[tuple[str, datetime], ...] = ()
+    """The workspaces, each with the time of its last check."""
 
     def silence_at(self, now: datetime) -> timedelta:
-        """How long the operator has been silent at `now`."""
+        """How long the operator has been inactive at `now`."""
         return timedelta(seconds=self.silence) + (now - self.read_at if self.read_at else timedelta())
 
 
 @frozen
 class AppState:
-    """Everything a screen may draw. Empty before the first engine ever ran in this home.
-
-    `older` says that there were sessions before these.
-    `fault` is what keeps the settings from being read as they stand in their file.
-    `served` are channels that a model or an agent serves, each with its name.
-    `proposed` and `taught`: there are candidates, and learnings. `used` is what was used so far, see `in_use`.
-    `by_itself` says in a line what is still needed before anything runs without the operator; `acts` that nothing is.
-    """
+    """The state of the engine that screens draw. Empty until an engine has run in this home."""
 
     cards: tuple[Card, ...] = ()
     recent: tuple[Card, ...] = ()
     sessions: tuple[SessionView, ...] = ()
-    older: bool = False
+    has_older: bool = False
+    """Whether there are sessions before these."""
     changes: tuple[ChangeSet, ...] = ()
     tasks: tuple[Task, ...] = ()
     agents: tuple[AgentView, ...] = ()
     served: tuple[tuple[str, str], ...] = ()
+    """The channels that are served, each with its model or agent."""
     retired: tuple[AgentView, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
@@ -108,13 +108,16 @@ class AppState:
     phase: str = ""
     learning: str = ""
     fault: str = ""
-    by_itself: str = ""
-    acts: bool = False
+    """Why the file of the settings cannot be read, "" when it can."""
+    autonomy_note: str = ""
+    """What is still needed before the engine acts by itself, or may do."""
+    acts_by_itself: bool = False
     layers: tuple[LayerState, ...] = ()
     sandbox: str = ""
-    proposed: bool = False
-    taught: bool = False
+    has_candidates: bool = False
+    has_learnings: bool = False
     used: frozenset[str] = frozenset()
+    """The screens that have something to show, and "costs"; see `used_screens`."""
 
     @property
     def running(self) -> tuple[SessionView, ...]:
@@ -124,11 +127,11 @@ class AppState:
     @property
     def newest_running(self) -> SessionView | None:
         """The session whose output mission control follows: the newest running, else the newest at all."""
-        begun = [session for session in self.sessions if session.state is SessionState.RUNNING]
-        return begun[0] if begun else (self.sessions[0] if self.sessions else None)
+        running = (session for session in self.sessions if session.state is SessionState.RUNNING)
+        return next(running, None) or next(iter(self.sessions), None)
 
-    def asked_by(self, session_id: str) -> tuple[PermissionRequest, ...]:
-        """What a session waits to be allowed, longest first."""
+    def requests_of(self, session_id: str) -> tuple[PermissionRequest, ...]:
+        """The permission requests of a session, the oldest first."""
         return tuple(request for request in self.permissions if request.session_id == session_id)
 
     def change_of(self, session: SessionView) -> ChangeSet | None:
@@ -136,42 +139,45 @@ class AppState:
         return next((change for change in self.changes if change.session_id == session.id), None)
 
 
-def in_use(state: AppState) -> frozenset[str]:
-    """What is not used yet stays out of sight: of the screens besides mission and work those that have something to
-    show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again.
+def used_screens(state: AppState) -> frozenset[str]:
+    """The screens that have something to show, and "costs" once something costs money. What was used once stays.
 
-    Files of agents and the event log are there from the first start, so these layers of memory do not count."""
+    Files of agents and the event log exist from the first start, so these layers of memory do not count.
+    """
     costs = state.costs
-    shown = {
+    is_used = {
         "hierarchy": state.served or any(agent.tokens or agent.used or agent.broken for agent in state.agents),
         "memory": any(layer.count for layer in state.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
-        "learning": state.proposed or state.taught,
+        "learning": state.has_candidates or state.has_learnings,
         "safety": state.blocked or state.holds,
         "insights": any(card.decided_at for card in state.recent),
         "costs": state.served or (costs is not None and costs.month),
     }
-    return state.used | {name for name, used in shown.items() if used}
+    return state.used | {name for name, used in is_used.items() if used}
 
 
-NEWEST = 60
-"""Sessions, and what they changed, that are read at first; as many more whenever the operator asks for older ones."""
+SESSION_PAGE = 60
+"""Number of sessions, and of their changes, that are read at first, and with each request for older ones."""
 
 
 @frozen
 class ReadScope:
-    """What a console wants to know: so many of the newest sessions, and changes of theirs; `workspace` comes first."""
+    """What one console reads of the engine."""
 
-    newest: int = NEWEST
+    session_limit: int = SESSION_PAGE
+    """Number of the newest sessions."""
     workspace: str = ""
+    """The workspace that comes first."""
 
 
-def _sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
-    found = engine.sessions.list(limit=scope.newest + 1)
-    return {"sessions": found[: scope.newest], "older": len(found) > scope.newest}
+def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+    sessions = engine.sessions.list(limit=scope.session_limit + 1)
+    return {"sessions": sessions[: scope.session_limit], "has_older": len(sessions) > scope.session_limit}
 
 
-def _autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
     view = engine.autonomy.state()
+    remarks = (f"{words.workspace_name(path)}: {remark}" for path, remark in engine.predictions.remarks().items())
     return {
         "autonomy": Autonomy(
             state=str(view.state),
@@ -181,15 +187,13 @@ def _autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
             next_cycle=engine.autonomy.next_cycle(),
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
-            remark=next(
-                (f"{words.workspace_name(remark)}: {said}" for remark, said in engine.predictions.remarks().items()), ""
-            ),
-            looked=tuple(sorted(engine.predictions.last_checked().items())),
+            remark=next(remarks, ""),
+            checked=tuple(sorted(engine.predictions.last_checked().items())),
         )
     }
 
 
-def _rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
     current, autonomy = engine.settings.current, engine.autonomy
     return {
         "rails": engine.safety.rails(),
@@ -209,30 +213,30 @@ SWITCHES = {
 """Settings that the safety screen shows as switches, by the name in the file."""
 
 
-def _settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
     current = engine.settings.current
-    places = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
+    workspaces = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
-        "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
+        "autonomies": tuple((path, str(current.workspace(path).autonomy)) for path in workspaces),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
         "served": tuple((channel, by) for channel in current.channels if (by := engine.agent_setup.served(channel))),
-        "sandbox": _sandbox(engine),
+        "sandbox": _describe_sandbox(engine),
     }
 
 
-def _sandbox(engine: Engine) -> str:
-    """What confines sessions here, and where the settings let work run without it."""
+def _describe_sandbox(engine: Engine) -> str:
+    """The sandbox of this machine, and the workspaces that may run without one."""
     sandbox = engine.sessions.sandbox
-    said = sandbox.describe(network=False)
+    description = sandbox.describe(network=False)
     if sandbox.confines:
-        return said
-    waived = [place for place, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
+        return description
+    exempt = [path for path, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
     how = "you confirm each approval, and nothing runs by itself; install bubblewrap to get a sandbox"
-    return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
+    return f"{description}: {how}" + (f"; no confirmation needed in {', '.join(exempt)}" if exempt else "")
 
 
-def _place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     workspaces = sorted(engine.workspaces, key=lambda workspace: workspace != scope.workspace)
     return {
         "workspaces": workspaces,
@@ -241,46 +245,48 @@ def _place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     }
 
 
-def _phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
     phase = engine.predictions.phase()
     earned = engine.autonomy.earning(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",
         "learning": phase.learning,
-        "by_itself": "" if earned is None else earned.words,
-        "acts": earned is not None and not earned.missing,
+        "autonomy_note": "" if earned is None else earned.words,
+        "acts_by_itself": earned is not None and not earned.missing,
     }
 
 
 TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
-    "autonomy": _autonomy,
+    "autonomy": _read_autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.holds()},
-    "sessions": _sessions,
-    "changes": lambda engine, scope: {"changes": engine.changes.list(limit=scope.newest), "waiting": engine.queue()},
+    "sessions": _read_sessions,
+    "changes": lambda engine, scope: {
+        "changes": engine.changes.list(limit=scope.session_limit),
+        "waiting": engine.queue(),
+    },
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
     "agents": lambda engine, _: {"agents": engine.agents.list(), "retired": engine.agents.retired()},
-    "place": _place,
+    "place": _read_place,
     "log": lambda engine, _: {
         "log": engine.safety.log(limit=1),
         "blocked": engine.safety.log(limit=200, blocked_only=True),
     },
-    "settings": _settings,
-    "rails": _rails,
-    "phase": _phase,
+    "settings": _read_settings,
+    "rails": _read_rails,
+    "phase": _read_phase,
     "memory": lambda engine, _: {"layers": engine.layers()},
-    "adaptation": lambda engine, _: {"proposed": bool(engine.adaptation.candidates())},
-    "learnings": lambda engine, _: {"taught": bool(engine.learnings.entries(limit=1))},
+    "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.candidates())},
+    "learnings": lambda engine, _: {"has_learnings": bool(engine.learnings.entries(limit=1))},
 }
-"""What can be read again by itself, in the order in which it matters on the first screen."""
+"""What can be read again alone, in the order in which the first screen needs it."""
 
 
-def read(engine: Engine, topics: Iterable[str], scope: ReadScope) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
-    """The fields of `AppState` for `topics`, and what failed. Blocking: call it in a thread.
-
-    One failing port takes away its own part only.
-    """
+def read_topics(
+    engine: Engine, topics: Iterable[str], scope: ReadScope
+) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
+    """The fields of `AppState` for `topics`, and the topics that could not be read. Blocking: call it in a thread."""
     values: dict[str, Any] = {}
     failed: list[tuple[str, Exception]] = []
     for topic in topics:

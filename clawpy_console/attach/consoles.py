@@ -137,7 +137,7 @@ class Consoles(Host):
             consoles=self,
         )
         if attaches and mine:
-            app.only = mine[0]
+            app.workspace_filter = mine[0]
         self.apps[terminal] = app
         app.together = self.apps.values()
         error: BaseException | None = None

@@ -22,7 +22,7 @@ SCREENS = (
 """The screens there are: mode, key, name. A number stays the key of its screen, whether its tab is shown or not."""
 
 ALWAYS = frozenset({"mission", "work"})
-"""Screens whose tabs are always shown; of the others those in use (`state.in_use`) and those called by their key."""
+"""Screens whose tabs are always shown; the others once they are used (see `used_screens`) or were opened by key."""
 
 STATES = {
     "DISABLED": ("■", "$wrong"),

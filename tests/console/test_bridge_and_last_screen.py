@@ -12,7 +12,7 @@ import pytest
 from clawpy_console import bridge, last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import BATCH_INTERVAL_S, OF_SCREENS, Bridge, EngineMoved
-from clawpy_console.state import TOPICS, AppState, ReadScope, read
+from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
 from tests.console import stand_in
@@ -112,7 +112,7 @@ async def test_one_port_that_fails_takes_away_its_own_part_only(console: Console
 
 
 def known() -> AppState:
-    values, failed = read(StandIn(), TOPICS, ReadScope())  # type: ignore[arg-type]
+    values, failed = read_topics(StandIn(), TOPICS, ReadScope())  # type: ignore[arg-type]
     assert failed == []
     return AppState(**values)
 
@@ -135,7 +135,7 @@ def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
         lambda text: "null",
-        lambda text: text.replace('"version": 1', '"version": 999'),
+        lambda text: text.replace(f'"version": {last_screen.VERSION}', '"version": 999'),
         lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
         lambda text: text.replace('"theme"', '"themes"'),
         lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),

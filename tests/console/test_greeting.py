@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission.since import LEARNED, since_fields
+from clawpy_console.screens.mission.absence import LEARNED_FORMS, absence_fields
 from engine.model import (
     LocalModels,
 )
@@ -126,8 +126,8 @@ def test_what_could_not_run_is_no_decision_and_what_found_a_problem_no_failure()
     away = {
         "ran": [{"state": state, "result": result, "mode": "approved"} for state, result in states],
         "blocked": [], "approved": 4, "rejected": 1, "approvedByItself": 0, "spent": 0,
-        "learnt": dict.fromkeys(LEARNED, 0),
+        "learnt": dict.fromkeys(LEARNED_FORMS, 0),
     }  # fmt: skip
-    said = {field.name: field.text for field in since_fields(away)}
+    said = {field.name: field.text for field in absence_fields(away)}
     assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
     assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")

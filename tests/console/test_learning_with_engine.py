@@ -12,7 +12,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import demo
 from clawpy_console.cli.demo import DECIDED, make_project
-from clawpy_console.screens.mission.greeting import since_then
+from clawpy_console.screens.mission.greeting import absence_lines
 from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine
@@ -47,7 +47,7 @@ def prompt(engine: Engine) -> str:
 def lines(engine: Engine) -> list[str]:
     """What the operator is told who was away for an hour."""
     now = engine.clock.now()
-    return [item.plain for item in since_then(engine, now - timedelta(hours=1), now)]
+    return [item.plain for item in absence_lines(engine, now - timedelta(hours=1), now)]
 
 
 @pytest.mark.long

@@ -65,7 +65,7 @@ async def test_the_whole_of_a_refusal_can_be_read(
         await until(pilot, lambda: "✗" in shown(console, message.region))
         assert shown(console, message.region) == f"✗ {WHY} ({MEND})"
         assert stack(console).region.height >= 9
-        await until(pilot, stack(console)._steady)
+        await until(pilot, stack(console)._accepts_decisions)
         await pilot.press("left")
         await until(pilot, lambda: message.region.height == 1)
 
@@ -305,7 +305,7 @@ async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
 
 
 def test_every_flow_has_a_kind_of_work_that_a_card_can_say() -> None:
-    assert {flow for flows in KINDS_OF_WORK.values() for flow in flows.split()} == set(FLOWS)
+    assert {flow for flows in KINDS_OF_WORK.values() for flow in flows} == set(FLOWS)
     assert kind_of_work(stand_in.card(1, "x", flow="lint")) == "lint"
     assert kind_of_work(stand_in.card(1, "x", flow="tidy_imports")) == "tidy imports"  # one that was learned
     assert kind_of_work(stand_in.card(1, "x", flow=None)) == "koji-core"  # an agent or a model serves it

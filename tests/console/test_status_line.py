@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState, Autonomy, in_use
+from clawpy_console.state import AppState, Autonomy, used_screens
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
 from engine.model import MICRO, Hold, Phase
 from engine.model.rails import CostState
@@ -78,9 +78,9 @@ async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
         (AppState(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
         (AppState(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
         (AppState(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),
-        (AppState(taught=True), {"learning"}),
+        (AppState(has_learnings=True), {"learning"}),
         (AppState(used=frozenset({"insights"})), {"insights"}),
     ],
 )
 def test_what_is_in_use(known: AppState, used: set[str]) -> None:
-    assert in_use(known) == used
+    assert used_screens(known) == used

@@ -27,7 +27,7 @@ from clawpy_console.cli.printing.style import (
 from clawpy_console.fields import Field
 from clawpy_console.screens.insights import figures
 from clawpy_console.screens.insights.figures import STATES
-from clawpy_console.screens.mission.since import since_fields
+from clawpy_console.screens.mission.absence import absence_fields
 from clawpy_console.screens.safety import safety_fields
 
 MAX_LISTED = 5
@@ -93,7 +93,7 @@ def _hold(hold: Document) -> Field:
 
 def _since(away: Document) -> Lines:
     """What happened since you were last away; nothing when nothing did."""
-    fields, ran, blocked = list(since_fields(away)), away["ran"], away["blocked"]
+    fields, ran, blocked = list(absence_fields(away)), away["ran"], away["blocked"]
     if not fields:
         return
     yield bold(f"since {time(away['at'])}")

@@ -12,41 +12,49 @@ from engine.model import Band, Card, Signal, Source, Tier
 BAR_CELLS = 8
 
 KINDS_OF_WORK = {
-    "tests": "run_tests check_clean_head hunt_flakes narrow_failures quarantine time_tests uncovered_lines",
-    "bisect": "bisect",
-    "lint": "lint fix_lint",
-    "fix": "apply_fix",
-    "merge": "rehearse_merge forecast_conflicts unfinished_operation",
-    "revert": "rehearse_revert",
-    "rebase": "rehearse_autosquash",
-    "undo": "undo_landing",
-    "branches": "report_branches keep_commits",
-    "review": "review_unpushed look_at_changes look_at_pull_request look_together look_at_stash",
-    "debugging": "look_for_leftovers remove_leftovers",
-    "docs": "look_at_mentions update_docs write_agents_md",
-    "release": "look_at_release draft_changelog",
-    "summary": "summarise_day",
-    "packages": "prepare_environment update_lock",
-    "disk": "reclaim_space",
-}
-"""A word for each kind of work, and the flows that do it."""
+    "tests": (
+        "run_tests",
+        "check_clean_head",
+        "hunt_flakes",
+        "narrow_failures",
+        "quarantine",
+        "time_tests",
+        "uncovered_lines",
+    ),
+    "bisect": ("bisect",),
+    "lint": ("lint", "fix_lint"),
+    "fix": ("apply_fix",),
+    "merge": ("rehearse_merge", "forecast_conflicts", "unfinished_operation"),
+    "revert": ("rehearse_revert",),
+    "rebase": ("rehearse_autosquash",),
+    "undo": ("undo_landing",),
+    "branches": ("report_branches", "keep_commits"),
+    "review": ("review_unpushed", "look_at_changes", "look_at_pull_request", "look_together", "look_at_stash"),
+    "debugging": ("look_for_leftovers", "remove_leftovers"),
+    "docs": ("look_at_mentions", "update_docs", "write_agents_md"),
+    "release": ("look_at_release", "draft_changelog"),
+    "summary": ("summarise_day",),
+    "packages": ("prepare_environment", "update_lock"),
+    "disk": ("reclaim_space",),
+}  # fmt: skip
+"""The kinds of work in a word each, with the flows that do them."""
 
-_KIND = {flow: word for word, flows in KINDS_OF_WORK.items() for flow in flows.split()}
+_KIND_BY_FLOW = {flow: kind for kind, flows in KINDS_OF_WORK.items() for flow in flows}
 
 
 def kind_of_work(card: Card) -> str:
-    """`tests`, `lint`, `merge` where a flow does it; a flow that was learned by its name; else the channel."""
+    """The kind of work of a flow, such as `tests`; a learned flow by its name; without a flow the channel."""
     flow = card.assignment.flow
-    return _KIND.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
+    return _KIND_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
 
 
 def tier_label(card: Card) -> str:
-    """The tier in one word, `YOURS` on a prompt of your own."""
+    """The tier in one word, `YOURS` on the operator's own prompt."""
     return "YOURS" if card.source is Source.OPERATOR else card.tier.name
 
 
 def headline(card: Card, width: int) -> Content:
-    """`BROKEN  shop · tests` at the left; at the right the confidence once it is stated, and badges."""
+    """`BROKEN  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
     badges = []
     if card.stated:
         badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
@@ -59,40 +67,42 @@ def headline(card: Card, width: int) -> Content:
     right = Content.assemble(*badges)
     label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
     place = f"{words.workspace_name(card.assignment.workspace)} · {kind_of_work(card)}"
-    room = max(1, width - label.cell_length - right.cell_length - 1)
-    return Content.assemble(label, (words.fit_to_width(place, room), "$grey"), " ", right)
+    place_width = max(1, width - label.cell_length - right.cell_length - 1)
+    return Content.assemble(label, (words.fit_to_width(place, place_width), "$grey"), " ", right)
 
 
 def signal_words(signal: Signal) -> tuple[str, str]:
-    """Its name, and its evidence in words."""
+    """The name of a signal and its evidence."""
     name = "talk" if signal.name == "conversations" else signal.name
     return name, words.one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
 
 
 def signal_line(signal: Signal) -> Content:
-    """Name, bar, evidence."""
+    """A signal as name, bar and evidence."""
     name, text = signal_words(signal)
     filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
-    shown = f"{'▇' * filled:<{BAR_CELLS}} "
-    return Content.assemble((f"{words.fit_to_width(name, 8)} ", "$faint"), (shown, "$accent"), (text, "$grey"))
+    bar = f"{'▇' * filled:<{BAR_CELLS}} "
+    return Content.assemble((f"{words.fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
 
 
 def work_facts(card: Card) -> str:
-    """What it may cost, what it changes, what runs it, what undoes it; unknown while nothing can run it."""
+    """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
     if not card.undo_note:
         return "No model or agent can run this yet."
     runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
     touches = words.touches(card.assignment.flow or "", card.check_only, card.without_sandbox)
-    parts = [*([f"est. {words.money(card.estimate)}"] if card.estimate else []), touches, runs]
-    if continued := card.assignment.parameters.get("continues") if card.assignment.flow is None else None:
-        parts.append(f"continues {continued}")
+    parts = [f"est. {words.money(card.estimate)}"] if card.estimate else []
+    parts += [touches, runs]
+    session_id = card.assignment.parameters.get("continues")
+    if session_id and card.assignment.flow is None:
+        parts.append(f"continues {session_id}")
     undo = words.one_line(card.undo_note)
     parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
     return " · ".join(parts)
 
 
 def caution_and_style(card: Card) -> tuple[str, str]:
-    """What you should read before approving, "" for nothing, with its colour."""
+    """A warning to read before approving, "" for none, and its style."""
     if blocking_verdict := words.blocking_verdict(card):
         return f"✗ {blocking_verdict.rail} would block: {words.one_line(blocking_verdict.reason)}", "$wrong"
     if (risk := words.approval_risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
@@ -102,11 +112,11 @@ def caution_and_style(card: Card) -> tuple[str, str]:
     return "", ""
 
 
-SHRINK_ORDER = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
-"""The parts of a small card that give up lines, in this order, and the number that each keeps."""
+SHRINK_STEPS = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
+"""How a card that is too high gets smaller, step by step: a part, and the number of its lines that stay."""
 
 
-def layout(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
+def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
     """The card as exactly `height` lines of at most `width` cells."""
 
     def wrapped(text: str, style: str, limit: int) -> list[Content]:
@@ -123,26 +133,28 @@ def layout(card: Card, width: int, height: int, *, with_signals: bool = True) ->
         "caution": wrapped(*caution_and_style(card), 6),
         "facts": wrapped(work_facts(card), "$faint", 5),
     }
-    for name, min_lines in SHRINK_ORDER:
-        gaps = 2 + bool(parts["reason"]) + bool(parts["signals"])
-        over = gaps + sum(map(len, parts.values())) - height
-        if over > 0:
-            limit = max(min_lines, len(parts[name]) - over)
+    for name, min_lines in SHRINK_STEPS:
+        other_lines = 2 + bool(parts["reason"]) + bool(parts["signals"])  # headline, sandbox warning, blank lines
+        excess = other_lines + sum(map(len, parts.values())) - height
+        if excess > 0:
+            limit = max(min_lines, len(parts[name]) - excess)
             parts[name] = parts[name][:limit] if name == "signals" else _first_lines(parts[name], limit, width)
     sandbox_warning = words.crop(f"▲ {words.NO_SANDBOX}", width) if card.without_sandbox else ""
     lines = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
     for name in ("reason", "signals"):
         if parts[name]:
             lines += [Content(""), *parts[name]]
-    below = parts["caution"] + parts["facts"]
-    return (lines + [Content("")] * (height - len(lines) - len(below)) + below)[:height]
+    bottom = parts["caution"] + parts["facts"]
+    return (lines + [Content("")] * (height - len(lines) - len(bottom)) + bottom)[:height]
 
 
 def _first_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
-    """At most `limit` lines; where more follow, the last one says so."""
+    """At most `limit` of the lines; the last one ends with an ellipsis where more follow."""
     if len(lines) <= limit:
         return lines
-    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)] if limit else []
+    if not limit:
+        return []
+    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)]
 
 
 class CardView(Widget):
@@ -157,6 +169,6 @@ class CardView(Widget):
     def render(self) -> Content:
         if self.card is None:
             return Content("")
-        beside = self.screen.has_class("-wide")  # the evidence stands beside the card
         width, height = self.content_size
-        return Content("\n").join(layout(self.card, width, height, with_signals=not beside))
+        has_evidence_pane = self.screen.has_class("-wide")
+        return Content("\n").join(card_lines(self.card, width, height, with_signals=not has_evidence_pane))

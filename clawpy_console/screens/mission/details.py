@@ -1,4 +1,4 @@
-"""Everything about one card: why it is there, what it would do, and the prompt to edit before approving (SPEC 9.2)."""
+"""The details of a card: its evidence, what it would do, and its prompt, which can be edited first (SPEC 9.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def parse_parameters(text: str) -> dict[str, Any] | None:
-    """The inverse of `parameter_lines`; None for what is not such lines, such as a sentence."""
+    """The parameters that `parameter_lines` wrote as `text`; None for any other text, such as a sentence."""
     parameters: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")
@@ -36,14 +36,14 @@ def parse_parameters(text: str) -> dict[str, Any] | None:
         try:
             parameters[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
         except json.JSONDecodeError:
-            parameters[key.strip()] = value  # a text that only begins like JSON, such as a commit id
+            parameters[key.strip()] = value  # not JSON, such as a commit id that begins with a digit
     return parameters
 
 
 class Details(Dialog[None]):
-    """The details of one card. Closes itself when it was approved.
+    """The details of one card. They close when the card is approved.
 
-    Made once and shown again for every card: to compose it anew would take longer than an operator's key should.
+    The screen is made once and shown again for each card, because composing it would delay the key.
     """
 
     BINDINGS = bindings("details")
@@ -52,7 +52,7 @@ class Details(Dialog[None]):
     DEFAULT_CSS = """
     Details #editor { height: auto; min-height: 3; max-height: 9; }
     Details KeyLine { background: $surface; dock: bottom; padding: 0; margin-top: 1; }
-    Details #refused { color: $wrong; height: auto; display: none; }
+    Details #refusal { color: $wrong; height: auto; display: none; }
     Details #why { margin-top: 1; }
     Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
     """
@@ -62,22 +62,22 @@ class Details(Dialog[None]):
     def __init__(self, card: Card) -> None:
         super().__init__()
         self._card = card
-        self._rails: tuple[RailVerdict, ...] = ()  # as they are now; none until the engine was asked
+        self._rails: tuple[RailVerdict, ...] = ()  # empty until the engine has answered
         self._similar: SimilarDecisions | None = None
-        self._armed = False
+        self._armed = False  # the risk was shown, and the next key may approve
 
     def show(self, card: Card) -> None:
-        """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
+        """Show `card` from now on. Call it while the screen is not on top."""
         if card.id != self._card.id:
             self._similar, self._rails = None, ()
         self._card = card
         self._armed = False
         if self.is_mounted:
-            self._begin()
+            self._reset()
 
     @property
-    def _text(self) -> str:
-        """What can be edited: a flow's parameters, or the prompt."""
+    def _editable_text(self) -> str:
+        """The parameters of a flow, else the prompt."""
         assignment = self._card.assignment
         return parameter_lines(assignment.parameters) if assignment.flow else assignment.prompt
 
@@ -86,24 +86,25 @@ class Details(Dialog[None]):
             frame.border_title = Content("Card details")
             with VerticalScroll(id="details"):
                 yield ReflowingText(id="head")
-                yield Static(id="edited", classes="heading", markup=False)
+                yield Static(id="editor-title", classes="heading", markup=False)
                 yield TextArea(id="editor", show_line_numbers=False, tab_behavior="focus")
-                yield Static(id="refused", markup=False)
+                yield Static(id="refusal", markup=False)
                 yield ReflowingText(id="why")
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
+        """Show the card from its top, with its text in the editor."""
         flow = self._card.assignment.flow
         self.query_one("#frame").border_subtitle = Content(self._card.id)
-        self.query_one("#edited", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
+        self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self.query_one("#editor", TextArea)
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
-        if editor.text != self._text:
-            editor.load_text(self._text)
-        self.query_one("#refused").display = False
+        if editor.text != self._editable_text:
+            editor.load_text(self._editable_text)
+        self.query_one("#refusal").display = False
         self.query_one("#details").scroll_home(animate=False)
         self.set_focus(self.query_one("#details"))
         self._draw()
@@ -116,28 +117,28 @@ class Details(Dialog[None]):
             similar = SimilarDecisions(*engine.cards.similar(card_id))
             return engine.cards.get(card_id), engine.cards.rails(card_id), similar
 
-        def arrived(answer: tuple[Card, tuple[RailVerdict, ...], SimilarDecisions]) -> None:
+        def on_answer(answer: tuple[Card, tuple[RailVerdict, ...], SimilarDecisions]) -> None:
             if card_id == self._card.id:
                 self._card, self._rails, self._similar = answer
                 self._draw()
 
         if self.app.engine is not None:
-            self.app.ask(read, arrived, self._refuse)
+            self.app.ask(read, on_answer, self._show_refusal)
 
     def _draw(self) -> None:
         card = self._card
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
-        bare = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
-        self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
-        # What it lacks stands beside the editor, where it can be given.
-        lacks = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
-        fields = [*lacks, *evidence_fields(card, self._rails, self._similar, self.app.state, self.app.now())]
+        warning = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
+        self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
+        # The note names what is missing in the prompt, so it stands below the editor.
+        note = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
+        fields = [*note, *evidence_fields(card, self._rails, self._similar, self.app.state, self.app.now())]
         self.query_one("#why", ReflowingText).show(lambda width: render_fields(fields, width))
 
-    def _refuse(self, why: object) -> None:
-        line = self.query_one("#refused", Static)
+    def _show_refusal(self, reason: object) -> None:
+        line = self.query_one("#refusal", Static)
         line.display = True
-        line.update(Content(f"✗ {why}"))
+        line.update(Content(f"✗ {reason}"))
         self.query_one("#details").scroll_home(animate=False)
 
     def action_edit(self) -> None:
@@ -151,21 +152,21 @@ class Details(Dialog[None]):
             self.dismiss()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In the text a letter is a letter, and another key approves."""
-        typing = bool(self.query("#editor:focus"))
+        """While the editor has the focus, letters are text, and another key approves."""
+        is_typing = bool(self.query("#editor:focus"))
         if action == "approve":
-            return typing is bool(parameters)
-        return not typing if action == "edit" else super().check_action(action, parameters)
+            return is_typing is bool(parameters)
+        return not is_typing if action == "edit" else super().check_action(action, parameters)
 
     def action_approve(self, typing: bool = False) -> None:
-        """Approve what stands in the editor; a risky card first says so and waits for its own key."""
-        if (risk := words.approval_risk(self._card)) and not self._armed:
-            self._armed = True
-            self._refuse(f"risky: {risk}; A approves it anyway")
-            self.query_one("#details").focus()
-            return
-        if not words.approval_risk(self._card):
+        """Approve the card with the text in the editor. A risky card shows its risk, and waits for `action_insist`."""
+        risk = words.approval_risk(self._card)
+        if not risk:
             self._approve()
+        elif not self._armed:
+            self._armed = True
+            self._show_refusal(f"risky: {risk}; A approves it anyway")
+            self.query_one("#details").focus()
 
     def action_insist(self) -> None:
         if self._armed:
@@ -173,12 +174,12 @@ class Details(Dialog[None]):
 
     def _approve(self) -> None:
         card, text = self._card, self.query_one("#editor", TextArea).text.strip()
-        edited = text != self._text.strip()
-        parameters = parse_parameters(text) if edited and card.assignment.flow else None
-        edit = text if edited and parameters is None else None
+        is_edited = text != self._editable_text.strip()
+        parameters = parse_parameters(text) if is_edited and card.assignment.flow else None
+        edit = text if is_edited and parameters is None else None
 
         def on_refusal(refusal: Refusal) -> None:
-            self._refuse(refusal)
+            self._show_refusal(refusal)
             self._armed = False
             self._read_again()
 
@@ -191,7 +192,7 @@ class Details(Dialog[None]):
 
 
 def show_details(app: CardConsole, card: Card) -> None:
-    """Open the details of `card`. Their screen is kept when it closes."""
+    """Open the details of `card`, on a screen that is made at the first call."""
     if not app.is_screen_installed("details"):
         app.install_screen(Details(card), "details")
     details = app.get_screen("details")

@@ -1,4 +1,4 @@
-"""Why a card is there and what would happen: its details, and the pane beside it. Pure."""
+"""The evidence for a card as fields, for its details and for the pane beside it. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ class SimilarDecisions(NamedTuple):
     decided: int
 
 
-Facts = Sequence[tuple[str, str]]
-"""Names and texts; a fact without a text is left out."""
-
-
 def evidence_fields(
     card: Card, rails: Sequence[RailVerdict], similar: SimilarDecisions | None, state: AppState, now: datetime
 ) -> Iterator[Field]:
@@ -34,8 +30,8 @@ def evidence_fields(
         yield Field("", words.one_line(card.reasoning), "grey")
     yield Field("", "place in the stack", "heading")
     yield from _place_fields(card)
-    yield from present_fields(_history(card, similar, state, now), "grey")
-    if card.signals:  # none speak for a prompt of your own
+    yield from present_fields(_history_facts(card, similar, state, now), "grey")
+    if card.signals:  # the operator's own prompt has none
         yield Field("", "signals (weight · relevance)", "heading")
     for signal in card.signals:
         name, text = signal_words(signal)
@@ -44,7 +40,7 @@ def evidence_fields(
         yield Field("", "rails now", "heading")
     yield from _rails_fields(rails)
     yield Field("", "work", "heading")
-    yield from present_fields(_facts(card, state, now), "grey")
+    yield from present_fields(_work_facts(card, state, now), "grey")
     yield from _confidence_fields(card)
 
 
@@ -57,56 +53,60 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
 
 
 def _place_fields(card: Card) -> Iterator[Field]:
-    """Where it stands in the stack and why, with what moved it there."""
+    """The place of a card in the stack, and the reasons for it."""
     if card.source is Source.OPERATOR:
         yield Field("", "your own prompts come first", "grey")
         return
     place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
     yield Field("", place, "wrong" if card.tier is Tier.BROKEN else "ink")
-    moved = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
-    yield from (Field("", words.one_line(item), "grey") for item in moved)
+    reasons = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
+    yield from (Field("", words.one_line(reason), "grey") for reason in reasons)
 
 
 def _confidence_fields(card: Card) -> Iterator[Field]:
-    """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
+    """The confidence as a sum of terms, each with its value and its reason; nothing while none is stated."""
     parts = card.parts
     if parts is None or not card.stated:
         return
     yield Field("", "confidence (weight · value)", "heading")
     for number, (name, weight) in enumerate(CONFIDENCE_WEIGHTS.items()):
         value = getattr(parts, name)
-        why = words.one_line(parts.words[number]) if number < len(parts.words) else ""
-        yield Field("", f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {why}", "grey")
+        reason = words.one_line(parts.words[number]) if number < len(parts.words) else ""
+        yield Field("", f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {reason}", "grey")
     yield Field("", f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
 def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
-    """Each rail with its reason; those that allow without one are one line."""
+    """Each rail with its reason; the rails that allow without a reason share one line."""
     for rail in rails:
         sign, tone = words.VERDICT_SIGNS[rail.verdict]
         if rail.reason or rail.verdict is not Verdict.ALLOW:
             yield Field(rail.rail, f"{sign} {words.one_line(rail.reason)}", tone)
-    if plain := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
-        yield Field("", f"✓ {', '.join(plain)}: no objection", "grey")
+    if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
+        yield Field("", f"✓ {', '.join(allowing)}: no objection", "grey")
 
 
-def _history(card: Card, similar: SimilarDecisions | None, state: AppState, now: datetime) -> Facts:
-    """How you decided cards like it, and how the flow ended in this workspace the last time."""
-    flow, workspace = card.assignment.flow, card.assignment.workspace
-    same = (session for session in state.sessions if flow and (session.flow, session.workspace) == (flow, workspace))
-    last = next((item for item in same if item.state.over), None)
-    text = "no card like this decided here yet"
+def _history_facts(
+    card: Card, similar: SimilarDecisions | None, state: AppState, now: datetime
+) -> Iterator[tuple[str, str]]:
+    """How cards like it were decided, and how the last run of the flow in this workspace ended."""
     if similar is not None and similar.decided:
-        text = f"approved {similar.approved} of {similar.decided} cards like this here"
-    return [("decisions", text if similar is not None else ""), ("last run", result_words(last, now) if last else "")]
+        yield "decisions", f"approved {similar.approved} of {similar.decided} cards like this here"
+    elif similar is not None:
+        yield "decisions", "no card like this decided here yet"
+    flow, workspace = card.assignment.flow, card.assignment.workspace
+    for session in state.sessions if flow else ():
+        if (session.flow, session.workspace) == (flow, workspace) and session.state.over:
+            yield "last run", result_words(session, now)
+            return
 
 
-def _facts(card: Card, state: AppState, now: datetime) -> Facts:
-    """What the work is, and what it touches."""
+def _work_facts(card: Card, state: AppState, now: datetime) -> list[tuple[str, str]]:
+    """What the work is and what it touches; facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
     assignment, served = card.assignment, words.one_line(card.served)
-    life = f"made {words.moment(card.created_at, now)}, expires {words.moment(card.expires_at, now)}"
+    lifetime = f"made {words.moment(card.created_at, now)}, expires {words.moment(card.expires_at, now)}"
     return [
         ("kind", kind_title(card.kind)),
         ("cost", f"est. {words.money(card.estimate)}" if card.estimate else ""),
@@ -117,5 +117,5 @@ def _facts(card: Card, state: AppState, now: datetime) -> Facts:
         ("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
         ("sandbox", state.sandbox or "not tested yet"),
         ("undo", card.undo_note),
-        ("source", f"{card.source.value}, {life}"),
+        ("source", f"{card.source.value}, {lifetime}"),
     ]

@@ -1,4 +1,4 @@
-"""A few lines above the stack: what happened while nobody looked, and the three optional steps of a first run."""
+"""The lines above the stack at the start: what happened while the operator was away, or the hints of a first run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.content import Content
 
 from clawpy_console import agent_setup, words
 from clawpy_console.keys import shown_key
-from clawpy_console.screens.mission.since import since_fields
+from clawpy_console.screens.mission.absence import absence_fields
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from engine import Engine
 
 MAX_WIDTH = 200
-"""Cells after which a line of what happened goes on below."""
+"""Maximum number of cells of a line about what happened."""
 
 
-def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
-    """The first-run lines: what to press and what happens then, optional steps. Escape hides them for good; while no
-    agent is found each fits 75 cells. Blocking: call it in a thread."""
+def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
+    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
+
+    Blocking: call it in a thread.
+    """
 
     def key(action: str) -> tuple[str, str]:
         return (shown_key(action, keymap), "$accent")
@@ -47,8 +49,8 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     ]  # fmt: skip
 
 
-def since_then(engine: Engine, at: datetime, now: datetime) -> list[Content]:
-    """What happened since `at`; nothing when nothing did. Blocking."""
-    if not (lines := render_fields(since_fields(document(engine.since(at))), MAX_WIDTH)):
+def absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
+    """What happened since `at`; no lines when nothing did. Blocking: call it in a thread."""
+    if not (lines := render_fields(absence_fields(document(engine.since(at))), MAX_WIDTH)):
         return []
     return [Content.styled(f"While you were away, {words.span(now - at)}", "bold $accent"), *lines]

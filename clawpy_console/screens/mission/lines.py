@@ -1,4 +1,4 @@
-"""The rows of the lists on mission control: cards, work, what waits for you, tasks, agents. Pure."""
+"""The rows of the lists on mission control: cards, work, what waits for you, tasks, agents. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,53 +17,51 @@ from engine.model import Card, Result, SessionState, SessionView, Tier
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
 MAX_SESSIONS = 20
-"""Sessions in the list of work."""
+"""Maximum number of sessions in the list of work."""
+
+MAX_WORKSPACE_CELLS = 12
+"""Maximum number of cells of a workspace's name before a card."""
 
 
-def card_rows(cards: Sequence[Card], several: bool) -> list[Row]:
-    """The pending cards: tier, workspace if there are `several`, what is proposed, the kind of work."""
-    room = (
-        min(12, max((len(words.workspace_name(card.assignment.workspace)) for card in cards), default=0))
-        if several
-        else 0
-    )
-    return [
-        Row(
-            card.id,
-            (words.fit_to_width(words.workspace_name(card.assignment.workspace), room) + "  " if room else "")
-            + words.one_line(card.assignment.prompt),
-            words.fit_to_width(tier_label(card), 7),
-            kind_of_work(card),
-            "grey",
-            "wrong" if card.tier is Tier.BROKEN else "wants" if words.approval_risk(card) else "faint",
-        )
-        for card in cards
-    ]
+def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
+    """The pending cards: tier, what is proposed, kind of work; `with_workspace` also the name of the workspace."""
+    names = [words.workspace_name(card.assignment.workspace) for card in cards]
+    name_width = min(MAX_WORKSPACE_CELLS, max(map(len, names), default=0))
+    rows = []
+    for card, name in zip(cards, names, strict=True):
+        text = words.one_line(card.assignment.prompt)
+        if with_workspace:
+            text = f"{words.fit_to_width(name, name_width)}  {text}"
+        risk_style = "wants" if words.approval_risk(card) else "faint"
+        mark_style = "wrong" if card.tier is Tier.BROKEN else risk_style
+        mark = words.fit_to_width(tier_label(card), 7)
+        rows.append(Row(card.id, text, mark, kind_of_work(card), "grey", mark_style))
+    return rows
 
 
 def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
-    """What runs now, then what finished, the newest first; under each when, how long, and with which result."""
+    """The sessions that run, then those that are over, the newest first; below each its time and result."""
     sessions = sorted(state.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
-    several = len({session.workspace for session in sessions}) > 1
+    several_workspaces = len({session.workspace for session in sessions}) > 1
     rows = []
     for session in sessions[:MAX_SESSIONS]:
-        place = f"{words.workspace_name(session.workspace)}: " if several else ""
+        place = f"{words.workspace_name(session.workspace)}: " if several_workspaces else ""
         mark, style, _ = session_outcome(session)
         ink = "grey" if session.state.over else "ink"
         rows.append(Row(session.id, place + words.one_line(session.prompt), mark, "", ink, style))
-        rows += _below(result_words(session, now), width)
+        rows += _detail_rows(result_words(session, now), width)
     return rows
 
 
 def event_time(session: SessionView) -> datetime:
-    """When the last thing happened to it: discarded, ended, started, made."""
+    """The time of the last event of a session: discarded, ended, started or created."""
     return session.discarded_at or session.ended_at or session.started_at or session.created_at
 
 
 def result_words(session: SessionView, now: datetime) -> str:
-    """`14:08 · 58s · 3 files changed`: when it ended, how long it ran and how it ended, as far as that is known."""
+    """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
     took = ""
-    if session.started_at and session.state is not SessionState.INTERRUPTED:  # nobody saw when that one ended
+    if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
         took = words.duration((session.ended_at or now) - session.started_at)
     label = session_outcome(session)[2]
     detail = words.one_line(session.error or session.summary)
@@ -77,38 +75,39 @@ def result_words(session: SessionView, now: datetime) -> str:
 
 
 def live_title(session: SessionView | None, now: datetime) -> str:
-    """The heading over the output of `session`."""
+    """The heading above the output of `session`."""
     if session is None:
         return "LIVE"
-    about = f"{words.workspace_name(session.workspace)} · {words.one_line(session.prompt)}"
-    return f"LAST OUTPUT  {words.moment(event_time(session), now)}  {about}" if session.state.over else f"LIVE  {about}"
+    title = f"{words.workspace_name(session.workspace)} · {words.one_line(session.prompt)}"
+    return f"LAST OUTPUT  {words.moment(event_time(session), now)}  {title}" if session.state.over else f"LIVE  {title}"
 
 
 def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
-    """What waits for you, with how long it has waited; a long title goes on below."""
+    """What waits for the operator, and for how long; a long title continues below."""
     rows = []
     for waiting in state.waiting:
         mark, age = WAITING_MARKS.get(waiting.kind, "▲"), words.span(now - waiting.since)
-        first, *_ = Content(title := words.one_line(waiting.title)).wrap(max(8, width - 4 - len(age)))
+        title = words.one_line(waiting.title)
+        first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
-        rows += _below(title[len(first.plain) :].strip(), width)
+        rows += _detail_rows(title[len(first.plain) :].strip(), width)
     return rows
 
 
-def _below(text: str, width: int) -> list[Row]:
-    """`text` in rows of `width` cells that the cursor passes over, three at most."""
+def _detail_rows(text: str, width: int) -> list[Row]:
+    """`text` as at most three rows of `width` cells, which the cursor skips."""
     lines = Content(text).wrap(max(8, width - 4)) if text else []
     return [Row("", f"   {line.plain.rstrip()}") for line in lines[:3]]
 
 
 def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
-    """Open tasks that no session runs: those are in the list of work."""
+    """The open tasks that no session runs; the others are in the list of work."""
     tasks = [task for task in state.tasks if task.state == "open" and not task.session_id]
-    return [Row(item.id, words.one_line(item.title), "○") for item in tasks]
+    return [Row(task.id, words.one_line(task.title), "○") for task in tasks]
 
 
 def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
-    """Agents whose folder is broken, and those of a channel that is served, by that channel, with what serves it."""
+    """The agents whose folder is broken; then each channel that is served, with what serves it."""
     rows = [Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in state.agents if agent.broken]
     busy = {session.channel for session in state.running if session.flow is None}
     for channel, by in state.served:

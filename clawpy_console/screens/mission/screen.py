@@ -28,18 +28,20 @@ if TYPE_CHECKING:
     from engine import Engine
     from engine.model import Bubble, RailVerdict
 
-REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
-"""Reasons for a dismissal by the key's name, in the order of the keys."""
+REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
+"""The reasons for a dismissal, by the name of their key, in the order of the keys."""
 
-
-LISTS = {
+LIST_ROWS = {
     "sessions": lines.work_rows, "queue": lines.waiting_rows, "tasks": lines.task_rows, "agents": lines.agent_rows,
 }  # fmt: skip
-"""What stands in each list."""
+"""The function that gives the rows of each list, by the id of the list."""
+
+EVIDENCE_DEBOUNCE_S = 0.15
+"""Seconds that a card stays in front before its evidence is read."""
 
 
 class CardRows(Rows, can_focus=False):
-    """The pending cards; the keys are those of the stack. A click opens a row."""
+    """The pending cards below the stack, which has the keys. A click opens a row."""
 
     def click(self, number: int) -> None:
         self.cursor = number
@@ -47,7 +49,7 @@ class CardRows(Rows, can_focus=False):
 
 
 class Queue(Rows):
-    """What waits for you."""
+    """What waits for the operator."""
 
     BINDINGS = bindings("queue")
 
@@ -69,18 +71,18 @@ class MissionScreen(ConsoleScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._workspace = self.app.only  # the filter, "" for all
-        self._stopped = False  # the message tells of a stop
-        self._shown: set[str] = set()
-        self._evidence_card = ""  # the card that the next two tell of
-        self._rails: tuple[RailVerdict, ...] = ()  # what the rails say of it now
-        self._similar: SimilarDecisions | None = None
+        self._workspace = self.app.workspace_filter  # "" for all
+        self._is_stop_message = False  # the line under the card is about a stop
+        self._reported_ids: set[str] = set()  # cards of which the engine knows that they were shown
+        self._evidence_card_id = ""
+        self._rails: tuple[RailVerdict, ...] = ()  # the verdicts on that card
+        self._similar: SimilarDecisions | None = None  # decisions about cards like it
 
     def body(self) -> ComposeResult:
-        # Before the panes are there, or the style sheet is applied to them twice.
+        # Before the panes are mounted, or the style sheet is applied to them twice.
         self.set_class(not self.state.sessions, "-unused", update=False)
-        self.set_class(not self._filtered(self.app.cards.pending(self.state.cards)), "-empty", update=False)
-        yield Static(id="folded", markup=False)
+        self.set_class(not self._filter(self.app.cards.pending(self.state.cards)), "-empty", update=False)
+        yield Static(id="hidden-panes", markup=False)
         yield Static(id="greeting", markup=False)
         with Vertical(id="panes"):
             with Vertical(id="pane-stack", classes="pane"):
@@ -113,11 +115,11 @@ class MissionScreen(ConsoleScreen):
         state = self.state
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
-            stack.show(self._filtered(self.app.cards.pending(state.cards)), empty=self._empty_words(state))
-        if self._stopped and not self.app.holds:
+            stack.show(self._filter(self.app.cards.pending(state.cards)), empty=self._empty_text(state))
+        if self._is_stop_message and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
-            self._mark("-unused", not state.sessions)
+            self._set_layout_class("-unused", not state.sessions)
             self.query_one("#live", Transcript).follow(state.newest_running, self.app.transcript)
 
     def tick(self, now: datetime) -> None:
@@ -126,54 +128,56 @@ class MissionScreen(ConsoleScreen):
             self._draw_lists(self.state, now)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(self._fit)
+        self.call_after_refresh(self._draw_for_widths)
 
-    def _mark(self, name: str, on: bool) -> None:
-        """Give the screen a class that changes which panes there are."""
+    def _set_layout_class(self, name: str, on: bool) -> None:
+        """Add or remove a class of the screen that decides which panes there are."""
         if self.has_class(name) != on:
             self.toggle_class(name)
-            self.call_after_refresh(self._fit)
+            self.call_after_refresh(self._draw_for_widths)
 
-    def _fit(self) -> None:
-        """What depends on the widths of panes, once these are laid out."""
+    def _draw_for_widths(self) -> None:
+        """Draw what depends on the widths of panes, once these are laid out."""
         if self.ready:
             self._draw_evidence(self.query_one("#stack", CardStack).front)
             self._draw_lists(self.state, self.app.now())
 
     def _draw_lists(self, state: AppState, now: datetime) -> None:
-        now = now.replace(microsecond=0)  # all clocks turn together, once a second, not each at its own moment
-        for name, draw in LISTS.items():
+        now = now.replace(microsecond=0)  # so that all clocks change in the same frame
+        for name, make_rows in LIST_ROWS.items():
             rows = self.query_one(f"#{name}", Rows)
-            items = draw(state, now, rows.scrollable_content_region.width or 40)
+            items = make_rows(state, now, rows.scrollable_content_region.width or 40)
             rows.show(items)
             if name in ("tasks", "agents"):
                 self.query_one(f"#pane-{name}").display = bool(items)
             elif name == "sessions" and not rows.has_focus:
                 rows.action_first()  # the newest stays in sight
-        waits = len(state.waiting)
-        self.put("#queue-title", Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU"))
-        self.query_one("#pane-queue").set_class(bool(waits), "-wants")
+        waiting_count = len(state.waiting)
+        self.put("#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU"))
+        self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
         self.put("#live-title", Content(lines.live_title(state.newest_running, now)))
-        self.put("#folded", self._folded(state, now))
+        self.put("#hidden-panes", self._hidden_panes(state, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
-        """On a narrow terminal: the last line of the live output, under the cards."""
+        """On a narrow terminal, draw the last line of the live output below the cards."""
         text = words.one_line(self.query_one("#live", Transcript).last_line)
         self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
-    def _folded(self, state: AppState, now: datetime) -> Content:
-        """On a narrow terminal: what the panes that are out of sight hold."""
+    def _hidden_panes(self, state: AppState, now: datetime) -> Content:
+        """The counts of the panes that a narrow terminal does not show."""
         running, waits = len(state.running), len(state.waiting)
-        age = words.span(now - min((item.since for item in state.waiting), default=now))
-        oldest = "" if not waits else ", just now" if age == "now" else f", oldest {age}"
+        oldest = ""
+        if state.waiting:
+            age = words.span(now - min(waiting.since for waiting in state.waiting))
+            oldest = ", just now" if age == "now" else f", oldest {age}"
         return Content.assemble(
             ("work ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
             ("   waiting for you ", "$faint"), (f"{waits}{oldest}", "bold $wants" if waits else "$grey"),
             ("   ⇥ shows them", "$faint"),
         )  # fmt: skip
 
-    def _draw_stack_words(self, stack: CardStack) -> None:
+    def _draw_stack_texts(self, stack: CardStack) -> None:
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
         if self._workspace and len(self._workspaces()) > 1:
             title += f"   only {words.workspace_name(self._workspace)}"
@@ -181,21 +185,23 @@ class MissionScreen(ConsoleScreen):
         self.put("#question", self._question(stack))
 
     def _question(self, stack: CardStack) -> Content:
-        """Which keys answer what was just asked: is the risk fine, why was it dismissed."""
+        """The keys that approve a risky card, or give the reason of a dismissal, while one of these is asked."""
 
         def key(name: str) -> tuple[str, str]:
             return (shown_key(f"stack.{name}", self.app.keymap), "$accent")
 
         if stack.armed:
             return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway", "$grey"))
-        if stack.asks_why:
-            reasons = [part for name, label in REASONS.items() for part in (" ", key(name), (f" {label}", "$grey"))]
+        if stack.reason_card_id:
+            reasons: list[str | tuple[str, str]] = []
+            for name, label in REASON_LABELS.items():
+                reasons += [" ", key(name), (f" {label}", "$grey")]
             return Content.assemble(("why?", "bold reverse $accent"), *reasons)
         return Content("")
 
     def _draw_evidence(self, card: Card | None) -> None:
-        """On a wide terminal: what the details of `card` say, beside it."""
-        self._mark("-empty", card is None)
+        """On a wide terminal, draw the evidence for `card` beside it."""
+        self._set_layout_class("-empty", card is None)
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import Field
@@ -203,9 +209,9 @@ class MissionScreen(ConsoleScreen):
 
         more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
         self.put("#why-title", Content.assemble("WHY", more))
-        if card.id != self._evidence_card:
-            self._evidence_card, self._rails, self._similar = card.id, (), None
-            self._ask_rails(card)
+        if card.id != self._evidence_card_id:
+            self._evidence_card_id, self._rails, self._similar = card.id, (), None
+            self._read_evidence(card)
         fields = [*evidence_fields(card, self._rails, self._similar, self.state, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             fields += [
@@ -214,10 +220,10 @@ class MissionScreen(ConsoleScreen):
             ]
         self.show_fields("#why", fields)
 
-    def _ask_rails(self, card: Card) -> None:
-        """Ask what the rails say of `card` now, and how you decided cards like it."""
+    def _read_evidence(self, card: Card) -> None:
+        """Read the verdicts of the rails on `card`, and the decisions about cards like it."""
 
-        def arrived(answer: tuple[tuple[RailVerdict, ...], SimilarDecisions]) -> None:
+        def on_answer(answer: tuple[tuple[RailVerdict, ...], SimilarDecisions]) -> None:
             self._rails, self._similar = answer
             self._draw_evidence(self.query_one("#stack", CardStack).front)
 
@@ -226,91 +232,92 @@ class MissionScreen(ConsoleScreen):
 
             return engine.cards.rails(card.id), SimilarDecisions(*engine.cards.similar(card.id))
 
-        self.read(read, arrived, group="rails", wait=0.15)
+        self.read(read, on_answer, group="rails", wait=EVIDENCE_DEBOUNCE_S)
 
     def _workspaces(self) -> list[str]:
-        """Those that are looked after, and others that cards of the stack are about."""
-        stacked = sorted({card.assignment.workspace for card in self.app.cards.pending(self.state.cards)})
-        return list(dict.fromkeys((*self.state.workspaces, *stacked)))
+        """The workspaces of the engine, and others that pending cards belong to."""
+        others = sorted({card.assignment.workspace for card in self.app.cards.pending(self.state.cards)})
+        return list(dict.fromkeys((*self.state.workspaces, *others)))
 
-    def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
+    def _filter(self, cards: Iterable[Card]) -> tuple[Card, ...]:
         return tuple(card for card in cards if not self._workspace or card.assignment.workspace == self._workspace)
 
-    def _empty_words(self, state: AppState) -> str:
+    def _empty_text(self, state: AppState) -> str:
+        """Why there are no cards, and when the next check is."""
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
         cycle = state.autonomy.next_cycle
         when = f"Next check: {words.clock_time(cycle)}" if cycle else "No check is scheduled."
         remark = state.autonomy.remark
         remarks = words.one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
-        looked = [at for place, at in state.autonomy.looked if self._workspace in ("", place)]
+        checked = [at for workspace, at in state.autonomy.checked if self._workspace in ("", workspace)]
         head = "No cards: nothing has been checked yet."
-        if looked:
-            where = words.workspace_name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
-            head = f"✓ Nothing needs you\n\nChecked {where} at {words.moment(min(looked), self.app.now())}"
+        if checked:
+            place = words.workspace_name(self._workspace) if self._workspace else words.count(len(checked), "workspace")
+            head = f"✓ Nothing needs you\n\nChecked {place} at {words.moment(min(checked), self.app.now())}"
         return f"{head}\n{remarks}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
 
-    # What happened while you were away, and the first run
+    # Greeting
 
     def greet(self, lines: list[Content]) -> None:
-        """Show a few lines above the stack until a key is pressed; none hides them."""
+        """Show `lines` above the stack; an empty list hides the greeting."""
         greeting = self.query_one("#greeting", Static)
         greeting.display = bool(lines)
         greeting.update(Content("\n").join(lines))
 
     # The stack
 
-    @on(CardStack.Turned)
-    def _turned(self) -> None:
+    @on(CardStack.Changed)
+    def _stack_changed(self) -> None:
         stack = self.query_one("#stack", CardStack)
         front, rows = stack.front, self.query_one("#cards", Rows)
-        self._draw_stack_words(stack)
+        self._draw_stack_texts(stack)
         rows.show(lines.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
-        if front is not None and front.id == self._evidence_card:
-            self._ask_rails(front)  # the cards moved, and so may have what the rails count
+        if front is not None and front.id == self._evidence_card_id:
+            self._read_evidence(front)  # the cards changed, so the rails may count others
         self._draw_evidence(front)
-        if front is not None and front.id not in self._shown and self.app.engine is not None:
-            self._shown.add(front.id)
+        if front is not None and front.id not in self._reported_ids and self.app.engine is not None:
+            self._reported_ids.add(front.id)
             self.app.ask(lambda engine: engine.cards.mark_shown([front.id]))
 
     @property
-    def _undo(self) -> str:
+    def _undo_hint(self) -> str:
         return f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
 
     @on(CardStack.Decided)
-    def _decided(self, message: CardStack.Decided) -> None:
+    def _on_decision(self, message: CardStack.Decided) -> None:
         card = message.card
-        label = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.how]
-        room = self.query_one("#message").size.width - len(label) - len(self._undo) - 1
-        prompt = words.crop(words.one_line(card.assignment.prompt), max(12, room))
-        self.show_message(f"{label} {prompt}{self._undo}", "$grey")
+        label = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.decision]
+        prompt_width = self.query_one("#message").size.width - len(label) - len(self._undo_hint) - 1
+        prompt = words.crop(words.one_line(card.assignment.prompt), max(12, prompt_width))
+        self.show_message(f"{label} {prompt}{self._undo_hint}", "$grey")
 
         def show_note(note: str) -> None:
-            self.show_message(f"{note}{self._undo}", "$wants")
+            self.show_message(f"{note}{self._undo_hint}", "$wants")
 
-        self.app.cards.decide(card, message.how, self._refused, show_note)
+        self.app.cards.decide(card, message.decision, self._on_refusal, show_note)
 
     @on(CardStack.Explained)
-    def _explained(self, message: CardStack.Explained) -> None:
-        self.app.cards.explain(message.card_id, message.reason, self.show_message, self._undo)
+    def _on_reason(self, message: CardStack.Explained) -> None:
+        self.app.cards.explain(message.card_id, message.reason, self.show_message, self._undo_hint)
 
-    def _refused(self, card: Card, refusal: Refusal) -> None:
-        # A stop is about no card, and the message goes when the stop does.
-        is_held = bool(self.app.holds) and refusal.message.startswith("kill: ")
-        self.query_one("#stack", CardStack).bring_back(card, "" if is_held else refusal.message)
+    def _on_refusal(self, card: Card, refusal: Refusal) -> None:
+        # A stop concerns no single card, and its message is removed when the stop ends.
+        is_stop = bool(self.app.holds) and refusal.message.startswith("kill: ")
+        self.query_one("#stack", CardStack).restore(card, "" if is_stop else refusal.message)
         self.show_message(f"✗ {refusal}", "$wrong")
-        self._stopped = is_held
+        self._is_stop_message = is_stop
 
     def show(self, card: Card) -> None:
-        """Show `card`: its decision was undone, or it was just written."""
-        if not self._filtered([card]):
-            self._workspace = ""  # it is shown, whatever the filter
-        self.query_one("#stack", CardStack).bring_back(card, "")
+        """Put `card` in front: its decision was undone, or the operator just wrote it."""
+        if not self._filter([card]):
+            self._workspace = ""
+        self.query_one("#stack", CardStack).restore(card, "")
 
     def show_message(self, text: str, style: str) -> None:
-        """The line under the card: what was just done. Only what is grey is cut; what went wrong is told whole."""
-        self._stopped = False
+        """Show in the line under the card what was just done. Only a grey text is cropped, an error is shown whole."""
+        self._is_stop_message = False
         text = text.replace("\n", " ")
         if style == "$grey":
             text = words.crop(text, max(20, self.query_one("#message").size.width))
@@ -323,10 +330,10 @@ class MissionScreen(ConsoleScreen):
         if stack.front is not None and stack.front.id == message.row_id:
             self.action_details()
         else:
-            stack.turn_to(message.row_id)
+            stack.select(message.row_id)
 
     def action_details(self) -> None:
-        """Everything about the card that is shown."""
+        """Open the details of the card in front."""
         if (card := self.query_one("#stack", CardStack).front) is not None:
             from clawpy_console.screens.mission.details import show_details
 
@@ -349,7 +356,7 @@ class MissionScreen(ConsoleScreen):
         self.app.cards.predict(self.show_message)
 
     def action_filter(self) -> None:
-        """Cards of one workspace, the next, all."""
+        """Show the cards of the next workspace alone; after the last, all."""
         self._workspace = words.next_choice(["", *self._workspaces()], self._workspace)
         self.refresh_state(frozenset({"cards"}))
 
@@ -371,14 +378,14 @@ class MissionScreen(ConsoleScreen):
             live.pull(self.app.transcript)
 
     @on(Transcript.Grew)
-    def _grew(self) -> None:
+    def _live_output_grew(self) -> None:
         if self.has_class("-narrow"):
             self._draw_glance()
 
     # The lists
 
     def _waiting(self) -> Waiting | None:
-        """What is under the cursor in the list of what waits for you."""
+        """What the cursor is on in the list of what waits for the operator."""
         current = self.query_one("#queue", Rows).current
         return next((waiting for waiting in self.state.waiting if waiting.id == current), None)
 
@@ -392,20 +399,20 @@ class MissionScreen(ConsoleScreen):
             case "candidate" | "learning":
                 self.app.open("learning", waiting.id)
             case "bubble" if waiting.text:
-                self._ask_to_approve(waiting)
+                self._confirm_approval(waiting)
             case "bubble":
                 from clawpy_console.dialogs.ask import send_up
 
                 send_up(self.app)
             case "notification":
-                self._ask_to_retry(waiting)
+                self._confirm_retry(waiting)
             case _:
                 change = next((change for change in self.state.changes if change.id == waiting.id), None)
                 if session_id := waiting.session_id or (change.session_id if change else ""):
                     self.app.open("work", session_id)
 
-    def _ask_to_approve(self, waiting: Waiting) -> None:
-        """A quote goes up only with your approval (SPEC 6.8)."""
+    def _confirm_approval(self, waiting: Waiting) -> None:
+        """Ask whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
         hostile = f"▲ hostile: {words.one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
         question = (
             f"{hostile}{words.one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
@@ -413,9 +420,9 @@ class MissionScreen(ConsoleScreen):
         )
 
         def approve() -> None:
-            self.app.ask(lambda engine: engine.wisdom.approve(waiting.id), approved)
+            self.app.ask(lambda engine: engine.wisdom.approve(waiting.id), on_approved)
 
-        def approved(finding: Bubble) -> None:
+        def on_approved(finding: Bubble) -> None:
             self.app.say(f"Approved. It reaches {finding.leader} with the next round.")
             self.app.renew(["changes"])
 
@@ -423,8 +430,8 @@ class MissionScreen(ConsoleScreen):
 
         confirm(self.app, "Use it as guidance?", question, "approve", approve, risky=bool(hostile))
 
-    def _ask_to_retry(self, waiting: Waiting) -> None:
-        """Ask whether to send a notification again now; one that is out of date by then is not sent."""
+    def _confirm_retry(self, waiting: Waiting) -> None:
+        """Ask whether to send a notification again; one that is out of date by then is not sent."""
         question = f"{words.one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 
         def retry() -> None:
@@ -435,15 +442,15 @@ class MissionScreen(ConsoleScreen):
         confirm(self.app, "Try again?", question, "try again", retry)
 
     def action_dismiss_waiting(self) -> None:
-        """Dismiss what needs no decision."""
+        """Dismiss a notification or an interrupted session; nothing else can be dismissed here."""
         waiting = self._waiting()
-        dismiss: dict[str, Callable[[Engine, str], object]] = {
+        dismissals: dict[str, Callable[[Engine, str], object]] = {
             "notification": lambda engine, id: engine.notify.dismiss_waiting(id),
             "interrupted": lambda engine, id: engine.acknowledge(id),
         }
         if waiting is None:
             return
-        if (call := dismiss.get(waiting.kind)) is not None:
+        if (call := dismissals.get(waiting.kind)) is not None:
             self.app.ask(lambda engine: call(engine, waiting.id), lambda _: self.app.renew(["changes"]))
         else:
             self.app.say("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
@@ -468,4 +475,6 @@ class MissionScreen(ConsoleScreen):
         focused, front = self.focused, self.query_one("#stack", CardStack).front
         if isinstance(focused, Transcript):
             return focused.session_id
-        return focused.current if isinstance(focused, Rows) else front.id if front else ""
+        if isinstance(focused, Rows):
+            return focused.current
+        return front.id if front else ""

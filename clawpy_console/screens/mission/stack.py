@@ -1,7 +1,7 @@
-"""The stack of cards: one card is shown; a key decides it, and the next one stands there in the same frame.
+"""The stack of cards: one card is shown, a key decides it, and the next card is drawn in the same frame.
 
-The stack only shows and asks. It posts `Decided` with the card that was on screen when the key was pressed; the screen
-calls the engine, and `bring_back`s the card if the engine refuses.
+The stack calls no engine. It posts `Decided` with the card that was on screen when the key was pressed; the screen
+calls the engine, and `restore`s the card if the engine refuses.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from clawpy_console.screens.mission.card import CardView
 from engine.model import Card, DismissReason, Tier
 
 GUARD_S = 0.15
-"""Seconds for which keys are ignored after another card came up by itself."""
+"""Seconds for which keys are ignored after the engine replaced the card in front."""
 
 REASON_S = 4.0
-"""Seconds after a dismissal in which one more key may say why. Any other key ends them and does what it always does."""
+"""Seconds after a dismissal in which one more key may give the reason. Any other key ends them, and works as usual."""
 
 ANIMATION_S = 0.18
-"""Seconds that a card takes to leave."""
-
+"""Seconds that a decided card takes to leave the screen."""
 
 DIRECTIONS = {"approve": Offset(1, 0), "dismiss": Offset(-1, 0), "snooze": Offset(0, -1)}
-"""Where a card goes that was decided."""
+"""The direction in which a decided card leaves, by the decision."""
 
 
 class CardStack(Widget, can_focus=True):
-    """The pending cards in rank order; one of them is in front, the first to begin with."""
+    """The pending cards in rank order; one of them is in front, at the start the first."""
 
     BINDINGS = bindings("stack")
     DEFAULT_CSS = """
@@ -56,30 +55,32 @@ class CardStack(Widget, can_focus=True):
 
     @dataclass
     class Decided(Message):
-        """`card` was decided: "approve", "dismiss" or "snooze"."""
+        """The operator decided `card`."""
 
         card: Card
-        how: str
+        decision: str
+        """"approve", "dismiss" or "snooze"."""
 
     @dataclass
     class Explained(Message):
-        """A reason was given for a dismissal."""
+        """The operator gave a reason for a dismissal."""
 
         card_id: str
         reason: DismissReason
 
-    class Turned(Message):
-        """Another card is in front, or the numbers changed."""
+    class Changed(Message):
+        """Another card is in front, the number of cards changed, or the stack asks something else."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
         self.clock = clock
         self.cards: tuple[Card, ...] = ()
-        """The cards that are pending, as the engine ranks them."""
-        self._at = 0  # the one in front
-        self._dismissed: tuple[str, float] = ("", 0.0)  # the last card that was dismissed here, and when
-        self._changed_at = float("-inf")
-        self._armed = ""
+        """The pending cards, as the engine ranks them."""
+        self._front_index = 0
+        self._dismissed_id = ""  # the last card that was dismissed here, until its reason is given or not any more
+        self._dismissed_at = 0.0
+        self._changed_at = float("-inf")  # when the engine replaced the card in front
+        self._armed_id = ""  # the card whose risk was shown
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
@@ -88,49 +89,51 @@ class CardStack(Widget, can_focus=True):
 
     @property
     def front(self) -> Card | None:
-        """The card on screen."""
-        return self.cards[self._at] if self.cards else None
+        """The card on screen, None when there are no cards."""
+        return self.cards[self._front_index] if self.cards else None
 
     @property
-    def asks_why(self) -> str:
-        """The id of the card that was just dismissed, while a key may still say why; "" for none."""
-        card_id, at = self._dismissed
-        return card_id if card_id and self.clock() - at < REASON_S else ""
+    def reason_card_id(self) -> str:
+        """The id of the card that was just dismissed, while a key may give the reason; "" for none."""
+        return self._dismissed_id if self.clock() - self._dismissed_at < REASON_S else ""
 
     @property
     def armed(self) -> bool:
-        """True while the front card's risk was pointed out and the second key is awaited."""
-        return self.front is not None and self._armed == self.front.id
+        """True once the risk of the card in front was shown: `action_insist` approves it."""
+        return self.front is not None and self._armed_id == self.front.id
 
     def show(self, cards: Sequence[Card], *, empty: str) -> None:
-        """What is pending. The card in front stays in front while it is among them."""
-        before = self.front
-        at = next((at for at, card in enumerate(cards) if before is not None and card.id == before.id), self._at)
-        self._replace(tuple(cards), at, own=False)
+        """Show `cards`, or the text `empty`. The card in front stays in front while it is among them."""
+        self._replace(tuple(cards), self._index_of(self.front.id if self.front else "", cards), by_key=False)
         self.query_one("#empty", Static).update(empty, layout=False)
 
-    def bring_back(self, card: Card, note: str) -> None:
-        """Put `card` in front again: its decision was undone, or the engine refused and `note` says why."""
-        if self._dismissed[0] == card.id:
-            self._dismissed = ("", 0.0)
+    def _index_of(self, card_id: str, cards: Sequence[Card]) -> int:
+        """The index of a card, that of the front where the card is not among `cards`."""
+        return next((index for index, card in enumerate(cards) if card.id == card_id), self._front_index)
+
+    def restore(self, card: Card, note: str) -> None:
+        """Put `card` in front again: its decision was undone, or the engine refused it, with `note` as the reason."""
+        if self._dismissed_id == card.id:
+            self._dismissed_id = ""
         restored = dataclasses.replace(card, note=note or card.note)
         others = [other for other in self.cards if other.id != card.id]
-        at = min(self._at, len(others))
-        self._replace((*others[:at], restored, *others[at:]), at, own=True)
+        index = min(self._front_index, len(others))
+        self._replace((*others[:index], restored, *others[index:]), index, by_key=True)
 
-    def _replace(self, cards: tuple[Card, ...], at: int, *, own: bool) -> None:
+    def _replace(self, cards: tuple[Card, ...], index: int, *, by_key: bool) -> None:
+        """Show `cards` with the one at `index` in front. `by_key`: the operator did that, not the engine."""
         before = self.front
         self.cards = cards
-        self._at = at if at < len(cards) else 0
+        self._front_index = index if index < len(cards) else 0
         after = self.front
         if (before.id if before else "") != (after.id if after else ""):
-            self._armed = ""
-            if not own and before is not None:
+            self._armed_id = ""
+            if not by_key and before is not None:
                 self._changed_at = self.clock()
         if (before is None) != (after is None):
             self.refresh_bindings()
         self._draw()
-        self.post_message(self.Turned())
+        self.post_message(self.Changed())
 
     def _draw(self) -> None:
         front = self.query_one("#front", CardView)
@@ -146,36 +149,37 @@ class CardStack(Widget, can_focus=True):
         if action in ("approve", "decide", "turn"):
             return len(self.cards) > (action == "turn")
         if action == "why":
-            return bool(self.asks_why)
+            return bool(self.reason_card_id)
         return super().check_action(action, parameters)
 
-    def _steady(self) -> bool:
+    def _accepts_decisions(self) -> bool:
         return self.clock() - self._changed_at >= GUARD_S
 
-    def action_decide(self, how: str) -> None:
+    def action_decide(self, decision: str) -> None:
         """Approve, dismiss or snooze the card in front."""
         card = self.front
-        if card is None or not self._steady():
+        if card is None or not self._accepts_decisions():
             return
-        self._fly(card, DIRECTIONS[how])
-        self._dismissed = (card.id, self.clock()) if how == "dismiss" else ("", 0.0)
-        self._replace(tuple(other for other in self.cards if other.id != card.id), self._at, own=True)
-        self.post_message(self.Decided(card, how))
-        if how == "dismiss":
-            self.set_timer(REASON_S, self._asked_why)
+        self._fly_out(card, DIRECTIONS[decision])
+        self._dismissed_id = card.id if decision == "dismiss" else ""
+        self._dismissed_at = self.clock()
+        self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
+        self.post_message(self.Decided(card, decision))
+        if decision == "dismiss":
+            self.set_timer(REASON_S, self._on_reason_timeout)
         self.refresh_bindings()
 
-    def _asked_why(self) -> None:
-        if self.is_attached and not self.asks_why:
-            self._ask_no_more()
+    def _on_reason_timeout(self) -> None:
+        if self.is_attached and not self.reason_card_id:
+            self._end_reason_question()
 
-    def _ask_no_more(self) -> None:
-        self._dismissed = ("", 0.0)
+    def _end_reason_question(self) -> None:
+        self._dismissed_id = ""
         self.refresh_bindings()
-        self.post_message(self.Turned())
+        self.post_message(self.Changed())
 
-    def _fly(self, card: Card, direction: Offset) -> None:
-        """Let a picture of `card` leave in `direction`; the next card already stands below it."""
+    def _fly_out(self, card: Card, direction: Offset) -> None:
+        """Let a picture of `card` leave in `direction`, above the next card."""
         if self.app.animation_level == "none":
             return
         leaving = self.query_one("#leaving", CardView)
@@ -192,10 +196,10 @@ class CardStack(Widget, can_focus=True):
 
     def action_approve(self) -> None:
         card = self.front
-        if card is not None and self._steady() and words.approval_risk(card):
-            self._armed = card.id
+        if card is not None and self._accepts_decisions() and words.approval_risk(card):
+            self._armed_id = card.id
             self._draw()
-            self.post_message(self.Turned())
+            self.post_message(self.Changed())
         else:
             self.action_decide("approve")
 
@@ -204,29 +208,29 @@ class CardStack(Widget, can_focus=True):
             self.action_decide("approve")
 
     def action_turn(self, by: int) -> None:
-        """The next card, or with -1 the one before; from the last to the first."""
-        self._replace(self.cards, (self._at + by) % len(self.cards), own=True)
+        """Show the next card, or with -1 the previous one; the first follows the last."""
+        self._replace(self.cards, (self._front_index + by) % len(self.cards), by_key=True)
 
-    def turn_to(self, card_id: str) -> None:
-        """The card `card_id`, if it is pending."""
-        at = next((at for at, card in enumerate(self.cards) if card.id == card_id), self._at)
-        self._replace(self.cards, at, own=True)
+    def select(self, card_id: str) -> None:
+        """Show the card `card_id`, if it is pending."""
+        self._replace(self.cards, self._index_of(card_id, self.cards), by_key=True)
 
     def action_why(self, reason: str) -> None:
-        if card_id := self.asks_why:
+        if card_id := self.reason_card_id:
             self.post_message(self.Explained(card_id, DismissReason(reason)))
-            self._ask_no_more()
+            self._end_reason_question()
 
     def on_key(self, event: events.Key) -> None:
-        """Any key that gives no reason ends the time for one: a digit is a screen again."""
+        """End the question for a reason at any key that gives none: digits switch screens again."""
         active = self.screen.active_bindings.get(event.key)
-        if self.asks_why and not (active and active.node is self and active.binding.action.startswith("why(")):
-            self._ask_no_more()
+        is_reason = active and active.node is self and active.binding.action.startswith("why(")
+        if self.reason_card_id and not is_reason:
+            self._end_reason_question()
 
     def on_focus(self) -> None:
-        self.post_message(self.Turned())
+        self.post_message(self.Changed())
 
     def on_blur(self) -> None:
-        self._armed = ""
+        self._armed_id = ""
         self._draw()
-        self._ask_no_more()
+        self._end_reason_question()

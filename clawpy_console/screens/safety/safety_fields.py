@@ -82,7 +82,7 @@ def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iter
         yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.prompt), 80)}”")
         yield Field("", label, tone)
     if rail is not None:
-        sign, label, tone = rail_standing(rail, now, state.acts)
+        sign, label, tone = rail_standing(rail, now, state.acts_by_itself)
         yield Field(rail_name(rail.rail), f"{sign} {label}: {words.one_line(rail.reason)}", tone)
     else:
         yield Field("execute", f"{words.count(len(state.running), 'session')} running")
@@ -146,8 +146,8 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
     silence = words.span(view.silence_at(now)).replace("now", "0m")
     cycle = f", next check {words.clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
-    if state.by_itself:
-        yield Field("by itself", words.one_line(state.by_itself))
+    if state.autonomy_note:
+        yield Field("by itself", words.one_line(state.autonomy_note))
     if state.phase and not state.learning:
         yield Field("phase", words.one_line(state.phase).removeprefix("phase "))
     quiet = state.quiet

@@ -264,7 +264,7 @@ def search_text(entry: LogEntry) -> str:
 def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
     for rail in state.rails:
-        sign, label, tone = safety_fields.rail_standing(rail, now, state.acts)
+        sign, label, tone = safety_fields.rail_standing(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {words.VERDICT_SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
@@ -273,7 +273,7 @@ def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
             rail.rail, f"{safety_fields.rail_name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey"
         )
     if state.rails:
-        sign, label, tone = safety_fields.unapproved_work_standing(state.rails, state.acts)
+        sign, label, tone = safety_fields.unapproved_work_standing(state.rails, state.acts_by_itself)
         yield Row("execute", f"{'execute':<12} {label}", sign, f"{len(state.running)} running", "ink", tone, "grey")
 
 

@@ -20,7 +20,7 @@ from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission_pane import PermissionPane
 from clawpy_console.screens.work.session_actions import ReplyLine, SessionActions
-from clawpy_console.state import NEWEST
+from clawpy_console.state import SESSION_PAGE
 from clawpy_console.widgets.keyline import Columns, Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
@@ -139,7 +139,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         rows, state = self.query_one("#sessions", Rows), self.state
         rows.show(self._session_rows(now), empty="No match." if self.needle else None)
         self._select_waiting_session(rows)
-        count = f"  {len(state.sessions)}{'+' if state.older else ''}" if state.sessions else ""
+        count = f"  {len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
         ids = [session.id for session in state.sessions]
         if self._oldest_listed in ids[:-1]:
@@ -195,8 +195,8 @@ class WorkScreen(SessionActions, FilterableScreen):
             ]
             for heading, sessions in self._groups().items()
         }
-        more = "looks further" if self.needle else f"lists {NEWEST} more"
-        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.older else []
+        more = "looks further" if self.needle else f"lists {SESSION_PAGE} more"
+        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.has_older else []
         return grouped({**rows, "": older})
 
     def _draw_session(self) -> None:
@@ -229,7 +229,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         )
 
     def _draw_asked(self, now: datetime) -> None:
-        requests = self.state.asked_by(self.session.id) if self.session else ()
+        requests = self.state.requests_of(self.session.id) if self.session else ()
         pane = self.query_one(PermissionPane)
         before = pane.current
         pane.show(requests, now, self.app.keymap)
