@@ -56,7 +56,7 @@ async def to_agent(pilot, name: str, *keys: str) -> HierarchyScreen:
 
 def shown(screen: HierarchyScreen) -> str:
     """Whom the right side shows."""
-    return screen._shown.get("id", "")
+    return screen._detail.get("id", "")
 
 
 def said(console: ConsoleApp) -> str:
@@ -171,7 +171,7 @@ async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleA
         await pilot.press("T", "y")
         await sees(pilot, "taught")
         assert "Inherited Wisdom" in soul.read_text()
-        await until(pilot, lambda: screen._shown["guidance"]["teaching"]["diff"] == "")
+        await until(pilot, lambda: screen._detail["guidance"]["teaching"]["diff"] == "")
         await sees(pilot, "No changes")
 
 
@@ -343,7 +343,7 @@ async def test_an_empty_organisation_is_an_owner_and_a_way_on(
 ) -> None:
     engine.agents = type("Empty", (), {"list": list, "retired": list, "problems": list})()  # type: ignore[assignment]
     async with running(console, "3", size=(80, 24)) as pilot:
-        await until(pilot, lambda: console.screen._shown)
+        await until(pilot, lambda: console.screen._detail)
         assert names(console.screen) == ["owner"]
         assert console.screen.check_action("new", ()) is True
         assert console.screen.check_action("retire", ()) is False

@@ -39,10 +39,10 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     assert drawn(tree_nodes(agents, folds=Folds())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, w2, w3, w4, w5, w6",
     ]  # fmt: skip
-    unfolded = drawn(tree_nodes(agents, folds=Folds(shown=frozenset({"ceo"}))))
+    unfolded = drawn(tree_nodes(agents, folds=Folds(with_unused=frozenset({"ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
-    assert len(tree_nodes(agents, folds=Folds(everyone=True))) == 1 + len(agents)
-    assert "    w3" in drawn(tree_nodes(agents, folds=Folds(kept=frozenset({"w3"}))))
+    assert len(tree_nodes(agents, folds=Folds(show_all=True))) == 1 + len(agents)
+    assert "    w3" in drawn(tree_nodes(agents, folds=Folds(visible=frozenset({"w3"}))))
 
 
 def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:
@@ -84,7 +84,7 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
 def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
     gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
     assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
-    assert drawn(tree_nodes([], gone, folds=Folds(shown=frozenset({"=retired"}))))[-1] == "  old"
+    assert drawn(tree_nodes([], gone, folds=Folds(with_unused=frozenset({"=retired"}))))[-1] == "  old"
 
 
 NAMES = [f"n{number}" for number in range(12)]
@@ -93,7 +93,7 @@ NAMES = [f"n{number}" for number in range(12)]
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
 def test_whoever_reports_to_whom_everybody_is_drawn_once(reports_to: dict[str, str], worked: bool) -> None:
     agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
-    nodes = tree_nodes(agents, folds=Folds(everyone=True))
+    nodes = tree_nodes(agents, folds=Folds(show_all=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 

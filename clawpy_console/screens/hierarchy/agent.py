@@ -1,4 +1,4 @@
-"""An agent in words, for the screen and for verbs: who it is, its guidance, its findings (SPEC 1).
+"""An agent as fields, for the screen and for verbs: who it is, its guidance, its findings (SPEC 1).
 
 Each function takes the document that a verb prints as JSON: `agents`, `guidance`, `profile`, `bubbles`.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 MAX_PROBLEMS = 50
-"""Problems of the organisation that are shown."""
+"""Maximum number of problems of the organisation that are shown."""
 
 FINDINGS = {
     "queued": ("▲", "accent", "waiting to be sent up"),
@@ -30,7 +30,7 @@ REACHES_OWNER = "reaches the owner"
 
 
 def agent_fields(document: Document) -> Iterator[Field]:
-    """Who an agent is: what its folder and the settings say. What is wrong comes first."""
+    """An agent by its folder and the settings; what is wrong with it comes first."""
     view, folder = document["agent"], document["folder"]
     yield Field("", f"{view['id']}  {words.one_line(view['title'])}", "title")
     if view["broken"]:
@@ -45,11 +45,10 @@ def agent_fields(document: Document) -> Iterator[Field]:
     details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
     yield from present_fields((name, words.one_line(value)) for name, value in details.items())
     for channel in document.get("serves", ()):
-        yield Field("serves", _serves(channel))
+        yield Field("serves", _channel_text(channel))
     if tools := document.get("tools"):
         yield Field("may", ", ".join(tools["allow"]) or "nothing")
-        listed = {"asks for": tools["ask"], "never": tools["deny"]}
-        yield from present_fields((name, ", ".join(texts)) for name, texts in listed.items())
+        yield from present_fields([("asks for", ", ".join(tools["ask"])), ("never", ", ".join(tools["deny"]))])
         yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
         if tools["budget"]:
             yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
@@ -60,31 +59,35 @@ def agent_fields(document: Document) -> Iterator[Field]:
 
 
 def broken_file(broken: str) -> str:
-    """The file to fix when this is what is wrong with an agent, "" when it is the name of its folder."""
+    """The file to fix for the error `broken` of an agent, "" when the name of its folder is wrong."""
     file = broken.partition(":")[0]
     return file if file in ("comms.json", "tools.json") else ""
 
 
 def chain(document: Document) -> str:
-    """The leaders from the direct one upward, and where that ends."""
+    """The leaders of an agent, its direct leader first, and where the chain ends."""
     tiers = document.get("chainTiers", ())
-    leaders = [f"{name} ({tiers[at]})" if tiers else name for at, name in enumerate(document["chain"])]
+    leaders = [f"{name} ({tiers[index]})" if tiers else name for index, name in enumerate(document["chain"])]
     end = "owner" if document["chainEnd"] == REACHES_OWNER else document["chainEnd"]
     return " → ".join(part for part in (*leaders, end) if part)
 
 
-def _serves(channel: Document) -> str:
-    by = f"by {channel['runner'].replace('acp:', 'coding agent ')}" if channel["runner"] else "by nothing"
-    parts = [f"{channel['channel']}, {'by a flow, else by a model' if channel['runner'] == 'auto' else by}"]
+def _channel_text(channel: Document) -> str:
+    """`koji-core, by a flow, else by a model, model …`."""
+    if channel["runner"] == "auto":
+        runner = "by a flow, else by a model"
+    else:
+        runner = f"by {channel['runner'].replace('acp:', 'coding agent ') or 'nothing'}"
+    parts = [f"{channel['channel']}, {runner}"]
     parts += [f"model {channel['model']}"] if channel["model"] else []
     parts += [f"else {', '.join(channel['fallback'])}"] if channel["fallback"] else []
     return ", ".join(parts)
 
 
 def organisation_fields(engine: Engine) -> list[Field]:
-    """All agents together: how much they worked, the settings of guidance, what is wrong. Blocking."""
+    """All agents together: their work, the settings of guidance, what is wrong. Blocking: call it in a thread."""
     agents, settings = engine.agents.list(), engine.wisdom.config
-    on = {True: "on", False: "off"}
+    on_off = {True: "on", False: "off"}
     used = sum(agent.sessions > 0 for agent in agents)
     busy = sum(agent.state in ("running", "waiting") for agent in agents)
     tokens = sum(agent.used for agent in agents)
@@ -93,16 +96,16 @@ def organisation_fields(engine: Engine) -> list[Field]:
     details = {
         "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
         "tokens": f"{tokens:,}, {words.money(sum(agent.spent for agent in agents))}" if tokens else "",
-        "guidance": f"in prompts {on[settings.enable_m1]}, {budget}",
-        "teaching": f"{on[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
-        "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
+        "guidance": f"in prompts {on_off[settings.enable_m1]}, {budget}",
+        "teaching": f"{on_off[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
+        "findings": f"{on_off[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
     return [*present_fields(details.items()), *problem_fields(engine.agents.problems())]
 
 
 def problem_fields(messages: list[str]) -> Iterator[Field]:
-    """What is wrong in the organisation."""
+    """The problems of the organisation, or that there are none."""
     if not messages:
         yield Field("", "✓ No problems.", "grey")
         return
@@ -116,13 +119,13 @@ def problem_fields(messages: list[str]) -> Iterator[Field]:
 
 
 def guidance_fields(document: Document) -> Iterator[Field]:
-    """How much guidance an agent gets, from which leaders, and what was left out; of a leader what it gives."""
-    yield Field("", budget(document), "title" if document["tokens"] else "wants")
+    """The guidance that an agent gets from each leader, and what was left out; for a leader also its profile."""
+    yield Field("", budget_text(document), "title" if document["tokens"] else "wants")
     for hop in document["hops"]:
         share = bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
         amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
-        who = f"{hop['leader']}, tier {hop['tier']}"
-        yield Field(f"{hop['hop'] + 1} up", f"{amount}  {who}", "grey" if hop["why"] else "ink")
+        leader = f"{hop['leader']}, tier {hop['tier']}"
+        yield Field(f"{hop['hop'] + 1} up", f"{amount}  {leader}", "grey" if hop["why"] else "ink")
     omitted = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
     if omitted:
         yield Field("", "▼ left out (budget)", "wants")
@@ -135,8 +138,8 @@ def guidance_fields(document: Document) -> Iterator[Field]:
         yield from profile_fields(document["profile"])
 
 
-def budget(document: Document) -> str:
-    """How much of its budget the guidance of an agent takes."""
+def budget_text(document: Document) -> str:
+    """How many tokens of its budget the guidance of an agent takes."""
     if not document["tokens"]:
         return f"No guidance: {words.one_line(document['reason'])}"
     leaders = words.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
@@ -144,17 +147,17 @@ def budget(document: Document) -> str:
 
 
 def profile_fields(guidance: Document) -> Iterator[Field]:
-    """What a leader gives the agents below it."""
+    """The profile of a leader: the guidance that it gives."""
     sections = ("principles", "guardrails", "patterns", "decisions")
     if not any(guidance[name] for name in sections):
         yield Field("", "It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
     for name in sections:
         if guidance[name]:
             yield Field("", name, "heading")
-        yield from (Field("", f"- {_item(item)}") for item in guidance[name])
+        yield from (Field("", f"- {_profile_item(item)}") for item in guidance[name])
 
 
-def _item(item: Any) -> str:
+def _profile_item(item: Any) -> str:
     if isinstance(item, str):
         return words.one_line(item)
     parts = [words.one_line(item["text"])]
@@ -164,7 +167,7 @@ def _item(item: Any) -> str:
 
 
 def edited_fields(document: Document) -> Iterator[Field]:
-    """Whose prompts the edits of a leader's guidance change, and how."""
+    """The prompts that edits of a leader's profile change, and how."""
     if not document["edits"]:
         yield Field("", "No changes yet.", "grey")
         return
@@ -172,8 +175,8 @@ def edited_fields(document: Document) -> Iterator[Field]:
         yield Field("", f"▲ {section} is empty: what soul.md says of it is used again.", "wants")
     count = words.count(len(document["edits"]), "change")
     if not document["prompts"]:
-        none = "No prompt changes: it guides nobody, or the budget for guidance is used up."
-        yield Field("", f"{count}. {none}", "wants")
+        no_prompts = "No prompt changes: it guides nobody, or the budget for guidance is used up."
+        yield Field("", f"{count}. {no_prompts}", "wants")
         return
     agents = sum(len(prompt["agents"]) for prompt in document["prompts"])
     yield Field("", f"{count}, in {words.count(agents, 'prompt')}", "title")
@@ -183,12 +186,12 @@ def edited_fields(document: Document) -> Iterator[Field]:
 
 
 def moved_fields(document: Document) -> Iterator[Field]:
-    """What another leader changes for an agent: tier, chain, guidance."""
+    """What moving an agent under another leader changes: tier, chain, guidance."""
     before, after = document, document["moved"]
     pairs = {
         "tier": (str(before["tier"]), str(after["tier"])),
         "chain": (chain(before), chain(after)),
-        "guidance": (_tokens(before), _tokens(after)),
+        "guidance": (_token_count(before), _token_count(after)),
     }
     for name, (old, new) in pairs.items():
         if old == new:
@@ -201,19 +204,19 @@ def moved_fields(document: Document) -> Iterator[Field]:
     yield from diff
 
 
-def _tokens(document: Document) -> str:
+def _token_count(document: Document) -> str:
     return words.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
 def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
-    """When guidance was and will be written into the agent's soul.md, and what that changes."""
-    coming = when(guidance["next"], now) or "no round is due"
+    """The last and the next time that guidance is written into the agent's soul.md, and what that changes."""
+    next_round = when(guidance["next"], now) or "no round is due"
     if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
-        coming = "due now"
+        next_round = "due now"
+    if not guidance["enabled"]:
+        next_round = "when you ask: enable_m2 is off in wisdom_cascade_config.json"
     yield Field("last round", when(guidance["last"], now) or "never")
-    yield Field(
-        "next", coming if guidance["enabled"] else "when you ask: enable_m2 is off in wisdom_cascade_config.json"
-    )
+    yield Field("next", next_round)
     if guidance["reason"]:
         yield Field("", words.one_line(guidance["reason"]), "wants")
     elif not guidance["diff"]:
@@ -224,7 +227,7 @@ def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
 
 
 def diff_fields(lines: str) -> Iterator[Field]:
-    """A unified diff."""
+    """The lines of a unified diff."""
     for line in lines.split("\n"):
         tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
         yield Field("", line, tone)
@@ -234,7 +237,7 @@ def diff_fields(lines: str) -> Iterator[Field]:
 
 
 def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
-    """A finding, its evidence, and what each gate said."""
+    """A finding, its evidence, and the verdict of each gate."""
     if document is None:
         yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
         return
@@ -249,22 +252,22 @@ def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
     }
     yield from present_fields(((name, words.one_line(text)) for name, text in details.items()), "grey")
     yield Field("", "gates", "heading")
-    yield from (gate_field(each) for each in document["gates"])
+    yield from map(gate_field, document["gates"])
 
 
 def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
-    """Where a finding is on its way up."""
+    """The state of a finding on its way up."""
     sign, tone, label = FINDINGS[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
     yield Field("", f"{sign} {label}  {route}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
     if finding["flushedAt"]:
-        pattern = (
-            f"the pattern {finding['pattern']}" if telling(finding["pattern"]) else f"a pattern of {finding['leader']}"
-        )
+        pattern = f"a pattern of {finding['leader']}"
+        if telling(finding["pattern"]):
+            pattern = f"the pattern {finding['pattern']}"
         yield Field("", f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
 
 
 def gate_field(verdict: Document) -> Field:
-    """A gate and what it said."""
+    """The verdict of a gate."""
     text = f"{verdict['number']} {verdict['name']}: {words.one_line(verdict['reason'])}"
     return Field("", f"✓ {text}", "grey") if verdict["passed"] else Field("", f"✗ {text}", "wrong")

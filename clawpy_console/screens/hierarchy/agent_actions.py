@@ -1,4 +1,4 @@
-"""What the hierarchy screen does to the organisation: move, tier, edit, create, retire, teach (SPEC 1, 9.1)."""
+"""What the hierarchy screen does with agents: move, tier, edit, create, retire, teach, undo (SPEC 1, 9.1)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from clawpy_console.screens.hierarchy.agent import broken_file
 from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
 from clawpy_console.widgets.keyline import TabLine
+from engine.frozen import frozen
 from engine.model import AgentView, LeaderProfile, Taught
 
 if TYPE_CHECKING:
@@ -27,35 +28,44 @@ TIERS = (
     ("5", "5", "junior worker: receives guidance, sends findings up"),
     ("a", "auto", "set by archetype, name or default"),
 )
-ASSIGNED = "tier_assignments"
-"""The rule of a tier that you set begins with this."""
+"""The answers to the question for a tier: key, tier, meaning."""
 
-Undo = tuple[str, Callable[["Engine"], object]]
-"""What is said when a change was undone, and the call that undoes it."""
+ASSIGNED_RULE = "tier_assignments"
+"""The rule of a tier that the operator set begins with this."""
+
+TEACHING_RESULTS = ("taught", "unchanged", "skipped")
+
+
+@frozen
+class Change:
+    """A change that can be undone."""
+
+    message: str
+    undo: Callable[[Engine], object]
 
 
 class AgentActions(ConsoleScreen):
-    """Base of the screen: the keys that change the agent in the row under the cursor. The last change can be undone."""
+    """Base of the screen: the keys that change the agent under the cursor. The last change can be undone."""
 
-    _undo: Undo | None = None
+    _last_change: Change | None = None
 
     @property
     def node(self) -> Node | None:
-        """The row under the cursor."""
+        """The node under the cursor."""
         return self.query_one("#tree", Tree).node
 
     @property
     def agent(self) -> AgentView | None:
-        """The agent under the cursor, retired ones included."""
+        """The agent under the cursor, which may be retired."""
         return self.node.agent if self.node is not None else None
 
     @property
-    def gives_guidance(self) -> bool:
-        """Whether the guidance of a leader is shown."""
+    def shows_profile(self) -> bool:
+        """Whether the profile of a leader is shown."""
         raise NotImplementedError
 
     def show(self, agent_id: str) -> None:
-        """Put the cursor on an agent, now or as soon as it is there."""
+        """Put the cursor on an agent, now or as soon as it is in the tree."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -74,13 +84,13 @@ class AgentActions(ConsoleScreen):
             case "restore":
                 return agent is not None and not active
             case "undo":
-                return self._undo is not None
+                return self._last_change is not None
         return super().check_action(action, parameters)
 
     # Place and tier
 
     def action_move(self) -> None:
-        """Move it under another leader, with a preview of what that changes."""
+        """Move the agent under another leader, after a preview of what that changes."""
         agent = self.agent
         if agent is None:
             return
@@ -91,19 +101,19 @@ class AgentActions(ConsoleScreen):
                     f"{agent.id} reports to {leader} now",
                     lambda engine: engine.agents.move(agent.id, leader),
                     lambda engine, _: engine.agents.move(agent.id, agent.reports_to),
-                    shows=agent.id,
+                    select=agent.id,
                 )
 
-        under = {agent.id, *ids_below(self.state.agents, agent.id)}
-        leaders = [two for two in self.state.agents if not two.broken and two.id not in under]
+        subtree = {agent.id, *ids_below(self.state.agents, agent.id)}
+        leaders = [other for other in self.state.agents if not other.broken and other.id not in subtree]
         self.app.push_screen(MoveAgent(agent, leaders), on_choice)
 
     def action_tier(self) -> None:
-        """Set its tier, or let the rules decide."""
+        """Set the tier of the agent, or let the rules decide."""
         agent = self.agent
         if agent is None:
             return
-        before = agent.tier if agent.tier_rule.startswith(ASSIGNED) else None
+        before = agent.tier if agent.tier_rule.startswith(ASSIGNED_RULE) else None
 
         def on_choice(key: str | None) -> None:
             tier = int(key) if key and key != "a" else None
@@ -117,62 +127,64 @@ class AgentActions(ConsoleScreen):
         title = f"Which tier is {words.crop(agent.id, 40)}? Now {agent.tier}, by {words.crop(agent.tier_rule, 60)}"
         self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=str(before or "auto")), on_choice)
 
-    # Its files
+    # Files of an agent
 
     @property
     def _file(self) -> str:
-        """The file to edit: the broken one of a broken agent; "" where no file would fix it."""
+        """The name of the file to edit: that of a broken agent that needs mending, "" when no file can mend it."""
         return broken_file(self.agent.broken) if self.agent and self.agent.broken else "soul.md"
 
     def action_edit(self) -> None:
-        """Edit what is shown: the guidance of a leader, else the file."""
+        """Edit the profile of a leader where it is shown, else the file."""
         agent, name = self.agent, self._file
         if agent is None or not name:
             return
-        if self.gives_guidance and not agent.broken:
+        if self.shows_profile and not agent.broken:
+            self._edit_profile(agent.id)
+            return
 
-            def profile(engine: Engine) -> tuple[LeaderProfile, str]:
-                now = engine.wisdom.profile(agent.id)
-                return now, engine.wisdom.profile_text(now)
+        def on_close(saved: bool | None) -> None:
+            if saved:
+                self.app.renew(["agents"])
 
-            self.app.look_up(
-                profile,
-                lambda now: self.app.push_screen(
-                    EditProfile(*now), lambda saved: self._saved(agent.id) if saved else None
-                ),
-            )
-        else:
-            self.app.look_up(
-                lambda engine: engine.agent_files.read(agent.id, name),
-                lambda now: self.app.push_screen(
-                    EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None
-                ),
-            )
+        self.app.look_up(
+            lambda engine: engine.agent_files.read(agent.id, name),
+            lambda file: self.app.push_screen(EditFile(file), on_close),
+        )
 
-    def _saved(self, leader: str) -> None:
-        self._changed(f"Saved the guidance from {leader}", lambda engine: engine.wisdom.undo_profile(leader))
+    def _edit_profile(self, leader: str) -> None:
+        def read_profile(engine: Engine) -> tuple[LeaderProfile, str]:
+            profile = engine.wisdom.profile(leader)
+            return profile, engine.wisdom.profile_text(profile)
+
+        def on_close(saved: bool | None) -> None:
+            if saved:
+                message = f"Saved the guidance from {leader}"
+                self._on_changed(message, lambda engine: engine.wisdom.undo_profile(leader))
+
+        self.app.look_up(read_profile, lambda result: self.app.push_screen(EditProfile(*result), on_close))
 
     def action_editor(self) -> None:
-        """Edit the file in your own editor; what you save there is shown by itself."""
+        """Edit the file in the operator's own editor; what is saved there is shown by itself."""
         engine, agent, name = self.app.engine, self.agent, self._file
         if engine is not None and agent is not None and name:
             outside.open_editor(self.app, str(engine.agent_files.folder / agent.id / name))
 
-    # Which agents there are
+    # Create and retire
 
     def action_new(self) -> None:
-        """A new agent under the one under the cursor."""
+        """Create an agent below the one under the cursor."""
         agent = self.agent
         leader = agent.id if agent is not None and not agent.broken and agent.state != "retired" else OWNER
 
         def on_created(new: AgentView | None) -> None:
             if new is not None:
-                self._changed(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), shows=new.id)
+                self._on_changed(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
 
         self.app.push_screen(NewAgent(leader), on_created)
 
     def action_retire(self) -> None:
-        """Retire it, after a question; what forbids that is said before."""
+        """Retire the agent, after a question; a reason against it is shown first."""
         if (agent := self.agent) is None:
             return
         title = f"Retire {words.crop(agent.id, 40)}?"
@@ -199,7 +211,7 @@ class AgentActions(ConsoleScreen):
                 f"{agent_id} is back under {agent.reports_to}",
                 lambda engine: engine.agents.restore(agent.id),
                 lambda engine, _: engine.agents.retire(agent_id),
-                shows=agent_id,
+                select=agent_id,
             )
 
     # Guidance and findings
@@ -207,9 +219,9 @@ class AgentActions(ConsoleScreen):
     def action_teach(self) -> None:
         """Write guidance into the soul.md of every worker, after a question."""
 
-        def taught(agents: list[Taught]) -> None:
-            did = {word: sum(agent.did == word for agent in agents) for word in ("taught", "unchanged", "skipped")}
-            self.app.say(", ".join(f"{count} {word}" for word, count in did.items() if count) or "No workers.")
+        def on_taught(agents: list[Taught]) -> None:
+            counts = {result: sum(agent.did == result for agent in agents) for result in TEACHING_RESULTS}
+            self.app.say(", ".join(f"{count} {result}" for result, count in counts.items() if count) or "No workers.")
             self.app.renew(["agents"])
 
         question = (
@@ -218,7 +230,7 @@ class AgentActions(ConsoleScreen):
         )
 
         def teach() -> None:
-            self.app.ask(lambda engine: engine.wisdom.teach(), taught)
+            self.app.ask(lambda engine: engine.wisdom.teach(), on_taught)
 
         confirm(self.app, "Teach every worker now?", question, "teach", teach)
 
@@ -226,20 +238,20 @@ class AgentActions(ConsoleScreen):
         """Send findings that passed all gates to their leaders, after a question."""
         send_up(self.app)
 
-    # Doing and undoing
+    # Change and undo
 
     def action_undo(self) -> None:
         """Undo the last change."""
-        if (undo := self._undo) is None:
+        if (change := self._last_change) is None:
             return
 
-        def done(_: object) -> None:
-            self._undo = None
-            self.app.say(f"Undone: {undo[0]}")
+        def on_undone(_: object) -> None:
+            self._last_change = None
+            self.app.say(f"Undone: {change.message}")
             self.app.renew(["agents"])
             self.refresh_bindings()
 
-        self.app.ask(undo[1], done)
+        self.app.ask(change.undo, on_undone)
 
     def _change(
         self,
@@ -247,15 +259,15 @@ class AgentActions(ConsoleScreen):
         act: Callable[[Engine], Any],
         undo: Callable[[Engine, Any], object],
         *,
-        shows: str = "",
+        select: str = "",
     ) -> None:
-        """Do `act`; `undo` gets what it returned."""
-        self.app.ask(act, lambda result: self._changed(message, lambda engine: undo(engine, result), shows=shows))
+        """Call `act`, whose result `undo` gets; then put the cursor on the agent `select`, "" to leave it."""
+        self.app.ask(act, lambda result: self._on_changed(message, lambda engine: undo(engine, result), select=select))
 
-    def _changed(self, message: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
-        self._undo = message, undo
+    def _on_changed(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
+        self._last_change = Change(message, undo)
         self.app.say(f"{message}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
         self.app.renew(["agents"])
-        if shows:
-            self.show(shows)
+        if select:
+            self.show(select)
         self.refresh_bindings()

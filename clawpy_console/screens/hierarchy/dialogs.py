@@ -1,4 +1,4 @@
-"""Dialogs of the hierarchy screen: a new agent, where to move one, the guidance of a leader (SPEC 1.1, 1.4, 1.9)."""
+"""Dialogs of the hierarchy screen: edit a leader's profile, move an agent, create an agent (SPEC 1.1, 1.4, 1.9)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,24 @@ if TYPE_CHECKING:
 
 
 TYPING_DEBOUNCE_S = 0.3
-"""Seconds without a key before what the text changes is worked out."""
+"""Seconds without a key before the preview of an edit is computed."""
+
+CURSOR_DEBOUNCE_S = 0.08
+"""Seconds that the cursor stays on a leader before the preview of a move is computed."""
+
+ID_HINT = "a lower-case letter, then a-z, 0-9, _ and -"
+
+NEW_AGENT_FIELDS = {
+    "id": f"id: {ID_HINT}",
+    "title": "title, in words",
+    "archetype": "archetype, sets its tier: lead, builder, junior … (optional)",
+    "domain": "domain, in words: what it knows about",
+}
+"""The fields of a new agent, each with its hint."""
 
 
 class EditProfile(PreviewDialog[bool]):
-    """Edits a profile; True when it was saved."""
+    """Edits the profile of a leader. Gives True when it was saved."""
 
     BINDINGS = bindings("profile", "preview")
     DEFAULT_CLASSES = "-alone"
@@ -47,7 +60,7 @@ class EditProfile(PreviewDialog[bool]):
         """`text` is the profile as it is edited."""
         super().__init__()
         self._before, self._original = before, text
-        self._edits: tuple[ProfileEdit, ...] | None = ()  # None until they are worked out and shown
+        self._edits: tuple[ProfileEdit, ...] | None = ()  # None until their preview is shown
         self._confirming_close = False
 
     def compose(self) -> ComposeResult:
@@ -67,7 +80,7 @@ class EditProfile(PreviewDialog[bool]):
     def _typed(self, event: TextArea.Changed) -> None:
         self._confirming_close, self._edits = False, None
         text = event.text_area.text
-        self.preview(lambda engine: self._compute_edits(engine, text), self._show, wait=TYPING_DEBOUNCE_S)
+        self.preview(lambda engine: self._compute_edits(engine, text), self._show_edits, wait=TYPING_DEBOUNCE_S)
 
     def _compute_edits(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
         edits = engine.wisdom.profile_edits(self._before, text)
@@ -75,13 +88,13 @@ class EditProfile(PreviewDialog[bool]):
         prompts = [{"agents": agents, "changes": lines} for agents, lines in preview.changes]
         return edits, {"edits": edits, "fromSoul": preview.from_soul, "prompts": prompts}
 
-    def _show(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
+    def _show_edits(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
         self._edits, document = result
         self.say("")
         self.show(edited_fields(document))
 
     def action_save(self) -> None:
-        """Save what is shown beside the text, and nothing that was not shown."""
+        """Save the edits whose preview is shown."""
         leader, edits = self._before.leader, self._edits
         if edits is None:
             self.say("Not saved: what it changes is not shown yet.")
@@ -100,30 +113,24 @@ class EditProfile(PreviewDialog[bool]):
         self.say("▲ Not saved. Press the same key again to discard your edit.")
 
 
-CURSOR_DEBOUNCE_S = 0.08
-"""Seconds that the cursor rests on a leader before what changes is worked out."""
-
-
 class MoveAgent(PreviewDialog[str | None]):
-    """Gives the id of the leader that was chosen, None on Escape. Nothing is moved here."""
+    """Asks for a leader to move an agent under. Gives the leader's id, None on Escape."""
 
     BINDINGS = bindings("moving", "preview")
-    AUTO_FOCUS = "#wanted"
+    AUTO_FOCUS = "#leader-filter"
     DEFAULT_CSS = """
     MoveAgent #leaders-pane { width: 32; margin: 0 1 0 0; }
     MoveAgent #pane { border-left: vkey $line; }
-    MoveAgent #wanted { height: 3; }
+    MoveAgent #leader-filter { height: 3; }
     """
 
     def __init__(self, agent: AgentView, leaders: Sequence[AgentView]) -> None:
-        """`leaders` are those it may be moved under, besides the owner."""
+        """`leaders`: the agents that it may be moved under, besides the owner."""
         super().__init__()
         self._agent = agent
-        self._leaders = {OWNER: (OWNER, "")} | {
-            leader.id: (search_text(leader), f"{leader.tier}") for leader in leaders
-        }
-        self._leader = ""  # whose preview is shown, or worked out
-        self._previewed = False
+        self._leaders = leaders
+        self._leader_id = ""  # the leader under the cursor
+        self._has_preview = False  # whether the preview of that leader is shown
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -whole") as frame:
@@ -131,7 +138,7 @@ class MoveAgent(PreviewDialog[str | None]):
             frame.border_subtitle = Content(f"now under {words.crop(self._agent.reports_to, 40)}")
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
-                    yield Input(placeholder="name, title, domain, tier 3", id="wanted")
+                    yield Input(placeholder="name, title, domain, tier 3", id="leader-filter")
                     yield Rows(id="leaders", empty="No match.", classes="-lit")
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
@@ -140,68 +147,60 @@ class MoveAgent(PreviewDialog[str | None]):
 
     def on_mount(self) -> None:
         self._rows.can_focus = False
-        self._list("")
+        self._show_leaders("")
         self._rows.select(self._agent.reports_to)
 
     @property
     def _rows(self) -> Rows:
         return self.query_one("#leaders", Rows)
 
-    def _list(self, needle: str) -> None:
-        self._rows.show(
-            [
-                Row(id, id, *(("●", tier, "grey") if id == self._agent.reports_to else (" ", tier, "ink")), "grey")
-                for id, (text, tier) in self._leaders.items()
-                if all(word in text for word in needle.lower().split())
-            ]
-        )
-        self._moved()
+    def _show_leaders(self, needle: str) -> None:
+        """List the leaders that have all words of `needle`."""
+        candidates = [(OWNER, OWNER, "")]
+        candidates += [(leader.id, search_text(leader), f"{leader.tier}") for leader in self._leaders]
+        rows = []
+        for id, text, tier in candidates:
+            if all(word in text for word in needle.lower().split()):
+                is_present = id == self._agent.reports_to
+                rows.append(Row(id, id, "●" if is_present else " ", tier, "grey" if is_present else "ink", "grey"))
+        self._rows.show(rows)
+        self._leader_moved()
 
-    @on(Input.Changed, "#wanted")
+    @on(Input.Changed, "#leader-filter")
     def _typed(self, event: Input.Changed) -> None:
-        self._list(event.value)
+        self._show_leaders(event.value)
         self._rows.action_first()
 
     @on(Rows.Moved, "#leaders")
-    def _moved(self) -> None:
-        leader = self._rows.current
-        if leader == self._leader:
+    def _leader_moved(self) -> None:
+        leader_id = self._rows.current
+        if leader_id == self._leader_id:
             return
-        self._leader, self._previewed = leader, False
-        self.show([Field("", "Working out the preview…", "grey")] if leader else [])
-        if leader:
-            request = {"id": self._agent.id, "reportsTo": leader}
-            self.preview(lambda engine: dispatch(engine, "guidance", request), self._show, wait=CURSOR_DEBOUNCE_S)
+        self._leader_id, self._has_preview = leader_id, False
+        self.show([Field("", "Working out the preview…", "grey")] if leader_id else [])
+        if leader_id:
+            request = {"id": self._agent.id, "reportsTo": leader_id}
+            self.preview(lambda engine: dispatch(engine, "guidance", request), self._show_move, wait=CURSOR_DEBOUNCE_S)
 
-    def _show(self, document: Document) -> None:
-        self._previewed = True
+    def _show_move(self, document: Document) -> None:
+        self._has_preview = True
         self.say("")
-        self.show([Field("", f"{self._agent.id} under {self._leader}", "title"), *moved_fields(document)])
+        self.show([Field("", f"{self._agent.id} under {self._leader_id}", "title"), *moved_fields(document)])
 
     def action_step(self, by: int) -> None:
         self._rows.action_step(by)
 
     @on(Rows.Opened, "#leaders")
     def action_move(self) -> None:
-        """Take the leader under the cursor, once what that changes was shown."""
-        if self._leader == self._agent.reports_to:
-            self.say(f"▲ {self._agent.id} is under {self._leader} already.")
-        elif self._previewed:
-            self.dismiss(self._leader)
-
-
-ID = "a lower-case letter, then a-z, 0-9, _ and -"
-
-FIELDS = {
-    "id": f"id: {ID}",
-    "title": "title, in words",
-    "archetype": "archetype, sets its tier: lead, builder, junior … (optional)",
-    "domain": "domain, in words: what it knows about",
-}
+        """Choose the leader under the cursor, once its preview is shown."""
+        if self._leader_id == self._agent.reports_to:
+            self.say(f"▲ {self._agent.id} is under {self._leader_id} already.")
+        elif self._has_preview:
+            self.dismiss(self._leader_id)
 
 
 class NewAgent(Dialog[AgentView | None]):
-    """Creates an agent under `leader`; gives it, or None. After a refusal the fields keep what you typed."""
+    """Creates an agent under `leader`, and gives it; None on Escape. After a refusal the fields keep their text."""
 
     BINDINGS = bindings("member")
     AUTO_FOCUS = "#id"
@@ -213,7 +212,7 @@ class NewAgent(Dialog[AgentView | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(f"A new agent under {self._leader}")
-            for name, hint in FIELDS.items():
+            for name, hint in NEW_AGENT_FIELDS.items():
                 yield Input(placeholder=hint, id=name)
             yield Static(id="said", classes="note", markup=False)
             keys = Content.assemble(("^s", "$accent"), " create     ", ("esc", "$accent"), " cancel")
@@ -221,16 +220,16 @@ class NewAgent(Dialog[AgentView | None]):
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        if event.input.id == [*FIELDS][-1]:
+        if event.input.id == [*NEW_AGENT_FIELDS][-1]:
             self.action_make()
         else:
             self.focus_next()
 
     def action_make(self) -> None:
-        values = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
+        values = {name: self.query_one(f"#{name}", Input).value.strip() for name in NEW_AGENT_FIELDS}
         agent_id = values.pop("id")
         if not agent_id:
-            self.refuse(Refusal("bad_id", "The id is missing.", ID))
+            self.refuse(Refusal("bad_id", "The id is missing.", ID_HINT))
         else:
             self.app.ask(
                 lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values),

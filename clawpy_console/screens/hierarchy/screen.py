@@ -1,4 +1,4 @@
-"""Screen 3, hierarchy: the organisation left, the agent under the cursor right (SPEC 1)."""
+"""Screen 3, hierarchy: the tree of agents left, the agent under the cursor right (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ MAX_ITEMS = 200
 """Maximum number of findings, and of sessions, of an agent that are listed."""
 
 DEBOUNCE_S = 0.06
-"""Seconds that the cursor rests on a row before it is read: walking through a long tree reads nothing."""
+"""Seconds that the cursor stays on a row before it is read."""
 
 
 def read_agent(engine: Engine, id: str) -> dict[str, Any]:
-    """What is shown of an agent or of the owner, by tab. Raises `Refusal` `unknown_agent`."""
+    """The content of each tab of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
         return {"id": id, "who": agent_fields.organisation_fields(engine), "findings": queued}
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    shown: dict[str, Any] = {"id": id, "who": [*agent_fields.agent_fields(agent)]}
+    detail: dict[str, Any] = {"id": id, "who": [*agent_fields.agent_fields(agent)]}
     if agent.get("retired"):
-        return shown
+        return detail
     if not agent["agent"]["broken"]:
         guidance = dispatch(engine, "guidance", {"id": id})
-        shown |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
+        detail |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
     findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
-    return shown | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
+    return detail | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
 
 
 class HierarchyScreen(AgentActions, FilterableScreen):
-    """The tree left, the agent under its cursor right. Nothing of it is read on the event loop."""
+    """The tree left, the agent under its cursor right. All is read in threads."""
 
     MODE = "hierarchy"
     PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
@@ -72,9 +72,9 @@ class HierarchyScreen(AgentActions, FilterableScreen):
     def __init__(self) -> None:
         super().__init__()
         self._folds = Folds()
-        self._tab = TABS[0]
-        self._shown: dict[str, Any] = {}
-        self._wanted = ""  # an agent to put the cursor on as soon as it is there
+        self._tab = TABS[0]  # the tab that was chosen last, which not every agent has
+        self._detail: dict[str, Any] = {}  # what is shown, see `read_agent`; {} for a row that is no agent
+        self._agent_to_select = ""  # as soon as it is in the tree
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -117,40 +117,39 @@ class HierarchyScreen(AgentActions, FilterableScreen):
             rows.select(matches[0])
 
     def _draw_tree(self) -> None:
-        state, rows = self.state, self.query_one("#tree", Tree)
-        exists = any(agent.id == self._wanted for agent in state.agents)
-        if exists:  # unfold whatever hides it
-            folds, above = self._folds, {self._wanted, OWNER, *leaders(state.agents, [self._wanted])}
-            self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
+        state, tree, agent_id = self.state, self.query_one("#tree", Tree), self._agent_to_select
+        is_listed = any(agent.id == agent_id for agent in state.agents)
+        if is_listed:  # unfold the rows above it
+            folds, above = self._folds, {agent_id, OWNER, *leaders(state.agents, [agent_id])}
+            self._folds = replace(folds, closed=folds.closed - above, visible=folds.visible | {agent_id})
         nodes = tree_nodes(state.agents, state.retired, folds=self._folds, needle=self.needle)
-        rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
-        if exists:
-            rows.select(self._wanted)
-            self._wanted = ""
+        tree.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
+        if is_listed:
+            tree.select(agent_id)
+            self._agent_to_select = ""
         total = f"{len(state.agents):,}"
         if self.needle:
             total = f"{sum(node.agent is not None and node.matches for node in nodes):,} of {total}"
-        counts = {
-            status: sum(agent.state == status for agent in state.agents) for status in ("running", "waiting", "broken")
-        }
-        badges = [
-            (f"  {count} {STATES[status][2]}", f"${STATES[status][1]}") for status, count in counts.items() if count
-        ]
+        badges = []
+        for status in ("running", "waiting", "broken"):
+            _, color, label = STATES[status]
+            if count := sum(agent.state == status for agent in state.agents):
+                badges.append((f"  {count} {label}", f"${color}"))
         self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
 
     @property
     def tab(self) -> str:
         """The tab that is shown."""
-        return self._tab if self._tab in self._shown else TABS[0]
+        return self._tab if self._tab in self._detail else TABS[0]
 
     def _draw_detail(self) -> None:
-        """Draw what was read, in the tab that is chosen."""
-        shown, tab = self._shown, self.tab
-        count = {"findings": len(shown.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
-        tabs = [(name, f"{name} {count.get(name) or ''}".rstrip()) for name in TABS if name in shown]
+        """Draw the tab that is chosen."""
+        detail, tab = self._detail, self.tab
+        counts = {"findings": len(detail.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
+        tabs = [(name, f"{name} {counts.get(name) or ''}".rstrip()) for name in TABS if name in detail]
         self.query_one(TabLine).show(tabs or [(tab, tab)], tab)
         self._draw_items(self.app.now())
-        block, guidance = self.query_one("#block", PromptLines), shown["block"] if tab == "guidance" else None
+        block, guidance = self.query_one("#block", PromptLines), detail["block"] if tab == "guidance" else None
         block.display = guidance is not None and bool(guidance.lines)
         self.set_class(block.display, "-block")
         if guidance and block.display and block.prompt_text != guidance.block:
@@ -159,20 +158,20 @@ class HierarchyScreen(AgentActions, FilterableScreen):
         self._draw_story()
         self.set_class(tab == "work", "-tab-work")
         if self.focused is not None and not self.focused.display:
-            self._enter()
+            self._go_to_detail()
         self.draw_columns()
         self.refresh_bindings()
 
     def _draw_items(self, now: datetime) -> None:
-        shown, agent, groups = self._shown, self.agent, {}
+        detail, agent, groups = self._detail, self.agent, {}
         if self.tab == "findings":
-            own = [each for each in shown["findings"] if each["targetAgent"] == shown["id"]]
-            others = [each for each in shown["findings"] if each not in own]
-            for title, listed in (("FOUND BY IT", own), ("SENT UP TO IT" if agent else "ON THEIR WAY UP", others)):
-                groups[f"{title}  {_counted(listed)}"] = [_finding_row(each, now) for each in listed]
+            own = [finding for finding in detail["findings"] if finding["targetAgent"] == detail["id"]]
+            others = [finding for finding in detail["findings"] if finding not in own]
+            for title, findings in (("FOUND BY IT", own), ("SENT UP TO IT" if agent else "ON THEIR WAY UP", others)):
+                groups[f"{title}  {_state_counts(findings)}"] = [_finding_row(finding, now) for finding in findings]
         elif self.tab == "work" and agent is not None:
-            took = f"{words.count(agent.sessions, 'session')}  {agent.used:,} tokens  {words.money(agent.spent)}"
-            groups[took] = [session_row(session, now) for session in shown["work"]]
+            title = f"{words.count(agent.sessions, 'session')}  {agent.used:,} tokens  {words.money(agent.spent)}"
+            groups[title] = [session_row(session, now) for session in detail["work"]]
         rows = grouped(groups)
         items = self.query_one("#items", Rows)
         items.show(rows)
@@ -180,11 +179,11 @@ class HierarchyScreen(AgentActions, FilterableScreen):
 
     def _draw_story(self) -> None:
         self.show_fields("#detail", self._fields())
-        self.query_one("#story").display = self.tab != "work" or not self._shown["work"]
+        self.query_one("#story").display = self.tab != "work" or not self._detail["work"]
 
     def _fields(self) -> Iterable[Field]:
-        now, part = self.app.now(), self._shown.get(self.tab)
-        if part is None:  # folded agents, or the heading of a group
+        now, content = self.app.now(), self._detail.get(self.tab)
+        if content is None:  # folded agents, or the heading of a group
             text = self.node.text if self.node is not None and self.node.agent is None else ""
             return [
                 Field("", text),
@@ -192,18 +191,17 @@ class HierarchyScreen(AgentActions, FilterableScreen):
             ]
         match self.tab:
             case "guidance":
-                return agent_fields.guidance_fields(part)
+                return agent_fields.guidance_fields(content)
             case "teaching":
-                return agent_fields.teaching_fields(part, now)
+                return agent_fields.teaching_fields(content, now)
             case "findings":
                 current = self.query_one("#items", Rows).current
-                return agent_fields.finding_fields(
-                    next((finding for finding in part if finding["id"] == current), None), now
-                )
+                finding = next((finding for finding in content if finding["id"] == current), None)
+                return agent_fields.finding_fields(finding, now)
             case "work":
                 return [Field("", "No sessions yet.", "grey")]
             case _:
-                return list(part)
+                return list(content)
 
     def columns(self) -> Mapping[str, str]:
         return {"left": "organisation", "right": words.crop(self.agent.id if self.agent else OWNER, 40)}
@@ -211,30 +209,30 @@ class HierarchyScreen(AgentActions, FilterableScreen):
     # Reading
 
     def _read_detail(self, wait: float = 0.0) -> None:
-        """Read what is under the cursor again."""
+        """Read the detail of the row under the cursor, after `wait` seconds."""
         node = self.node
         if node is None or self.app.engine is None:
             return
         if node.agent is None and node.id != OWNER:
-            self._take({})
+            self._show_detail({})
         else:
-            self.read(lambda engine: read_agent(engine, node.id), self._take, group="detail", wait=wait)
+            self.read(lambda engine: read_agent(engine, node.id), self._show_detail, group="detail", wait=wait)
 
-    def _take(self, shown: dict[str, Any]) -> None:
-        same = self._shown.get("id") == shown.get("id")
-        self._shown = shown
+    def _show_detail(self, detail: dict[str, Any]) -> None:
+        is_same = self._detail.get("id") == detail.get("id")
+        self._detail = detail
         self._draw_detail()
-        if not same:
+        if not is_same:
             self.query_one("#story").scroll_home(animate=False)
 
     # Moving about
 
     @property
-    def gives_guidance(self) -> bool:
-        return self.tab == "guidance" and "profile" in self._shown["guidance"]
+    def shows_profile(self) -> bool:
+        return self.tab == "guidance" and "profile" in self._detail["guidance"]
 
     def show(self, agent_id: str) -> None:
-        self._wanted = agent_id
+        self._agent_to_select = agent_id
         self.filter.close()
         self._draw_tree()
 
@@ -246,46 +244,48 @@ class HierarchyScreen(AgentActions, FilterableScreen):
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
-        folds, row = self._folds, frozenset({message.row_id.removeprefix(FOLD)})
+        folds, ids = self._folds, frozenset({message.row_id.removeprefix(FOLD)})
         node = self.query_one("#tree", Tree).nodes[message.row_id]
-        opens = message.open if message.open is not None else not node.open
+        unfold = message.unfold if message.unfold is not None else not node.open
         if message.row_id.startswith(FOLD) or message.row_id == RETIRED:
-            self._folds = replace(folds, shown=folds.shown | row if opens else folds.shown - row)
+            self._folds = replace(folds, with_unused=folds.with_unused | ids if unfold else folds.with_unused - ids)
         elif node.open is not None:
-            self._folds = replace(folds, closed=folds.closed - row if opens else folds.closed | row)
+            self._folds = replace(folds, closed=folds.closed - ids if unfold else folds.closed | ids)
         self._draw_tree()
 
     def action_everyone(self) -> None:
         """Show agents that never worked, or fold them again."""
-        everyone = not self._folds.everyone
-        self._folds = replace(self._folds, everyone=everyone, shown=self._folds.shown if everyone else frozenset())
+        show_all = not self._folds.show_all
+        with_unused = self._folds.with_unused if show_all else frozenset()
+        self._folds = replace(self._folds, show_all=show_all, with_unused=with_unused)
         self._draw_tree()
-        self.app.say("Showing all agents." if everyone else "Agents that have not worked yet are folded.")
+        self.app.say("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
 
     @on(Rows.Opened, "#tree")
     def _row_opened(self, message: Rows.Opened) -> None:
         if message.row_id.startswith((FOLD, GROUP)):
             self.post_message(Tree.Fold(message.row_id, None))
         else:
-            self._enter()
+            self._go_to_detail()
 
-    def _enter(self) -> None:
+    def _go_to_detail(self) -> None:
         """Go to the first pane of the tab."""
-        panes = ("block", "story") if self.tab == "guidance" else ("items", "story")
-        any(self.query_one(f"#{pane}").display and self.go_to(pane) for pane in panes)
+        for pane in ("block", "story") if self.tab == "guidance" else ("items", "story"):
+            if self.query_one(f"#{pane}").display and self.go_to(pane):
+                return
 
     def action_show_tab(self, name: str) -> None:
-        """Show the tab of this name."""
+        """Show the tab `name`."""
         self._tab = name
-        inside = self.pane not in ("tree", "")
+        had_focus = self.pane not in ("tree", "")
         self._draw_detail()
         self.query_one("#story").scroll_home(animate=False)
-        if inside:
-            self._enter()
+        if had_focus:
+            self._go_to_detail()
 
     def action_tab(self, by: int) -> None:
-        """The next tab, or the one before."""
-        names = [name for name in TABS if name in self._shown] or [self.tab]
+        """Show the next tab, or with -1 the previous one."""
+        names = [name for name in TABS if name in self._detail] or [self.tab]
         self.action_show_tab(names[(names.index(self.tab) + by) % len(names)])
 
     @on(Rows.Moved, "#items")
@@ -304,14 +304,14 @@ class HierarchyScreen(AgentActions, FilterableScreen):
 
     @on(PromptLines.Opened)
     def _line_opened(self, message: PromptLines.Opened) -> None:
-        """From a line of the guidance to the leader that gives it."""
+        """Go from a line of the guidance to the leader that gives it."""
         if message.source.kind is SourceKind.LEADER:
             self.show(message.source.ref.partition("#")[0])
             self.go_to("tree")
 
     def on_key(self, event: events.Key) -> None:
-        shown = self.filter.has_class("-shown")  # then Escape is the filter's
-        if event.key == "escape" and not shown and self.pane not in ("tree", ""):
+        is_filter_open = self.filter.has_class("-shown")  # then Escape closes the filter
+        if event.key == "escape" and not is_filter_open and self.pane not in ("tree", ""):
             event.stop()
             self.go_to("tree")
 
@@ -319,7 +319,8 @@ class HierarchyScreen(AgentActions, FilterableScreen):
         return self.agent.id if self.agent else ""
 
 
-def _counted(findings: list[Any]) -> str:
+def _state_counts(findings: list[Any]) -> str:
+    """`2 waiting to be sent up  ·  1 refused`."""
     counts = {
         label: sum(finding["state"] == state for finding in findings)
         for state, (_, _, label) in agent_fields.FINDINGS.items()
@@ -329,18 +330,9 @@ def _counted(findings: list[Any]) -> str:
 
 def _finding_row(finding: Any, now: datetime) -> Row:
     sign, style, _ = agent_fields.FINDINGS[finding["state"]]
-    word = (
-        f"gate {finding['gates'][-1]['number']}"
-        if finding["refusedBy"]
-        else finding["state"].replace("flushed", "sent")
-    )
-    right = f"{word:<8} {words.span(now - datetime.fromisoformat(finding['createdAt'])):>4}"
-    return Row(
-        finding["id"],
-        words.one_line(finding["text"]),
-        sign,
-        right,
-        "ink",
-        style,
-        style if finding["refusedBy"] else "grey",
-    )
+    if finding["refusedBy"]:
+        state, state_style = f"gate {finding['gates'][-1]['number']}", style
+    else:
+        state, state_style = finding["state"].replace("flushed", "sent"), "grey"
+    right = f"{state:<8} {words.span(now - datetime.fromisoformat(finding['createdAt'])):>4}"
+    return Row(finding["id"], words.one_line(finding["text"]), sign, right, "ink", style, state_style)

@@ -1,7 +1,7 @@
-"""The organisation as rows of a tree that folds: who is below whom, and whose chain is broken (SPEC 1.1).
+"""The agents as a tree whose rows can be folded (SPEC 1.1).
 
-Below the owner stand the agents, each below its leader. Agents whose chain does not reach the owner stand in groups
-below that: their leader is missing, they are in a circle, or their folder cannot be read.
+Below the owner are the agents, each below its leader. Agents whose chain does not reach the owner are in groups below:
+their leader is missing, they are in a circle, or their folder cannot be read.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from engine.frozen import frozen
 from engine.model import AgentView
 
 OWNER = "owner"
+
 FOLD = "+"
-"""The id of a row for folded agents: this, then their leader's id. No agent's id begins with it."""
+"""The prefix of the id of a row for folded agents; the id of their leader follows. No agent's id begins with it."""
 
 GROUP = "="
-"""The id of the heading of a group: this, then its title."""
+"""The prefix of the id of a group's heading; its title follows."""
 
 RETIRED = f"{GROUP}retired"
 
 FOLD_ABOVE = 8
-"""In an organisation of more agents than this, agents that never worked are folded (SPEC 6)."""
+"""With more agents than this, those that never worked are folded (SPEC 6)."""
 
 MAX_NAMES = 12
 """Maximum number of folded agents that are named on their row."""
@@ -42,62 +43,64 @@ STATES: Mapping[str, tuple[str, str, str]] = {
 
 @frozen
 class Node:
-    """A row of the tree. `agent` is None for the owner, for folded agents and for the heading of a group.
-
-    `open` is None where nothing is below. `text` stands beside an agent's name and says why it is not below its
-    leader; of the other rows it is the whole text. `matches` is False for a leader that the filter does not find.
-    """
+    """A row of the tree."""
 
     id: str
     depth: int
     agent: AgentView | None = None
+    """None for the owner, for folded agents and for the heading of a group."""
     open: bool | None = None
+    """Whether the rows below are shown, None when there are none."""
     text: str = ""
+    """Why an agent is not below its leader; for a row without an agent its whole text."""
     matches: bool = True
+    """Whether the filter matches; a leader of a match is shown without matching itself."""
     above: str = ""
+    """The id of the row above it in the tree, "" for none."""
 
 
 @frozen
 class Folds:
-    """Rows that you folded (`closed`), and leaders whose unused agents are `shown`.
-
-    `everyone` shows unused agents everywhere; `kept` are agents that stay in sight.
-    """
+    """Which rows the operator folded and unfolded."""
 
     closed: frozenset[str] = frozenset()
-    shown: frozenset[str] = frozenset()
-    everyone: bool = False
-    kept: frozenset[str] = frozenset()
+    """The rows that are folded."""
+    with_unused: frozenset[str] = frozenset()
+    """The leaders whose unused agents are shown."""
+    show_all: bool = False
+    """Whether all unused agents are shown."""
+    visible: frozenset[str] = frozenset()
+    """The unused agents that are shown because another screen led to them."""
 
 
 def tree_nodes(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, needle: Sequence[str] = ()
 ) -> list[Node]:
-    """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
-    below, why = _places(agents, retired)
+    """The rows of the tree. With `needle`, words in lower case, only the agents that match them, and their leaders."""
+    below, reasons = _place_agents(agents, retired)
     matching = {agent.id for agent in (*agents, *retired) if all(word in search_text(agent) for word in needle)}
-    visible = matching if needle else {agent.id for agent in agents if is_busy(agent) or agent.id in folds.kept}
+    visible = matching if needle else {agent.id for agent in agents if is_busy(agent) or agent.id in folds.visible}
     visible = visible.union(leaders(agents, visible))
-    folding = not needle and not folds.everyone and len(agents) > FOLD_ABOVE
+    fold_unused = not needle and not folds.show_all and len(agents) > FOLD_ABOVE
 
     def is_open(id: str) -> bool:
-        return bool(needle) or (id in folds.shown if id == RETIRED else id not in folds.closed)
+        return bool(needle) or (id in folds.with_unused if id == RETIRED else id not in folds.closed)
 
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
             return []
         members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in visible]
         rows = [
-            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in matching, node.id)
+            Node(member.id, node.depth + 1, member, None, reasons.get(member.id, ""), member.id in matching, node.id)
             for member in members
         ]
         unused = [member for member in members if member.id not in visible]
-        hidden = sum(1 + len(ids_reached(below, agent.id)) for agent in unused) if folding else 0
-        with_all = node.id in folds.shown or (node.agent is not None and node.id not in visible)
-        if hidden < 2 or with_all or node.id.startswith(GROUP):
+        unused_count = sum(1 + len(ids_reached(below, agent.id)) for agent in unused) if fold_unused else 0
+        with_unused = node.id in folds.with_unused or (node.agent is not None and node.id not in visible)
+        if unused_count < 2 or with_unused or node.id.startswith(GROUP):
             return rows
         names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
-        fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
+        fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{unused_count:,} not used yet: {names}", above=node.id)
         return [*(row for row in rows if row.id in visible), fold]
 
     rows: list[Node] = []
@@ -116,19 +119,19 @@ def tree_nodes(
 
 
 def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
-    """All leaders above these agents that exist: of one agent from the direct one upward."""
-    leader = {agent.id: agent.reports_to for agent in agents}
+    """The existing leaders above the agents `ids`; those of a single agent in order, its direct leader first."""
+    leader_of = {agent.id: agent.reports_to for agent in agents}
     chain: dict[str, None] = {}
     for id in ids:
-        at = leader.get(id, "")
-        while at in leader and at not in chain:
-            chain[at] = None
-            at = leader[at]
+        leader = leader_of.get(id, "")
+        while leader in leader_of and leader not in chain:
+            chain[leader] = None
+            leader = leader_of[leader]
     return list(chain)
 
 
 def ids_below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
-    """Everyone below an agent."""
+    """The ids of all agents below an agent."""
     return ids_reached(group_by_leader(agents), agent_id)
 
 
@@ -138,41 +141,43 @@ def is_busy(agent: AgentView) -> bool:
 
 
 def search_text(agent: AgentView) -> str:
-    """The text that a filter searches."""
+    """The text of an agent that the filter searches, in lower case."""
     parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", agent.state, STATES[agent.state][2],
              *agent.channels, agent.archetype, agent.broken)  # fmt: skip
     return " ".join(parts).lower()
 
 
 def group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
+    """The agents by the id of their direct leader."""
     reports: dict[str, list[AgentView]] = {}
     for agent in agents:
         reports.setdefault(agent.reports_to, []).append(agent)
     return reports
 
 
-def ids_reached(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
+def ids_reached(agents_by_leader: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
+    """The ids of all agents below `leader`."""
     reached: set[str] = set()
     todo = [leader]
     while todo:
-        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in reached]
+        new = [agent.id for agent in agents_by_leader.get(todo.pop(), ()) if agent.id not in reached]
         reached.update(new)
         todo += new
     return reached
 
 
-def _places(
+def _place_agents(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
-    """The agents below each row, and for those whose chain does not reach the owner why."""
+    """The agents below each row, and the reasons of those whose chain does not reach the owner."""
     by_id, under = {agent.id: agent for agent in agents}, group_by_leader(agents)
     groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
-    why: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     reached = ids_reached(under, OWNER)
 
     def place(group: str, head: AgentView, reason: str) -> None:
         groups[group].append(head)
-        why[head.id] = reason
+        reasons[head.id] = reason
         reached.update({head.id} | ids_reached(under, head.id))
 
     for agent in agents:
@@ -187,42 +192,42 @@ def _places(
             under[head.reports_to].remove(head)
             whom = "itself" if head.reports_to == head.id else f"{head.reports_to}, whom it leads"
             place("in a circle", head, f"reports to {whom}: a circle")
-    return under | {f"{GROUP}{title}": heads for title, heads in groups.items() if heads}, why
+    return under | {f"{GROUP}{title}": heads for title, heads in groups.items() if heads}, reasons
 
 
 MAX_INDENT = 12
-"""Rows deeper than this are not indented further, so that names stay in sight."""
+"""Maximum depth that is indented, so that names stay in sight."""
 
-MAX_MARKED = 3
+LEAD_CELLS = 3
 """Cells before the indentation: the cursor, the sign of the state, a space."""
 
 
 class Tree(Rows):
-    """Rows of the organisation. Posts `Fold` when what is below a row is to be shown or hidden."""
+    """The rows of the tree. Posts `Fold` when the operator folds or unfolds a row."""
 
     BINDINGS = bindings("tree")
 
     class Fold(Message):
-        """Show (`open`), hide, or toggle (None) what is below the row of `row_id`."""
+        """Fold or `unfold` the row of `row_id`; None does the one that it is not."""
 
-        def __init__(self, row_id: str, open: bool | None) -> None:
+        def __init__(self, row_id: str, unfold: bool | None) -> None:
             super().__init__()
-            self.row_id, self.open = row_id, open
+            self.row_id, self.unfold = row_id, unfold
 
     nodes: dict[str, Node]
 
     def show_nodes(self, nodes: Sequence[Node], *, empty: str = "") -> None:
-        """Show the organisation. The cursor stays on the same agent."""
+        """Show `nodes`. The cursor stays on the same agent."""
         self.nodes = {node.id: node for node in nodes}
         self.show([node_row(node) for node in nodes], empty=empty)
 
     @property
     def node(self) -> Node | None:
-        """The row under the cursor."""
+        """The node under the cursor."""
         return self.nodes.get(self.current) if self.current else None
 
     def action_fold(self) -> None:
-        """Fold what is below; where nothing is unfolded, go to the leader."""
+        """Fold the row under the cursor; a row that is folded already goes to its leader."""
         node = self.node
         if node is not None and node.open:
             self.post_message(self.Fold(node.id, False))
@@ -230,7 +235,7 @@ class Tree(Rows):
             self.select(node.above)
 
     def action_unfold(self) -> None:
-        """Unfold what is below; where it is unfolded, go into it."""
+        """Unfold the row under the cursor; a row that is unfolded already goes to the first row below."""
         node = self.node
         if node is not None and (node.open is False or node.id.startswith(FOLD)):
             self.post_message(self.Fold(node.id, True))
@@ -246,24 +251,24 @@ class Tree(Rows):
         if number >= len(self._rows):
             return
         node = self.nodes[self._rows[number].id]
-        at = MAX_MARKED + 2 * min(node.depth, MAX_INDENT)
-        if node.id.startswith((FOLD, GROUP)) or (node.open is not None and at <= event.x < at + 2):
+        mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT)
+        if node.id.startswith((FOLD, GROUP)) or (node.open is not None and mark <= event.x < mark + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
             self.post_message(self.Fold(node.id, None))
 
 
 def node_row(node: Node) -> Row:
-    """A row: state, indentation, fold mark, tier, name; at the right the state in a word, and the tokens used."""
+    """The row of a node: sign of the state, fold mark, tier and name; at the right the state and the tokens used."""
     agent = node.agent
     indent = "  " * min(node.depth, MAX_INDENT)
-    mark = "  " if node.open is None else "▾ " if node.open else "▸ "
+    mark = {None: "  ", True: "▾ ", False: "▸ "}[node.open]
     if agent is None:
         if node.id == OWNER:
             return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
         style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
         return Row(node.id, f"{indent}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
-    sign, colour, word = STATES[agent.state]
+    sign, color, state = STATES[agent.state]
     text = f"{indent}{mark}{agent.tier} {agent.id}  {words.one_line(node.text)}"
     used = f" {words.tokens(agent.used):>6}" if agent.used else ""
     if agent.broken or node.text:
@@ -272,5 +277,5 @@ def node_row(node: Node) -> Row:
         style = "faint"
     else:
         style = "ink" if is_busy(agent) else "grey"
-    wants = agent.state in ("queued", "waiting", "broken")
-    return Row(node.id, text, sign, f"{word}{used}", style, colour, colour if wants else "grey")
+    needs_attention = agent.state in ("queued", "waiting", "broken")
+    return Row(node.id, text, sign, f"{state}{used}", style, color, color if needs_attention else "grey")
