@@ -247,7 +247,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
     phase = engine.predictions.phase()
-    earned = engine.autonomy.earning(engine.workspaces)
+    earned = engine.autonomy.requirements(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",
         "learning": phase.learning,

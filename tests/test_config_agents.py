@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.config import Settings
-from engine.config.agents import PROVIDERS, model_fault, runner_fault, url_fault
+from engine.config.agents import PROVIDERS, model_problem, runner_problem, url_problem
 from engine.config.file import BadConfig, read_settings
 
 
@@ -81,23 +81,23 @@ UNSAFE_ADDRESSES = (
 
 
 def test_addresses_that_a_key_may_travel_to():
-    assert [url for url in SAFE_ADDRESSES.split() if url_fault(url)] == []
-    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_fault(url)] == []
-    assert url_fault("http://api.example.com", insecure=True) == "", "plain http with open eyes"
-    assert url_fault("http://u:p@api.example.com", insecure=True)
+    assert [url for url in SAFE_ADDRESSES.split() if url_problem(url)] == []
+    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_problem(url)] == []
+    assert url_problem("http://api.example.com", insecure=True) == "", "plain http with open eyes"
+    assert url_problem("http://u:p@api.example.com", insecure=True)
 
 
 def test_names_of_runners():
-    assert [name for name in ("auto", "flow", "model", "acp:claude", "acp:a-b_c9") if runner_fault(name)] == []
+    assert [name for name in ("auto", "flow", "model", "acp:claude", "acp:a-b_c9") if runner_problem(name)] == []
     wrong = ("", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40)
-    assert [name for name in wrong if not runner_fault(name)] == []
+    assert [name for name in wrong if not runner_problem(name)] == []
 
 
 def test_ids_of_models():
     for name in ("openai:gpt-6.1-terra", "together:zai-org/GLM-5.3", "ollama:qwen3:8b"):
-        assert model_fault(name) == ""
+        assert model_problem(name) == ""
     for name in ("gpt", "openai:", ":gpt", "Open:gpt", "openai:g p", "openai:" + "g" * 201):
-        assert model_fault(name)
+        assert model_problem(name)
 
 
 def test_the_models_that_are_built_in_have_a_price():

@@ -12,7 +12,7 @@ from engine.api.connectivity import check_url
 from engine.api.notify.addresses import Addresses
 from engine.api.notify.matrix import is_allowed
 from engine.config import FixedSettings, Settings
-from engine.config.agents import url_fault
+from engine.config.agents import url_problem
 from engine.config.notify import DESKTOP, SPEAK, Surface
 from engine.home import Home
 from engine.keys import Keys
@@ -32,7 +32,7 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
     url = server_of(settings)
     if not url:
         return []
-    if fault := url_fault(url):
+    if fault := url_problem(url):
         return [
             Check("index server", WARN, f"{URL_VARIABLE}: {fault}; the index is in a folder", f"fix {URL_VARIABLE}")
         ]

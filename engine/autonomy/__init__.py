@@ -1,6 +1,6 @@
-"""When the engine may act by itself (SPEC 7.1-7.4), and what comes due (4.1): state machine, presence, quiet hours,
-schedule, autonomous cycle, heartbeats.
+"""Autonomy: when cards run by themselves (SPEC 7.1-7.4), and what is due (4.1).
 
-`state` and `quiet_hours` are plain functions over values; `presence`, `schedule`, `heartbeat` and `autonomy` keep what
-survives a restart, `acting` runs what has earned it. May import prediction, execution, safety, tasks and what is below.
+`state` is the state machine, as pure functions. `presence` knows when the operator was last active, `schedule` runs
+jobs, `heartbeat` makes tasks of due items. `autonomous_runs` runs cards without an approval. `autonomy` is the service.
+It may import prediction, execution, safety and what is below.
 """

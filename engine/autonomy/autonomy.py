@@ -10,10 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engine.autonomy.acting import Acting, Earning
+from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements
 from engine.autonomy.presence import Presence
 from engine.autonomy.schedule import Job, Schedule
-from engine.autonomy.state import Facts, Input, State, next_state, settle, suggest, wait_for_time
+from engine.autonomy.state import (
+    AutonomyState,
+    AutonomyTrigger,
+    Facts,
+    next_state,
+    next_trigger,
+    settle_moves,
+    time_until_move,
+)
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
@@ -36,7 +44,7 @@ LOOK_EVERY = timedelta(minutes=5)
 `silenceThresholdMs` when that is less."""
 
 
-ACTING = (State.PRIMING, State.AUTONOMOUS)
+ACTING = (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)
 """The states in which the autonomous cycle runs."""
 
 
@@ -45,7 +53,7 @@ class StateView:
     """The state, why, since when, and when time alone may change it: the end of a pause, or of a silence and the look
     at the workspaces that confirms it."""
 
-    state: State
+    state: AutonomyState
     cause: str
     since: datetime
     next_change: datetime | None
@@ -66,7 +74,7 @@ class Autonomy:
         clock: Clock,
         *,
         holds: KillSwitch,
-        acting: Acting,
+        acting: AutonomousRuns,
         housekeeping: Sequence[Callable[[], object]] = (),
         jobs: Sequence[Job] = (),
         last_sign: Callable[[], datetime | None] | None = None,
@@ -97,9 +105,9 @@ class Autonomy:
         self._dnd_until = datetime.fromisoformat(dnd) if dnd else None
         if saved:
             since = datetime.fromisoformat(saved["since"])
-            self._view = StateView(State(saved["state"]), saved["cause"], since, None)
+            self._view = StateView(AutonomyState(saved["state"]), saved["cause"], since, None)
         else:
-            self._view = StateView(State.DISABLED, FIRST, clock.now(), None)
+            self._view = StateView(AutonomyState.DISABLED, FIRST, clock.now(), None)
 
     def start(self) -> None:
         """Settle the state and begin the schedule."""
@@ -122,7 +130,12 @@ class Autonomy:
         """The state as the last engine left it, None when none ran here: for an engine that a verb opened for its own
         time, to which nobody's silence says anything. A hold that came since counts."""
         facts = self._facts(self._holds.holds())
-        if suggest(self._view.state, facts) not in (None, Input.ENABLED, Input.SILENT, Input.OPERATOR_SPOKE):
+        if next_trigger(self._view.state, facts) not in (
+            None,
+            AutonomyTrigger.ENABLED,
+            AutonomyTrigger.SILENT,
+            AutonomyTrigger.OPERATOR_SPOKE,
+        ):
             return self.evaluate()
         return self._view if self._view.cause != FIRST else None
 
@@ -136,16 +149,16 @@ class Autonomy:
     def _settle(self, holds: Sequence[Hold]) -> Facts:
         """Let the facts move the machine; what they are. The lock is held."""
         facts = self._facts(holds)
-        moves = settle(self._view.state, facts)
+        moves = settle_moves(self._view.state, facts)
         if moves:
             self._database.write(lambda transaction: self._apply(transaction, moves))
             last, cause = moves[-1]
             self._view = StateView(last, cause.value, self._clock.now(), None)
-            if last is State.PRIMING and self.schedule.due(ACT) <= self._clock.now():
+            if last is AutonomyState.PRIMING and self.schedule.due(ACT) <= self._clock.now():
                 self.schedule.soon(ACT)
         return facts
 
-    def apply(self, trigger: Input) -> StateView:
+    def apply(self, trigger: AutonomyTrigger) -> StateView:
         """Put something into the machine that no stored fact tells, such as a prediction that is ready."""
         with self._changing:
             after = next_state(self._view.state, trigger)
@@ -160,10 +173,10 @@ class Autonomy:
         self.presence.note_now(source)
         if has_returned and self.schedule.due(CARDS) <= self._clock.now():
             self.schedule.soon(CARDS)  # cards at the operator's return, not ten minutes later
-        if self._view.state in (State.PRIMING, State.AUTONOMOUS):
+        if self._view.state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS):
             self.evaluate()
 
-    def look_for_operator(self) -> State:
+    def look_for_operator(self) -> AutonomyState:
         """Look for signs of the operator in the workspaces too, and say where the machine then stands. Asks git."""
         if self._last_sign is not None:
             sign = self._last_sign()
@@ -192,7 +205,7 @@ class Autonomy:
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
         tried = self._acting.attempt(lambda: self.look_for_operator() in ACTING)
-        self.apply(Input.PREDICTION_READY if tried.acted is not None else Input.PREDICTION_DROPPED)
+        self.apply(AutonomyTrigger.PREDICTION_READY if tried.acted is not None else AutonomyTrigger.PREDICTION_DROPPED)
         return AutonomousCycleFinished(
             acted="" if tried.acted is None else tried.acted.id,
             blocked=tuple(f"{card}: {reason}" for card, reason in tried.blocked),
@@ -200,9 +213,9 @@ class Autonomy:
             errors=errors,
         )
 
-    def earning(self, workspaces: Sequence[str]) -> Earning:
+    def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """What is still needed before anything in `workspaces` runs by itself."""
-        return self._acting.earning(workspaces)
+        return self._acting.requirements(workspaces)
 
     def silence(self) -> timedelta:
         """Time since the operator did anything."""
@@ -311,13 +324,13 @@ class Autonomy:
         until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)
         clamped = replace(facts, silence=silence)
-        span = wait_for_time(self._view.state, clamped, None if until is None else until - now)
+        span = time_until_move(self._view.state, clamped, None if until is None else until - now)
         if span == timedelta(0) and self._looked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
             return max(self._looked_at + self._look_interval(), self.schedule.due(STATE))
         return None if span is None else now + span
 
-    def _apply(self, transaction: Transaction, moves: list[tuple[State, Input]]) -> None:
+    def _apply(self, transaction: Transaction, moves: list[tuple[AutonomyState, AutonomyTrigger]]) -> None:
         before = self._view.state
         for after, cause in moves:
             transaction.record(StateChanged(before=before.value, after=after.value, cause=cause.value))

@@ -29,11 +29,11 @@ from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
-KEY = "heartbeat."
+STATE_KEY = "heartbeat."
 PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
-MOST_ITEMS = 200
+MAX_ITEMS = 200
 """An agent's file may have so many items; more are a mistake, and told."""
-SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=366)
+MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
 """Limits of `every SPAN`: the pulse itself comes every five minutes."""
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
 
@@ -82,11 +82,9 @@ class Item:
         return hashlib.sha256(f"{self.when!r} {self.text}".encode()).hexdigest()[:16]
 
 
-def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
-    """The items that wait, and (line, what is wrong) for those that nobody can understand.
-
-    Indented and fenced code, and all that is no list item with a box, is prose.
-    """
+def parse_items(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
+    """The open items of a page, and (line, problem) of those that cannot be read. Only list items with a check box
+    count, not those in code."""
     items: list[Item] = []
     problems: list[tuple[int, str]] = []
     for number, is_open, rest in check_boxes(text):
@@ -97,8 +95,8 @@ def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
         except ValueError as error:
             problems.append((number, str(error)))
             continue
-        if len(items) == MOST_ITEMS:
-            problems.append((number, f"only the first {MOST_ITEMS} items are read"))
+        if len(items) == MAX_ITEMS:
+            problems.append((number, f"only the first {MAX_ITEMS} items are read"))
             break
         items.append(Item(number, words, when, run))
     return items, problems
@@ -112,7 +110,7 @@ def _schedule(rest: str) -> tuple[Daily | Every | Once, str, bool]:
         when: Daily | Every | Once = Daily(frozenset(days), time(int(match["hour"]), int(match["minute"])))
     elif match := _SPAN.fullmatch(lower):
         span = int(match["number"]) * _UNITS[match["unit"]]
-        if not SHORTEST <= span <= LONGEST:
+        if not MIN_INTERVAL <= span <= MAX_INTERVAL:
             raise ValueError("the interval must be from 5 minutes to 366 days")
         when = Every(span)
     elif match := _ONCE.fullmatch(lower):
@@ -126,11 +124,11 @@ def _schedule(rest: str) -> tuple[Daily | Every | Once, str, bool]:
     return when, words, match["run"] is not None
 
 
-def occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
-    """The latest moment (UTC) up to `now` at which it came round after it was `seen`; None when it did not yet.
+def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
+    """The latest time (UTC) up to `now` and after `first_seen` at which an item was due; None if it was not yet.
 
-    A time of day that the clocks skip comes when they have changed; one that they repeat comes once. `Once` also comes
-    when its moment was before it was seen.
+    A time of day that the clock skips is due at the change; one that it repeats is due once. `Once` is also due if its
+    time was before `first_seen`.
     """
     if isinstance(when, Once):
         at = when.at.replace(tzinfo=zone).astimezone(UTC)
@@ -148,9 +146,8 @@ def occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, 
 
 
 @frozen
-class Page:
-    """An agent's `heartbeat.md`: its text, when it was last written, the channel the agent serves and the workspace its
-    items are about, "" for none."""
+class HeartbeatPage:
+    """An agent's `heartbeat.md`, with the channel that the agent serves and the workspace of its items, "" for none."""
 
     agent: str
     text: str
@@ -160,7 +157,7 @@ class Page:
 
 
 class Heartbeat:
-    """Looks at every agent's page. `pages()` reads them: the pages, and in words what could not be read."""
+    """Makes tasks of the due items of all pages. `pages()` reads (pages, errors)."""
 
     def __init__(
         self,
@@ -168,7 +165,7 @@ class Heartbeat:
         clock: Clock,
         *,
         board: TaskBoard,
-        pages: Callable[[], tuple[Sequence[Page], Sequence[str]]],
+        pages: Callable[[], tuple[Sequence[HeartbeatPage], Sequence[str]]],
     ) -> None:
         self._database = database
         self._clock = clock
@@ -177,12 +174,12 @@ class Heartbeat:
         self._reported: set[str] = set()
 
     def pulse(self) -> list[str]:
-        """Make tasks of all that is due, and take those back whose items are gone; returns the ids of the new ones. Run
-        as often as you like: each occurrence is handled once, in the transaction that remembers it."""
+        """Make tasks of all due items, and end those whose items are gone; returns the ids of the new ones. Each
+        occurrence is handled once."""
         pages, unread = self._pages()
         zone = self._clock.local().tzinfo
         assert zone is not None
-        parsed = [(page, parse(page.text)) for page in pages]
+        parsed = [(page, parse_items(page.text)) for page in pages]
         faults = [("heartbeat", words) for words in unread]
         for page, (_, problems) in parsed:
             faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
@@ -190,7 +187,7 @@ class Heartbeat:
         def work(transaction: Transaction) -> list[str]:
             task_ids: list[str] = []
             tasks: dict[str, bool] = {}
-            pages = [(page, items, self._remembered(transaction, page)) for page, (items, _) in parsed]
+            pages = [(page, items, self._load_memories(transaction, page)) for page, (items, _) in parsed]
             for _, items, memories in pages:
                 for item in items:
                     if task := memories.get(item.key, {}).get("task"):
@@ -206,15 +203,15 @@ class Heartbeat:
 
         return self._database.write(work)
 
-    def _remembered(self, transaction: Transaction, page: Page) -> Mapping[str, dict[str, Any]]:
-        """Of each item: since when it is seen, when it last came due, the task of that."""
-        memories: Mapping[str, dict[str, Any]] = state.get(transaction.session, KEY + page.agent, {})
+    def _load_memories(self, transaction: Transaction, page: HeartbeatPage) -> Mapping[str, dict[str, Any]]:
+        """By item: when it was first seen, when it was last due, and its task."""
+        memories: Mapping[str, dict[str, Any]] = state.get(transaction.session, STATE_KEY + page.agent, {})
         return memories
 
     def _page(
         self,
         transaction: Transaction,
-        page: Page,
+        page: HeartbeatPage,
         items: Sequence[Item],
         before: Mapping[str, dict[str, Any]],
         zone: tzinfo,
@@ -223,7 +220,7 @@ class Heartbeat:
         task_ids = []
         for item in items:
             memory = memories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
-            at = occurrence(item.when, datetime.fromisoformat(memory["seen"]), transaction.now, zone)
+            at = last_occurrence(item.when, datetime.fromisoformat(memory["seen"]), transaction.now, zone)
             fired = memory.get("fired")
             if at is None or (fired and at <= datetime.fromisoformat(fired)):
                 continue
@@ -232,5 +229,5 @@ class Heartbeat:
                 memory["task"] = self._board.add_due(transaction, item.text, page.channel, page.workspace, run=item.run)
                 task_ids.append(memory["task"])
         if memories != before:
-            state.put(transaction, KEY + page.agent, memories)
+            state.put(transaction, STATE_KEY + page.agent, memories)
         return task_ids

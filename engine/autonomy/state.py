@@ -1,4 +1,4 @@
-"""The state machine of SPEC 7.1 as a table, and the pure functions that walk it."""
+"""The state machine of SPEC 7.1: a table of transitions, and functions on it. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import StrEnum
 from engine.frozen import frozen
 
 
-class State(StrEnum):
-    """Where the engine stands."""
+class AutonomyState(StrEnum):
+    """The state of autonomy."""
 
     DISABLED = "DISABLED"
     WATCHING = "WATCHING"
@@ -18,8 +18,8 @@ class State(StrEnum):
     PAUSED = "PAUSED"
 
 
-class Input(StrEnum):
-    """What moves it; the value is the cause as it is recorded and shown."""
+class AutonomyTrigger(StrEnum):
+    """What causes a transition; the value is shown as the cause."""
 
     ENABLED = "enabled and not stopped"
     KILLED = "kill switch"
@@ -34,35 +34,35 @@ class Input(StrEnum):
     PAUSE_OVER = "2 h passed"
 
 
-_ENABLED = (State.WATCHING, State.PRIMING, State.AUTONOMOUS, State.PAUSED)
+_ENABLED = (AutonomyState.WATCHING, AutonomyState.PRIMING, AutonomyState.AUTONOMOUS, AutonomyState.PAUSED)
 
-TABLE: dict[tuple[State, Input], State] = {
-    (State.DISABLED, Input.ENABLED): State.WATCHING,
-    (State.WATCHING, Input.SILENT): State.PRIMING,
-    (State.PRIMING, Input.PREDICTION_READY): State.AUTONOMOUS,
-    (State.PRIMING, Input.PREDICTION_DROPPED): State.PRIMING,
-    (State.PRIMING, Input.OPERATOR_SPOKE): State.WATCHING,
-    (State.AUTONOMOUS, Input.OPERATOR_SPOKE): State.WATCHING,
-    (State.PRIMING, Input.AUTONOMY_OFF): State.WATCHING,
-    (State.AUTONOMOUS, Input.AUTONOMY_OFF): State.WATCHING,
-    (State.PAUSED, Input.RESUMED): State.WATCHING,
-    (State.PAUSED, Input.PAUSE_OVER): State.WATCHING,
-    **{(state, Input.KILLED): State.DISABLED for state in _ENABLED},
-    **{(state, Input.REJECTED): State.PAUSED for state in _ENABLED},
-    **{(state, Input.COST_CAP): State.PAUSED for state in _ENABLED},
+TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
+    (AutonomyState.DISABLED, AutonomyTrigger.ENABLED): AutonomyState.WATCHING,
+    (AutonomyState.WATCHING, AutonomyTrigger.SILENT): AutonomyState.PRIMING,
+    (AutonomyState.PRIMING, AutonomyTrigger.PREDICTION_READY): AutonomyState.AUTONOMOUS,
+    (AutonomyState.PRIMING, AutonomyTrigger.PREDICTION_DROPPED): AutonomyState.PRIMING,
+    (AutonomyState.PRIMING, AutonomyTrigger.OPERATOR_SPOKE): AutonomyState.WATCHING,
+    (AutonomyState.AUTONOMOUS, AutonomyTrigger.OPERATOR_SPOKE): AutonomyState.WATCHING,
+    (AutonomyState.PRIMING, AutonomyTrigger.AUTONOMY_OFF): AutonomyState.WATCHING,
+    (AutonomyState.AUTONOMOUS, AutonomyTrigger.AUTONOMY_OFF): AutonomyState.WATCHING,
+    (AutonomyState.PAUSED, AutonomyTrigger.RESUMED): AutonomyState.WATCHING,
+    (AutonomyState.PAUSED, AutonomyTrigger.PAUSE_OVER): AutonomyState.WATCHING,
+    **{(state, AutonomyTrigger.KILLED): AutonomyState.DISABLED for state in _ENABLED},
+    **{(state, AutonomyTrigger.REJECTED): AutonomyState.PAUSED for state in _ENABLED},
+    **{(state, AutonomyTrigger.COST_CAP): AutonomyState.PAUSED for state in _ENABLED},
 }
-"""Every legal move. An input that has no entry for a state changes nothing."""
+"""All transitions. A trigger without an entry for a state changes nothing."""
 
 
-def next_state(state: State, trigger: Input) -> State:
-    """The state after `given`."""
-    return TABLE.get((state, trigger), state)
+def next_state(state: AutonomyState, trigger: AutonomyTrigger) -> AutonomyState:
+    """The state after `trigger`."""
+    return TRANSITIONS.get((state, trigger), state)
 
 
 @frozen
 class Facts:
-    """What the machine looks at. `holds` are the words in force (`stop`, `pause`, `month`); `resumed` is True when
-    the last pause or month stop was lifted by hand rather than by time."""
+    """The conditions that triggers follow from. `holds` are the active ones (`stop`, `pause`, `month`); `resumed` is
+    True if the operator ended the last pause or month stop."""
 
     enabled: bool
     holds: frozenset[str]
@@ -73,44 +73,47 @@ class Facts:
     paused_for_cost: bool = False
 
 
-def suggest(state: State, facts: Facts) -> Input | None:
-    """What the facts put into the machine in this state; None when it stands where it should."""
+def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
+    """The trigger that follows from the facts in this state, None if the state is right."""
     if not facts.enabled or "stop" in facts.holds:
-        return None if state is State.DISABLED else Input.KILLED
-    if state is State.DISABLED:
-        return Input.ENABLED
+        return None if state is AutonomyState.DISABLED else AutonomyTrigger.KILLED
+    if state is AutonomyState.DISABLED:
+        return AutonomyTrigger.ENABLED
     if "month" in facts.holds:
-        return None if state is State.PAUSED else Input.COST_CAP
+        return None if state is AutonomyState.PAUSED else AutonomyTrigger.COST_CAP
     if "pause" in facts.holds:
-        cause = Input.COST_CAP if facts.paused_for_cost else Input.REJECTED
-        return None if state is State.PAUSED else cause
-    if state is State.PAUSED:
-        return Input.RESUMED if facts.resumed else Input.PAUSE_OVER
+        cause = AutonomyTrigger.COST_CAP if facts.paused_for_cost else AutonomyTrigger.REJECTED
+        return None if state is AutonomyState.PAUSED else cause
+    if state is AutonomyState.PAUSED:
+        return AutonomyTrigger.RESUMED if facts.resumed else AutonomyTrigger.PAUSE_OVER
     silent = facts.silence >= facts.threshold
-    if state is State.WATCHING:
-        return Input.SILENT if silent and facts.autonomous else None
+    if state is AutonomyState.WATCHING:
+        return AutonomyTrigger.SILENT if silent and facts.autonomous else None
     if not facts.autonomous:
-        return Input.AUTONOMY_OFF
-    return None if silent else Input.OPERATOR_SPOKE
+        return AutonomyTrigger.AUTONOMY_OFF
+    return None if silent else AutonomyTrigger.OPERATOR_SPOKE
 
 
-def settle(state: State, facts: Facts) -> list[tuple[State, Input]]:
-    """The moves that the facts make from `state`, one after the other, until it stands."""
-    moves: list[tuple[State, Input]] = []
-    while (trigger := suggest(state, facts)) is not None and len(moves) < len(State):
+def settle_moves(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
+    """The transitions from `state` that follow from the facts, until none does: (state after, trigger)."""
+    moves: list[tuple[AutonomyState, AutonomyTrigger]] = []
+    for _ in AutonomyState:
+        trigger = next_trigger(state, facts)
+        if trigger is None:
+            break
         state = next_state(state, trigger)
         moves.append((state, trigger))
     return moves
 
 
-def wait_for_time(state: State, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
-    """After how long time alone moves the machine from `state`, where it stands by `facts`; None when it never does.
+def time_until_move(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
+    """The time after which `state` changes by time alone, None for never.
 
-    Two things only come by time: a silence that grows long enough, and the end of a pause (`pause_left`) unless a
-    month stop outlasts it. Out of DISABLED, or out of a month stop, no time leads.
+    Two changes come by time: the operator has been inactive for long enough, and the end of a pause (`pause_left`)
+    unless there is a month stop.
     """
-    if state is State.PAUSED:
+    if state is AutonomyState.PAUSED:
         return pause_left if facts.holds == {"pause"} else None
-    if state is State.WATCHING and facts.autonomous:
+    if state is AutonomyState.WATCHING and facts.autonomous:
         return facts.threshold - facts.silence
     return None

@@ -24,9 +24,9 @@ from engine.config.agents import (
     Section,
     WebSettings,
     checked,
-    fallback_fault,
-    runner_fault,
-    url_fault,
+    fallback_problem,
+    runner_problem,
+    url_problem,
     without_slash,
 )
 from engine.config.gateway import GatewaySettings
@@ -73,9 +73,9 @@ class ChannelSettings(Section):
 
     agent: Name
     specialty: str = ""
-    runner: Annotated[str, checked(runner_fault), Field(description=RUNNERS)] = AUTO
+    runner: Annotated[str, checked(runner_problem), Field(description=RUNNERS)] = AUTO
     fallback: Annotated[
-        tuple[str, ...], checked(fallback_fault), Field(description='a list of runners, for example ["model"]')
+        tuple[str, ...], checked(fallback_problem), Field(description='a list of runners, for example ["model"]')
     ] = ()
     model: ModelId = ""
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
@@ -110,7 +110,7 @@ class Content(Section):
         if len(value) > MAX_CONTENT_PATTERNS:
             raise ValueError(f"{len(value)} patterns given, at most {MAX_CONTENT_PATTERNS}")
         for text in value:
-            fault = _pattern_fault(text)
+            fault = _pattern_problem(text)
             if fault:
                 raise ValueError(f"pattern {text[:80]!r} {fault}")
         return value
@@ -119,7 +119,7 @@ class Content(Section):
 MAX_CONTENT_PATTERNS = 200
 
 
-def _pattern_fault(text: str) -> str:
+def _pattern_problem(text: str) -> str:
     """What is wrong with a pattern of `[content]`, in words; "" when nothing is."""
     body = text.removeprefix("prompt:").strip()
     if not body:
@@ -171,7 +171,7 @@ class MemorySettings(Section):
     learnings_tokens: Annotated[int, Field(ge=0, le=20_000)] = 300
     chroma_url: Annotated[
         str,
-        checked(url_fault, optional=True),
+        checked(url_problem, optional=True),
         AfterValidator(without_slash),
         Field(description='an address, for example "http://127.0.0.1:8000"'),
     ] = ""

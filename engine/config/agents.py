@@ -50,17 +50,17 @@ class Section(BaseModel):
     )
 
 
-def _name_fault(name: str) -> str:
+def _name_problem(name: str) -> str:
     fault = "the name of a model must have no spaces and at most 200 characters"
     return "" if re.fullmatch(r"[!-~]{1,200}", name) else fault
 
 
-def _host_fault(host: str) -> str:
+def _host_problem(host: str) -> str:
     fault = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
     return "" if _HOST.fullmatch(host) else fault
 
 
-def _variable_fault(name: str) -> str:
+def _variable_problem(name: str) -> str:
     # The value is not shown: it may be `NAME=secret`.
     return "" if _VARIABLE.fullmatch(name) else "write only the names of variables here, never their values"
 
@@ -84,7 +84,7 @@ class ProviderSettings(Section):
     base_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000/v1"')]
     model: Annotated[
         str,
-        checked(_name_fault, optional=True),
+        checked(_name_problem, optional=True),
         Field(description="the name of a model as the provider calls it, in quotes"),
     ] = ""
     keyless: bool = False
@@ -92,7 +92,7 @@ class ProviderSettings(Section):
     @field_validator("base_url", mode="after")
     @classmethod
     def _reachable(cls, value: str, info: ValidationInfo) -> str:
-        if fault := url_fault(value, insecure=info.data.get("insecure", False)):
+        if fault := url_problem(value, insecure=info.data.get("insecure", False)):
             raise ValueError(fault)
         return value.rstrip("/")
 
@@ -111,11 +111,11 @@ class AcpSettings(Section):
 
     command: Annotated[tuple[str, ...], Field(description='a list of words, for example ["claude-agent-acp"]')]
     hosts: Annotated[
-        tuple[str, ...], checked(_host_fault), Field(description='a list of hosts, for example ["api.anthropic.com"]')
+        tuple[str, ...], checked(_host_problem), Field(description='a list of hosts, for example ["api.anthropic.com"]')
     ] = ()
     env: Annotated[
         tuple[str, ...],
-        checked(_variable_fault),
+        checked(_variable_problem),
         Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]'),
     ] = ()
 
@@ -127,7 +127,7 @@ class AcpSettings(Section):
         return value
 
 
-def runner_fault(name: str, *, auto: bool = True) -> str:
+def runner_problem(name: str, *, auto: bool = True) -> str:
     """What is wrong with the name of a runner, in words; "" when nothing is."""
     if _RUNNER.fullmatch(name) or (auto and name == AUTO):
         return ""
@@ -135,9 +135,9 @@ def runner_fault(name: str, *, auto: bool = True) -> str:
     return f"{name[:80]!r} is not a runner; expected {accepted}"
 
 
-def fallback_fault(name: str) -> str:
+def fallback_problem(name: str) -> str:
     """What is wrong with the name of a runner that another falls back on, in words; "" when nothing is."""
-    return runner_fault(name, auto=False)
+    return runner_problem(name, auto=False)
 
 
 def without_slash(url: str) -> str:
@@ -145,12 +145,12 @@ def without_slash(url: str) -> str:
     return url.rstrip("/")
 
 
-def model_fault(name: str) -> str:
+def model_problem(name: str) -> str:
     """What is wrong with the id of a model, in words; "" when nothing is."""
     return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODELS}"
 
 
-def url_fault(url: str, *, insecure: bool = False) -> str:
+def url_problem(url: str, *, insecure: bool = False) -> str:
     """What is wrong with the address of a provider, in words that never repeat it; "" when nothing is."""
     try:
         parts = urlsplit(url)
@@ -177,7 +177,7 @@ def _near(host: str) -> bool:
     return address.is_loopback or (address.is_private and not address.is_unspecified)
 
 
-ModelId = Annotated[str, checked(model_fault, optional=True), Field(description=MODELS)]
+ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODELS)]
 """`provider:model`, or "" for none."""
 
 PROVIDERS: dict[str, ProviderSettings] = {

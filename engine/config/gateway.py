@@ -17,12 +17,12 @@ _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9](
 _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
 
 
-def _name_fault(name: str) -> str:
+def _name_problem(name: str) -> str:
     fault = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
     return "" if _NAME.fullmatch(name) else fault
 
 
-def _origin_fault(origin: str) -> str:
+def _origin_problem(origin: str) -> str:
     fault = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
     return "" if _ORIGIN.fullmatch(origin) else fault
 
@@ -41,8 +41,8 @@ class GatewaySettings(Section):
     certificate: str = ""
     certificate_key: str = ""
     tunnel: bool = False
-    hosts: Annotated[tuple[str, ...], checked(_name_fault)] = ()
-    origins: Annotated[tuple[str, ...], checked(_origin_fault)] = ()
+    hosts: Annotated[tuple[str, ...], checked(_name_problem)] = ()
+    origins: Annotated[tuple[str, ...], checked(_origin_problem)] = ()
 
     @field_validator("host", mode="after")
     @classmethod

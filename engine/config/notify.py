@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field
 
-from engine.config.agents import Section, checked, url_fault, without_slash
+from engine.config.agents import Section, checked, url_problem, without_slash
 
 
 class Surface(StrEnum):
@@ -56,7 +56,7 @@ def variable(surface: str) -> str:
     return f"CLAWPY_NOTIFY_{surface.upper()}_URL"
 
 
-def address_fault(url: str) -> str:
+def address_problem(url: str) -> str:
     """Why an address may not stand in the settings, in words that never repeat it; "" when it may."""
     if url in ("", KEPT):
         return ""
@@ -76,7 +76,7 @@ def address_fault(url: str) -> str:
 class SurfaceSettings(Section):
     """`[notify.SURFACE]`"""
 
-    url: Annotated[str, checked(address_fault), Field(description=ADDRESS)] = ""
+    url: Annotated[str, checked(address_problem), Field(description=ADDRESS)] = ""
 
 
 class NotifySettings(Section):
@@ -89,7 +89,7 @@ class NotifySettings(Section):
     digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
     gateway: Annotated[
         str,
-        checked(url_fault, optional=True),
+        checked(url_problem, optional=True),
         AfterValidator(without_slash),
         Field(description='an address, for example "https://laptop.tailnet.ts.net"'),
     ] = ""

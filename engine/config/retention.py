@@ -13,17 +13,17 @@ MAX_DAYS = 36_500
 """Days; for longer than this, keep forever with 0."""
 
 
-def _days(least: int, reason: str) -> FieldInfo:
-    """The kind of number of days that a table accepts: 0, or at least `least`, for a `reason` in words."""
+def _days(minimum: int, reason: str) -> FieldInfo:
+    """The days that a table accepts: 0, or at least `minimum`, for this `reason`."""
 
     def check(value: int | None) -> int | None:
-        if value and not least <= value <= MAX_DAYS:
+        if value and not minimum <= value <= MAX_DAYS:
             raise ValueError(
-                f"{value} is not accepted; expected 0 (keep forever) or {least} to {MAX_DAYS} days: {reason}"
+                f"{value} is not accepted; expected 0 (keep forever) or {minimum} to {MAX_DAYS} days: {reason}"
             )
         return value
 
-    kind: FieldInfo = Field(description=f"0 (keep forever) or days from {least} to {MAX_DAYS}")
+    kind: FieldInfo = Field(description=f"0 (keep forever) or days from {minimum} to {MAX_DAYS}")
     kind.metadata.append(AfterValidator(check))
     return kind
 

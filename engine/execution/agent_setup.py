@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine.config.agents import ACP, AUTO, MODEL, model_fault
+from engine.config.agents import ACP, AUTO, MODEL, model_problem
 from engine.execution.local_models import query_local_models
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, discover
@@ -61,7 +61,7 @@ class AgentSetup:
     def take_model(self, model_id: str, channel: str = CHANNEL) -> None:
         """Make `provider:model` the model of its provider in the settings, and let models serve `channel` instead of a
         hired agent. Raises `Refusal` `no_model`, and as a change of settings."""
-        problem = model_fault(model_id)
+        problem = model_problem(model_id)
         if problem:
             raise Refusal("no_model", problem, "for example ollama:qwen3")
         provider, _, model = model_id.partition(":")

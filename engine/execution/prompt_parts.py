@@ -19,7 +19,7 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.trust import of_names
+from engine.model.trust import trust_of_names
 from engine.plain_files import read_plain
 
 MAX_SOUL = 16_000
@@ -136,7 +136,7 @@ class TaskPart:
             lines += _sub_block("why", [card.reasoning, *evidence], about)
         last_check = self._last_run(request.workspace)
         if last_check is not None:
-            tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", of_names(last_check.failing))
+            tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", trust_of_names(last_check.failing))
             lines += _sub_block("last-tests", _describe_run(last_check), tests_source)
         return make_block("task", lines, role="user")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.config import SettingsSource
-from engine.config.agents import ProviderKind, ProviderSettings, model_fault
+from engine.config.agents import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
 from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal, extras
@@ -167,7 +167,7 @@ class ModelRouter:
     def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
         """The model `PROVIDER:MODEL`, named for a `reason`; `keyed`: the caller has a key of its own. Raises `Refusal`
         `no_model`."""
-        problem = model_fault(model_id)
+        problem = model_problem(model_id)
         if problem:
             raise Refusal("no_model", f"{reason}: {problem}", "fix it there")
         provider, _, model = model_id.partition(":")

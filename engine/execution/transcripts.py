@@ -18,7 +18,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.model import TranscriptLine, sanitise
-from engine.model.secrets import CUT, LONGEST, Redactor
+from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor
 
 MAX_LINE = 8_000
 """Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
@@ -73,7 +73,7 @@ class LineSplitter:
     def _mark_cut(self, line: str) -> str:
         cut, self._cut = self._cut, 0
         # The cut may go through a key, which is not recognised then: the last word is removed as well.
-        end = max(line.rfind(" ") + 1, len(line) - LONGEST)
+        end = max(line.rfind(" ") + 1, len(line) - MAX_KEY_LENGTH)
         return f"{line[:end]}… [{cut:,} more bytes cut]"
 
     def _clean(self, data: bytes) -> list[str]:

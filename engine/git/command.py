@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.frozen import frozen
 from engine.git.process import GitError, operators_configuration, run_git
-from engine.git.repository import find
+from engine.git.repository import find_repository
 from engine.git.shadow import Repository
 from engine.model import Refusal, sanitise
 
@@ -53,7 +53,7 @@ class Git:
     @property
     def repository(self) -> Repository:
         """The repository of `folder`. Raises `Refusal`: `no_folder`, `bare_repository`, `git_failed`."""
-        repository = self.pinned or find(self.folder)
+        repository = self.pinned or find_repository(self.folder)
         if repository is not None:
             return repository
         if not self.folder.is_dir():

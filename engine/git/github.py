@@ -144,9 +144,9 @@ class GitHub:
         if not address or program is None:
             return GitHubState(error="no remote is on GitHub" if program else "gh is inside the repository")
         host = address.partition("/")[0]
-        if host not in self._me and (me := login(host, program)):
+        if host not in self._me and (me := read_login(host, program)):
             self._me[host] = me
-        return ask(address, program, self._me.get(host, ""))
+        return ask_github(address, program, self._me.get(host, ""))
 
 
 def address_of(workspace: Path) -> str:
@@ -163,7 +163,7 @@ def address_of(workspace: Path) -> str:
     return ""
 
 
-def ask(address: str, program: str, me: str = "") -> GitHubState:
+def ask_github(address: str, program: str, me: str = "") -> GitHubState:
     """One question about HOST/OWNER/NAME to the `gh` at `program`, at most ten seconds; what goes wrong becomes
     `error`. `me` is the operator's name there, "" when it is not known."""
     host = address.partition("/")[0]
@@ -173,14 +173,14 @@ def ask(address: str, program: str, me: str = "") -> GitHubState:
         if done.returncode != 0:
             complaint = sanitise(done.stderr.decode(errors="replace")).strip()
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
-        return parse(done.stdout, me)
+        return parse_answer(done.stdout, me)
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return GitHubState(error=sanitise(f"{type(error).__name__}: {error}"))
 
 
-def login(host: str, program: str) -> str:
+def read_login(host: str, program: str) -> str:
     """The operator's name on `host`, "" when `gh` does not say it: then no pull request is known to wait for them."""
     try:
         done = _call(program, host, ["api", "user", "--hostname", host])
@@ -208,7 +208,7 @@ def _call(program: str, host: str, arguments: list[str]) -> subprocess.Completed
     )
 
 
-def parse(document: bytes, me: str = "") -> GitHubState:
+def parse_answer(document: bytes, me: str = "") -> GitHubState:
     """The state that `gh pr list --json` describes. Raises ValueError, KeyError, TypeError on another shape."""
     return GitHubState(tuple(_pull_request(entry, me) for entry in json.loads(document)))
 

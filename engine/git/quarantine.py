@@ -45,11 +45,11 @@ def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
     for line in output.split("\n"):
         name, _, row = line.partition("\0")
         rows.setdefault(name.removeprefix(f"{revision}:"), []).append(row)
-    tests = (test for path, lines in rows.items() for test in in_file(path, lines))
+    tests = (test for path, lines in rows.items() for test in quarantined_in_file(path, lines))
     return tuple(itertools.islice(tests, MAX_TESTS))
 
 
-def in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
+def quarantined_in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
     """Those of one file."""
     tests: list[Quarantined] = []
     scopes: list[tuple[int, str]] = []

@@ -13,7 +13,7 @@ from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 
 
-def find(folder: Path) -> Repository | None:
+def find_repository(folder: Path) -> Repository | None:
     """The repository whose working tree holds `folder`, by its files alone; None when there is none."""
     folder = folder.absolute()
     for top in (folder, *folder.parents):
@@ -59,7 +59,7 @@ def repository_root(folder: Path) -> Path:
     shown = sanitise(str(folder))
     if not folder.is_dir():
         raise Refusal("no_folder", f"{shown} is not a folder", "name an existing folder with --workspace DIR")
-    nearest = find(folder)
+    nearest = find_repository(folder)
     stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
     if nearest is not None and _trusted.get(folder) == (nearest, stamp):
         return nearest.top
@@ -73,7 +73,7 @@ def repository_root(folder: Path) -> Path:
         raise Refusal("bare_repository", f"{shown} is a bare repository without working files", "clone it first")
     if done.returncode == 0 and top:
         root = Path(top.removesuffix("\n"))
-        repository = find(root)
+        repository = find_repository(root)
         if repository is None or os.path.realpath(repository.top) != os.path.realpath(root):
             raise Refusal(
                 "no_repository",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from engine.config.agents import model_fault
+from engine.config.agents import model_problem
 from engine.frozen import frozen
 from engine.hierarchy.tiers import OWNER
 from engine.model import Refusal, sanitise
@@ -101,7 +101,7 @@ class Tools(BaseModel):
     @classmethod
     def _ids(cls, value: dict[str, str]) -> dict[str, str]:
         for run_kind, model in value.items():
-            if fault := model_fault(model):
+            if fault := model_problem(model):
                 raise PydanticCustomError("model", "{run_kind}: {fault}", {"run_kind": run_kind, "fault": fault})
         return value
 

@@ -25,7 +25,7 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.trust import least
+from engine.model.trust import lowest_trust
 
 _Item = tuple[str, str, tuple[PatternSource, ...], Trust]
 """Key, text, sources, and whose words it is."""
@@ -202,7 +202,7 @@ def _leader(part: _LeaderPart) -> list[PromptLine]:
             continue
         if section in INLINE_SECTIONS:
             source = _source(
-                f"{part.speaker.leader}#{section}", part.speaker, least(item.trust for item in section_items)
+                f"{part.speaker.leader}#{section}", part.speaker, lowest_trust(item.trust for item in section_items)
             )
             text = " | ".join(escape(with_approval(item)) for item in section_items)
             lines.append(PromptLine(f"    <{section}>{text}</{section}>", source))

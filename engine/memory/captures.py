@@ -144,7 +144,7 @@ class Captures:
                 previous = by_digest.get(sentence.digest)
                 if previous is None and len(by_digest) >= MAX_PER_SESSION and kind != "reply":
                     continue
-                if previous is None or trusts.of_line(previous[1].kind) is not Trust.OPERATOR:
+                if previous is None or trusts.trust_of_line(previous[1].kind) is not Trust.OPERATOR:
                     by_digest[sentence.digest] = (sentence, lines[-1])
         return list(by_digest.values())
 
@@ -241,7 +241,7 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 
 
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
-    trust = trusts.of_line(line.kind)
+    trust = trusts.trust_of_line(line.kind)
     tags = [*captured.tags, view.outcome]
     existing = tx.session.exec(
         select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == captured.digest)

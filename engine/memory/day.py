@@ -17,7 +17,7 @@ from engine.memory.drafts import CAPTURE_SOURCE
 from engine.memory.para import NewFact, group_name
 from engine.model import Bucket, Capture, ParaFact, SessionView, Trust
 from engine.model.text import count, plain
-from engine.model.trust import of_names
+from engine.model.trust import trust_of_names
 
 MAX_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
@@ -163,7 +163,7 @@ def _failure_facts(day: Day) -> list[NewFact]:
                 _group_of(workspace),
                 "nightly:" + ",".join(sessions[:5]),
                 workspace,
-                trust=of_names([test]),
+                trust=trust_of_names([test]),
                 reason=f"it still failed in {sessions_failed} sessions of {day.date}",
             )
             facts.append(fact)

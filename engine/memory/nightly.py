@@ -363,7 +363,7 @@ def _question(day: str, text: str, faults: Sequence[str], budget: int) -> Questi
         subject=f"nightly:{day}",
         instructions=_EVALUATE,
         text=text + (correction if faults else ""),
-        most_tokens=MAX_TOKENS,
+        max_tokens=MAX_TOKENS,
         budget=budget,
         seconds=TIMEOUT_S,
     )

@@ -128,7 +128,7 @@ class SessionSummariser:
             subject=view.id,
             instructions=_SUMMARISE,
             text=describe_session(record),
-            most_tokens=MAX_TOKENS,
+            max_tokens=MAX_TOKENS,
             budget=MAX_COST,
             seconds=TIMEOUT_S,
             agent=view.agent,

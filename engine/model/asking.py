@@ -21,14 +21,14 @@ TWIN_INSTRUCTION = TWIN_TASK + (
 @frozen
 class Question:
     """What is asked. `purpose` is what its cost is booked as and the kind of run in the X-ray; `subject` the session
-    it is about, or another name among whose calls it is kept; `most_tokens` of the answer, `budget` in micro-dollars,
+    it is about, or another name among whose calls it is kept; `max_tokens` of the answer, `budget` in micro-dollars,
     `seconds` from the asking to the end of the answer; `temperature` None is the model's own."""
 
     purpose: str
     subject: str
     instructions: str
     text: str
-    most_tokens: int
+    max_tokens: int
     budget: int
     seconds: float
     temperature: float | None = None

@@ -10,10 +10,10 @@ from engine.model.base import Refusal
 
 CUT = "[secret cut]"
 
-SHORTEST = 8
+MIN_SECRET_LENGTH = 8
 """Known values shorter than this are left: to cut "test" out of every text would hide more than it protects."""
 
-LONGEST = 4_096
+MAX_KEY_LENGTH = 4_096
 """Characters that no key is longer than (`Keys.set` takes 4,000)."""
 
 PRIVATE_KEY_LINES = 200
@@ -99,17 +99,19 @@ def redact_lines(lines: Iterable[str], secrets: Iterable[str] = ()) -> list[str]
 class Redactor:
     """Cuts secrets out of one stream of lines that comes in pieces, as `redact_lines` does out of a whole one.
 
-    `known` is asked anew for every piece: a key that is first used while a command runs is cut from then on.
+    `secrets` is called for every piece, so a key that is first used while a command runs is cut from then on.
     """
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self._known = secrets
+        self._secrets = secrets
         self._key = _PrivateKey()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """The next lines, clean; as many come back."""
         lines = list(lines)
-        values = sorted((secret for secret in self._known() if len(secret) >= SHORTEST), key=len, reverse=True)
+        values = sorted(
+            (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
+        )
         if not self._key.open and _harmless("\n".join(lines), values):
             return lines
         return [CUT if self._key.has(line) else _line(line, values) for line in lines]
@@ -132,7 +134,7 @@ class _PrivateKey:
     def has(self, line: str) -> bool:
         """Whether the next line belongs to a private key."""
         if _KEY_BEGINS.search(line):
-            self._begin(LONGEST)
+            self._begin(MAX_KEY_LENGTH)
         elif _KEY_WITHOUT_BEGIN.search(line):
             self._begin(_width(line))
         elif not self._left:
@@ -149,11 +151,11 @@ class _PrivateKey:
         self._left, self._width = PRIVATE_KEY_LINES, width
 
     def _goes_on(self, line: str) -> bool:
-        if self._width == LONGEST and (not line.strip() or _KEY_HEADER.match(line)):
+        if self._width == MAX_KEY_LENGTH and (not line.strip() or _KEY_HEADER.match(line)):
             return bool(line.strip())
         width = _width(line)
         belongs = 0 < width <= self._width or width >= _FULL_WIDTH
-        last = width < self._width < LONGEST
+        last = width < self._width < MAX_KEY_LENGTH
         self._width = width if belongs and not last else 0
         return belongs
 
@@ -183,10 +185,10 @@ def parting(text: str, clean: Callable[[str], str], *, most: int | None = None) 
     a secret that is not complete, and what tells it (`Authorization: Bearer …`). 0 for nowhere."""
     words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
     places = [place for place in words if most is None or place <= most][: -_PLACES - 1 : -1]
-    if not places and len(text) > 2 * LONGEST:  # a word that is longer than any key
-        places = [LONGEST, LONGEST // 2]
+    if not places and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
+        places = [MAX_KEY_LENGTH, MAX_KEY_LENGTH // 2]
     whole = clean(text) if places else ""
-    nowhere = LONGEST if len(text) > 4 * LONGEST else 0
+    nowhere = MAX_KEY_LENGTH if len(text) > 4 * MAX_KEY_LENGTH else 0
     return next((place for place in places if clean(text[:place]) + clean(text[place:]) == whole), nowhere)
 
 

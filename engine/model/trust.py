@@ -26,18 +26,18 @@ _ORDER = list(Trust)
 _NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
 
 
-def least(trusts: Iterable[Trust]) -> Trust:
+def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """The label of what is made of several texts: that of the least trusted. Of nothing nobody can say where it is
     from: `QUOTED`."""
     return max(trusts, key=_ORDER.index, default=Trust.QUOTED)
 
 
-def of_line(kind: str) -> Trust:
+def trust_of_line(kind: str) -> Trust:
     """The label of a line of a transcript by its kind: only a "reply" is what the operator told the session."""
     return Trust.OPERATOR if kind == "reply" else Trust.QUOTED
 
 
-def of_names(names: Iterable[str]) -> Trust:
+def trust_of_names(names: Iterable[str]) -> Trust:
     """The label of the engine's sentence about tests or files of these names: a name with a space in it could be a
     sentence of whoever gave it, and one with two slashes an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED

@@ -149,7 +149,7 @@ class ModelTwin:
         *,
         workspace: str = "",
         temperature: float = TEMPERATURE,
-        most_tokens: int = MAX_TOKENS,
+        max_tokens: int = MAX_TOKENS,
     ) -> TwinReply:
         """What `model` says to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked,
         `UnusableReply` when neither answer is one."""
@@ -161,7 +161,7 @@ class ModelTwin:
                 subject="twin",
                 instructions=TWIN_INSTRUCTION,
                 text=text,
-                most_tokens=most_tokens,
+                max_tokens=max_tokens,
                 budget=MAX_COST,
                 seconds=TIMEOUT_S,
                 temperature=temperature,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from engine.config import Settings
 from engine.model import Card, Source, Tier
 from engine.prediction.kinds import is_ordered, kind_of
-from engine.prediction.twin import LIKE_APPROVED_FROM
+from engine.prediction.twin import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 
 MAX_SUGGESTED = 3
@@ -144,8 +144,8 @@ def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
     of the share dismissed is. Nothing moves into tier 1 or out of it.
     """
     reason = f"you approved {approved} of {decided} like it"
-    if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= LIKE_APPROVED_FROM:
+    if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= MIN_APPROVAL_BOUND:
         return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {reason}"
-    if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= LIKE_APPROVED_FROM:
+    if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= MIN_APPROVAL_BOUND:
         return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {reason}"
     return tier, ""

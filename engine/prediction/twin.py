@@ -221,7 +221,7 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
 CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
 """Lower ends of the bands; each band includes its lower end."""
 
-LIKE_APPROVED_FROM = 0.8
+MIN_APPROVAL_BOUND = 0.8
 """Auto-execution needs Wilson's lower bound of the approval of like cards to be at least this."""
 
 

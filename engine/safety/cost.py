@@ -32,7 +32,7 @@ class Windows:
     month: datetime
 
 
-def windows(local: datetime) -> Windows:
+def cost_windows(local: datetime) -> Windows:
     """The windows at a local time whose tzinfo knows the zone's changes (a ZoneInfo or the machine's zone).
 
     Midnight is found on the wall clock, so a day of 23 or 25 hours counts whole. Where midnight does not exist the
@@ -91,7 +91,7 @@ def money(amount: int) -> str:
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
 
 
-STEP = timedelta(minutes=5)
+BUCKET_LENGTH = timedelta(minutes=5)
 PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
 """The span whose spending is the pace of a window; it may begin before the window does."""
 
@@ -104,9 +104,9 @@ def bucket_edges(window: str, local: datetime) -> list[datetime]:
 
     The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
     """
-    begin = windows(local)
+    begin = cost_windows(local)
     if window == "hour":
-        return [begin.hour + number * STEP for number in range(13)]
+        return [begin.hour + number * BUCKET_LENGTH for number in range(13)]
     today = local.date()
     if window == "day":
         end = _midnight(today + timedelta(days=1), local)
@@ -140,7 +140,7 @@ def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, ca
 
 
 def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
-    """When `left` is used up at `pace`; now when nothing is left, None when it never is."""
+    """When `remaining` is spent at `pace`; `now` if nothing remains, None for never."""
     if remaining <= 0:
         return now
     hours = remaining / pace if pace > 0 else float("inf")

@@ -103,7 +103,7 @@ class Costs:
     def history(self) -> tuple[Burn, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self._clock.local()
-        oldest = min(cost.windows(local).month, local.astimezone(UTC) - max(cost.PACE_SPAN.values()))
+        oldest = min(cost.cost_windows(local).month, local.astimezone(UTC) - max(cost.PACE_SPAN.values()))
         prices = select(CostEntry.at, CostEntry.amount_microusd).where(
             CostEntry.state == SETTLED, col(CostEntry.at) >= oldest, col(CostEntry.amount_microusd) > 0
         )
@@ -354,7 +354,7 @@ class Costs:
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
-        begin = cost.windows(self._clock.local())
+        begin = cost.cost_windows(self._clock.local())
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
         query = _sums_query(agent is not None)
         reserved, hour, day, month = self._cached_sums.seen(

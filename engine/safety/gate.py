@@ -65,7 +65,7 @@ class GateFacts:
 
 
 @frozen
-class Row:
+class GateRule:
     """One row of the gate that applies."""
 
     rule: str
@@ -73,7 +73,7 @@ class Row:
     words: str
 
 
-def rows(facts: GateFacts) -> list[Row]:
+def gate_rules(facts: GateFacts) -> list[GateRule]:
     """Every row that applies, in SPEC's order, also for an operator's approval."""
     is_guess = not facts.ordered  # what you wrote to run by itself is no guess: it needs no confidence and no record
     below_threshold = MIN_CONFIDENCE <= facts.confidence < facts.threshold
@@ -93,7 +93,7 @@ def rows(facts: GateFacts) -> list[Row]:
         ),
         (facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row"),
         (facts.content is not Verdict.ALLOW, "content", _CONTENT_WORDS.get(facts.content, "")),
-        (near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent"),
+        (is_near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent"),
         (
             facts.decisions < MIN_DECISIONS,
             "onboarding",
@@ -121,7 +121,7 @@ def rows(facts: GateFacts) -> list[Row]:
         ),
     )
     verdicts = {"content": facts.content}
-    return [Row(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
+    return [GateRule(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
 
 
 _CONTENT_WORDS = {
@@ -132,7 +132,7 @@ _CONTENT_WORDS = {
 
 def decide_gate(facts: GateFacts) -> RailVerdict:
     """The gate's word. `rule` joins the rows that apply with commas, `novel-pair` among them for the NEW badge."""
-    applying = rows(facts)
+    applying = gate_rules(facts)
     rule = ",".join(row.rule for row in applying)
     words = "; ".join(row.words for row in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
@@ -145,7 +145,7 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, words, rule)
 
 
-def near_cap(spent: int, cap: int) -> bool:
+def is_near_cap(spent: int, cap: int) -> bool:
     """More than 80 % of `cap`; a cap of 0 is always near."""
     return spent * 5 > cap * 4 or cap == 0
 

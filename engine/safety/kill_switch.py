@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 
 RAIL = "kill"
 STOP, PAUSE, MONTH = "stop", "pause", "month"
-WORDS = (STOP, PAUSE, MONTH)
+HOLD_WORDS = (STOP, PAUSE, MONTH)
 CONSOLE = "operator"
 """Who places the stop of F12; whatever else places one came from outside the console."""
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.1
 """Seconds between two checks of the stop file and the settings."""
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
-_BY_HAND = "safety.lifted_by_hand"
+_LIFTED_BY_OPERATOR = "safety.lifted_by_hand"
 
 
 @frozen
@@ -108,7 +108,7 @@ class HoldRow(Row, table=True):
 
     __tablename__ = "holds"
     __table_args__ = (
-        CheckConstraint("word IN ({})".format(", ".join(f"'{word}'" for word in WORDS)), name="ck_holds_word"),
+        CheckConstraint("word IN ({})".format(", ".join(f"'{word}'" for word in HOLD_WORDS)), name="ck_holds_word"),
     )
 
     word: str = Field(primary_key=True)
@@ -154,7 +154,7 @@ class KillSwitch:
         self._watcher: threading.Thread | None = None
         with database.read() as session:
             self._holds = _read(session)
-            self._by_hand = bool(state.get(session, _BY_HAND, False))
+            self._by_hand = bool(state.get(session, _LIFTED_BY_OPERATOR, False))
 
     def start(self) -> None:
         """Begin to watch the stop file and the settings; a stop that was asked for meanwhile is adopted at once."""
@@ -196,7 +196,7 @@ class KillSwitch:
         """The state of each of the four levels."""
         return levels(self._facts(self._holds))
 
-    def thrown(self) -> str:
+    def kill_reason(self) -> str:
         """Why everything is to end, "" while no level is thrown; a pause and a month stop are none (SPEC 3.7)."""
         reasons = [hold.reason for hold in self.holds() if hold.word == STOP]
         return next(iter([*reasons, *(level.words for level in self.levels() if level.thrown)]), "")
@@ -222,8 +222,10 @@ class KillSwitch:
 
     def resume(self, word: str) -> None:
         """Lift one hold by its own word. Raises `Refusal` `unknown_hold`, or `not_held` when it is not in force."""
-        if word not in WORDS:
-            raise Refusal("unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(WORDS)}")
+        if word not in HOLD_WORDS:
+            raise Refusal(
+                "unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(HOLD_WORDS)}"
+            )
         with self._changing:
             has_file = word == STOP and stop_file.is_requested(self._file)
             active = [hold.word for hold in self.holds()]
@@ -260,7 +262,7 @@ class KillSwitch:
         transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
         transaction.session.flush()
         if word != STOP:
-            state.put(transaction, _BY_HAND, False)
+            state.put(transaction, _LIFTED_BY_OPERATOR, False)
         transaction.record(HoldPlaced(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
         return True
@@ -342,14 +344,14 @@ class KillSwitch:
             # Which decision was the last, not how many there were: undoing an older one must not move this mark.
             state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
         if word != STOP:
-            state.put(transaction, _BY_HAND, by_hand)
+            state.put(transaction, _LIFTED_BY_OPERATOR, by_hand)
         reason = "resumed by you" if by_hand else "it has expired"
         transaction.record(HoldLifted(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
 
     def _refresh_after(self, transaction: Transaction) -> Callable[[], None]:
         holds = _read(transaction.session)
-        by_hand = bool(state.get(transaction.session, _BY_HAND, False))
+        by_hand = bool(state.get(transaction.session, _LIFTED_BY_OPERATOR, False))
 
         def refresh() -> None:
             self._holds, self._by_hand = holds, by_hand

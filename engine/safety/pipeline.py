@@ -219,7 +219,7 @@ class Pipeline:
     def _ask_all(
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
     ) -> tuple[RailVerdict, ...]:
-        by_operator = decided and rates.by_operator(trigger)
+        by_operator = decided and rates.is_by_operator(trigger)
         content = self._guard("content", lambda: self._content(session, trigger, by_operator))
         rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
             (loops.RAIL, lambda: self._loop(session, trigger, now)),
@@ -241,7 +241,7 @@ class Pipeline:
 
     def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
         interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
-        if rates.by_operator(trigger) or trigger.force:
+        if rates.is_by_operator(trigger) or trigger.force:
             return rates.decide_rate(trigger, None, now, interval)
         return rates.decide_rate(trigger, last_unattended(session), now, interval)
 
@@ -314,7 +314,9 @@ class Pipeline:
 
     def _kill(self, session: Session, trigger: Trigger) -> RailVerdict:
         kind = (
-            trigger.type if rates.by_operator(trigger) or trigger.type is not TriggerType.MANUAL else TriggerType.CRON
+            trigger.type
+            if rates.is_by_operator(trigger) or trigger.type is not TriggerType.MANUAL
+            else TriggerType.CRON
         )
         return self.kill_switch.verdict(session, kind)
 
@@ -363,7 +365,7 @@ def last_unattended(session: Session) -> datetime | None:
 def chain_start(trigger: Trigger) -> str:
     """Where a trigger's link comes from: `owner` for an operator's approval (SPEC 3.3), else the channel whose work led
     to it, else the program that asks."""
-    if rates.by_operator(trigger):
+    if rates.is_by_operator(trigger):
         return loops.OWNER
     return trigger.asked_by if trigger.asked_by and trigger.from_channel == loops.OWNER else trigger.from_channel
 
@@ -396,5 +398,5 @@ def _row(
         "digest": assignment.digest,
         "from_channel": chain_start(trigger),
         "decided_by": DecidedBy(trigger.decided_by).value,
-        "unattended": not rates.by_operator(trigger),
+        "unattended": not rates.is_by_operator(trigger),
     }

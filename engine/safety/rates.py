@@ -9,7 +9,7 @@ from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 RAIL = "rate"
 
 
-def by_operator(trigger: Trigger) -> bool:
+def is_by_operator(trigger: Trigger) -> bool:
     """True for an operator's own approval, at the console, by a verb or over the API (SPEC 3.2).
 
     Both marks must agree: nothing that runs by itself becomes an approval by carrying one of them.
@@ -23,7 +23,7 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
     `last` counts only triggers that no operator approved. Exactly `interval` later is late enough. A `last` in the
     future (the clock was set back) blocks until `interval` after it: the rail fails closed.
     """
-    if by_operator(trigger):
+    if is_by_operator(trigger):
         return RailVerdict(RAIL, Verdict.ALLOW, "what you approve is not rate-limited")
     if trigger.force:
         return RailVerdict(RAIL, Verdict.ALLOW, "forced: the rate limit was skipped", "force")

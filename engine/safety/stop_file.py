@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.frozen import frozen
 from engine.storage.files import write_json
 
-NAME = "STOP"
+FILE_NAME = "STOP"
 
 STOPPED = "stopped by `clawpy stop`"
 """The reason of a stop that was given none."""
@@ -34,7 +34,7 @@ class StopRequest:
 
 def stop_file(data: Path) -> Path:
     """Where the file of a home with this data folder is."""
-    return data / NAME
+    return data / FILE_NAME
 
 
 def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> Path:

@@ -208,7 +208,7 @@ BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday, midnight. Local time is UTC, so that no machine's zone matters."""
 
 NAMES = ("shop",)
-MOST_DAYS = 366
+MAX_DAYS = 366
 
 CONFIG = """\
 autonomousModeEnabled = true
@@ -235,8 +235,8 @@ class SimulatedWorld:
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     """Simulate `days` days (1 to 366) with `seed`; the same two give the same document. Raises `Refusal` `bad_days`."""
-    if not 1 <= days <= MOST_DAYS:
-        raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MOST_DAYS}, for example --days 30")
+    if not 1 <= days <= MAX_DAYS:
+        raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MAX_DAYS}, for example --days 30")
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, open_world(Path(folder), seed) as world:
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = SimulatedMonth(world.engine, world.clock, operator, world.runner, world.bench, seed)

@@ -117,7 +117,7 @@ MAX_KEPT = 500
 """Maximum number of entries kept in memory for consumers, the newest."""
 
 
-MAX_FAULT = 500
+MAX_ERROR_LENGTH = 500
 """Characters of an error that are kept."""
 
 
@@ -266,7 +266,7 @@ class LedgerCursor:
         try:
             handled = handle(facts)
         except Exception as error:
-            self.fault = redact(sanitise(f"{type(error).__name__}: {error}"))[:MAX_FAULT]
+            self.fault = redact(sanitise(f"{type(error).__name__}: {error}"))[:MAX_ERROR_LENGTH]
             raise
         self.fault = ""
         return handled

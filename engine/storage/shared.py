@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
 """The variable that names the PostgreSQL; it may hold a password."""
 
-CONNECT_SECONDS = 5
-STATEMENT_MS = 10_000
-LOCK = 0x636C6177
+CONNECT_TIMEOUT_S = 5
+STATEMENT_TIMEOUT_MS = 10_000
+LOCK_ID = 0x636C6177
 """The advisory lock of writers."""
 
 
@@ -51,12 +51,12 @@ class SharedDatabase:
         try:
             connection = psycopg.connect(
                 self._url,
-                connect_timeout=CONNECT_SECONDS,
-                options=f"-c statement_timeout={STATEMENT_MS}",
-                keepalives_idle=CONNECT_SECONDS,  # a network that went silent is noticed, not waited for
+                connect_timeout=CONNECT_TIMEOUT_S,
+                options=f"-c statement_timeout={STATEMENT_TIMEOUT_MS}",
+                keepalives_idle=CONNECT_TIMEOUT_S,  # a network that went silent is noticed, not waited for
                 keepalives_interval=2,
                 keepalives_count=3,
-                tcp_user_timeout=STATEMENT_MS,
+                tcp_user_timeout=STATEMENT_TIMEOUT_MS,
             )
         except psycopg.ProgrammingError:  # it would quote the URL, and the password in it
             raise Refusal(
@@ -79,7 +79,7 @@ class SharedDatabase:
 
 def lock(connection: psycopg.Connection[Any]) -> None:
     """Take the lock of writers until this transaction ends."""
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_ID,))
 
 
 class Outage:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.autonomy.acting import Acting
+from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARDS, Autonomy
-from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, Page
+from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, HeartbeatPage
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
 from engine.model import Refusal
@@ -58,7 +58,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
         core.settings,
         clock,
         holds=core.safety.kill_switch,
-        acting=Acting(
+        acting=AutonomousRuns(
             core.database,
             core.cards,
             core.predictions,
@@ -149,10 +149,10 @@ def last_heard(core: Services) -> datetime | None:
     return max((sign for sign in signs if sign is not None), default=None)
 
 
-def _heartbeat_pages(core: Services) -> tuple[list[Page], list[str]]:
+def _heartbeat_pages(core: Services) -> tuple[list[HeartbeatPage], list[str]]:
     pages, unread = core.agents.heartbeats()
     about = next(iter(core.workspaces), "")
-    return [Page(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
+    return [HeartbeatPage(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
 
 
 def _imports(core: Services) -> bool:

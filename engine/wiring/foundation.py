@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.config.agents import url_fault
+from engine.config.agents import url_problem
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import FlowRegistry, LearnedFlow, learned_flow
@@ -55,7 +55,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
 def _chroma_server(core: Services) -> ChromaServer | None:
     """The server of the index, None when the index is in a folder."""
     url = os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or core.settings.current.memory.chroma_url
-    if not url or url_fault(url):  # `doctor` tells of it
+    if not url or url_problem(url):  # `doctor` tells of it
         return None
 
     def token() -> str:

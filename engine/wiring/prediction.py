@@ -78,7 +78,7 @@ def build_twin(core: Services) -> PredictorHook:
         budget=core.safety.costs,
         randomness=randomness,
         hold_reason=core.safety.kill_switch.stop_reason,
-        stop_reason=core.safety.kill_switch.thrown,
+        stop_reason=core.safety.kill_switch.kill_reason,
     )
     core.insights = Figures(
         core.database,
@@ -100,7 +100,7 @@ def build_twin(core: Services) -> PredictorHook:
 
 def _earning(core: Services, workspace: str) -> str:
     """What a workspace, or any for "", still needs before it acts by itself."""
-    return core.autonomy.earning([workspace] if workspace else core.workspaces).words
+    return core.autonomy.requirements([workspace] if workspace else core.workspaces).words
 
 
 def _record_twin_answer(core: Services, model: str, usable: bool, words: str) -> None:

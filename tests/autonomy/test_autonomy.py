@@ -15,7 +15,7 @@ import pytest
 from engine.autonomy.autonomy import CARDS, STATE, Autonomy
 from engine.autonomy.presence import Presence
 from engine.autonomy.schedule import Job, Schedule, next_run
-from engine.autonomy.state import State
+from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock, SystemClock
 from engine.config import Settings
 from engine.events import EventBus
@@ -67,13 +67,13 @@ def test_it_watches_primes_and_wakes_when_the_operator_speaks(
     make: Callable[..., Autonomy], clock: FakeClock, database: Database
 ) -> None:
     autonomy = make()
-    assert autonomy.state().state is State.WATCHING
+    assert autonomy.state().state is AutonomyState.WATCHING
     clock.advance(timedelta(minutes=30))
-    assert autonomy.state().state is State.PRIMING
+    assert autonomy.state().state is AutonomyState.PRIMING
     autonomy.heard("key")
     causes = [entry.payload["cause"] for entry in Ledger(database).latest(kinds=("StateChanged",))]
     assert causes == ["you are back", "you are inactive", "enabled and not stopped"]
-    assert autonomy.state().state is State.WATCHING
+    assert autonomy.state().state is AutonomyState.WATCHING
     assert autonomy.silence() == timedelta(0)
 
 
@@ -85,7 +85,7 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     until = clock.now() + timedelta(hours=2)
     holds.now = [Hold("pause", "3 rejections in a row", clock.now(), until)]
     paused = autonomy.state()
-    assert (paused.state, paused.cause, paused.next_change) == (State.PAUSED, "3 rejections in a row", until)
+    assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 rejections in a row", until)
     again = make()
     assert again.state() == paused
     holds.now, holds.by_hand = [], True
@@ -97,7 +97,7 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     again.heard("key")
     assert again.state().cause == "2 h passed"
     holds.enabled = False
-    assert again.state().state is State.DISABLED
+    assert again.state().state is AutonomyState.DISABLED
 
 
 def test_presence_survives_a_restart(make: Callable[..., Autonomy], clock: FakeClock) -> None:
@@ -242,7 +242,7 @@ def test_how_a_hold_was_lifted_is_the_cause_however_long_it_took(
 ) -> None:
     autonomy = make()
     holds.now = [Hold(word, "test", clock.now(), clock.now() + timedelta(hours=2) if word == "pause" else None)]
-    assert autonomy.state().state is State.PAUSED
+    assert autonomy.state().state is AutonomyState.PAUSED
     clock.advance(timedelta(hours=3))
     autonomy.heard("key")
     holds.now, holds.by_hand = [], by_hand
@@ -262,10 +262,10 @@ def test_the_next_change_is_told_only_where_time_alone_brings_it(
     holds.now = [Hold("stop", "F12", now), pause]
     assert autonomy.state().next_change is None
     holds.now, holds.enabled = [], False
-    assert (autonomy.state().state, autonomy.state().next_change) == (State.DISABLED, None)
+    assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.DISABLED, None)
     holds.enabled = True
     clock.advance(timedelta(minutes=30))
-    assert (autonomy.state().state, autonomy.state().next_change) == (State.PRIMING, None)
+    assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.PRIMING, None)
 
 
 def test_a_chore_that_fails_keeps_no_other_from_being_done(

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.api.operations import dispatch
-from engine.autonomy.acting import ActingConditions, reason_not_to_act
+from engine.autonomy.autonomous_runs import RunConditions, reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
-from engine.autonomy.state import State
+from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.execution.sandbox import NoSandbox
 from engine.execution.session_store import SessionRow
@@ -23,7 +23,7 @@ from engine.storage.database import Transaction
 from tests.autonomy.world import CHANNEL, Confines, World
 from tests.cli.conftest import collide
 
-EARNED = ActingConditions(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
+EARNED = RunConditions(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
 
 
 @pytest.fixture
@@ -44,16 +44,16 @@ def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_retu
         world.away()
         done = world.cycle()
         assert bool(done.acted) is acts
-        earned = engine.autonomy.earning([world.workspace]).earned
+        earned = engine.autonomy.requirements([world.workspace]).earned
         assert ("“Change log” on chronicle-hub" in earned) is acts
-        assert engine.autonomy.earning(["/srv/other"]).earned == ()
+        assert engine.autonomy.requirements(["/srv/other"]).earned == ()
         if acts:
             world.ended(done.acted)
             assert engine.safety.log(1)[0].from_channel == "owner"
         else:
             assert "lower bound of your approval rate" in " ".join(done.kept)
         engine.autonomy.heard("key")
-        assert engine.autonomy.state().state is State.WATCHING
+        assert engine.autonomy.state().state is AutonomyState.WATCHING
         assert not engine.autonomy.schedule.run(ACT)
 
 
@@ -61,7 +61,7 @@ def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_retu
 def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.away()
-    assert world.engine.autonomy.state().state is State.PRIMING
+    assert world.engine.autonomy.state().state is AutonomyState.PRIMING
     done = world.cycle()
     card = world.engine.cards.get(done.acted)
     view = world.ended(card.id)
@@ -69,7 +69,7 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     assert view.id.startswith("auto_")
     assert (view.mode, view.state, view.prediction_id) == ("autonomous", SessionState.SUCCEEDED, card.id)
     assert world.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
-    assert world.engine.autonomy.state().state is State.AUTONOMOUS
+    assert world.engine.autonomy.state().state is AutonomyState.AUTONOMOUS
     assert world.causes()[-2:] == ["you are inactive", "prediction ready"]
     [change] = world.engine.changes.list()
     assert change.state is ChangeState.WAITING
@@ -141,7 +141,7 @@ def test_what_keeps_it_from_acting_is_said_and_it_acts_once_that_is_over(
     assert done.acted == ""
     assert done.kept
     assert any(reason in line for line in done.kept)
-    assert world.engine.autonomy.state().state is State.PRIMING
+    assert world.engine.autonomy.state().state is AutonomyState.PRIMING
     assert len(world.engine.sessions.list()) == 1, "the one that earned it"
     permit(world)
     assert world.cycle().acted
@@ -176,7 +176,7 @@ def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: Wo
     for _ in range(3):
         card = world.engine.cards.propose("tidy up", workspace=world.workspace)
         world.engine.cards.dismiss(card.id)
-    assert world.engine.autonomy.state().state is State.PAUSED
+    assert world.engine.autonomy.state().state is AutonomyState.PAUSED
     world.away(timedelta(hours=2) - timedelta(seconds=1))
     assert not world.engine.autonomy.schedule.run(ACT)
     world.away(timedelta(seconds=1))
@@ -188,12 +188,12 @@ def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.somebody_writes()
     world.away(timedelta(minutes=1))
-    assert world.engine.autonomy.state().state is State.WATCHING
+    assert world.engine.autonomy.state().state is AutonomyState.WATCHING
     assert not world.engine.autonomy.schedule.run(ACT)
     world.away(timedelta(minutes=28, seconds=59))
-    assert world.engine.autonomy.state().state is State.WATCHING
+    assert world.engine.autonomy.state().state is AutonomyState.WATCHING
     world.away(timedelta(seconds=1))
-    assert world.engine.autonomy.state().state is State.PRIMING
+    assert world.engine.autonomy.state().state is AutonomyState.PRIMING
 
 
 @pytest.mark.long
@@ -235,20 +235,20 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
 def test_a_stop_keeps_it_from_acting_and_the_state_survives_a_restart(world: World) -> None:
     world.away()
     world.engine.safety.stop("enough", "test")
-    assert world.engine.autonomy.state().state is State.DISABLED
+    assert world.engine.autonomy.state().state is AutonomyState.DISABLED
     assert not world.engine.autonomy.schedule.run(ACT)
     world.engine.close()
     with world.opened():
-        assert world.engine.autonomy.state().state is State.DISABLED
+        assert world.engine.autonomy.state().state is AutonomyState.DISABLED
         assert not world.engine.autonomy.schedule.run(ACT)
         world.engine.safety.resume("stop")
         world.away(timedelta(seconds=30))
-        assert world.engine.autonomy.state().state is State.PRIMING
+        assert world.engine.autonomy.state().state is AutonomyState.PRIMING
         acted = world.cycle().acted
         world.ended(acted)
         world.engine.close()
         with world.opened():
-            assert world.engine.autonomy.state().state is State.AUTONOMOUS
+            assert world.engine.autonomy.state().state is AutonomyState.AUTONOMOUS
             assert world.engine.cards.get(acted).status is Status.EXECUTED
 
 
@@ -314,21 +314,21 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
     ],
 )
 def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], word: str) -> None:
-    reason = reason_not_to_act(replace(EARNED, **changes))  # type: ignore[arg-type]
+    reason = reason_to_wait(replace(EARNED, **changes))  # type: ignore[arg-type]
     assert (reason == "") is (word == "")
     assert word in reason
 
 
 @given(
     st.builds(
-        ActingConditions, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
+        RunConditions, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
         confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1),
         asks=st.booleans(), suggested=st.booleans(),
     )
 )  # fmt: skip
-def test_nothing_acts_unless_everything_holds(standing: ActingConditions) -> None:
+def test_nothing_acts_unless_everything_holds(standing: RunConditions) -> None:
     everything = (
         standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
         and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.suggested
     )  # fmt: skip
-    assert (reason_not_to_act(standing) == "") is everything
+    assert (reason_to_wait(standing) == "") is everything

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.acting import ApprovalRecord, Earning, earning
+from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, autonomy_requirements
 from engine.statistics import wilson_lower_bound
 
 
-def told(*records: ApprovalRecord, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:
-    return earning(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
+def told(*records: ApprovalRecord, autonomous: bool = True, phase: int = 1, act: str = "act") -> AutonomyRequirements:
+    return autonomy_requirements(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
                    records=records, threshold=0.8)  # fmt: skip
 
 

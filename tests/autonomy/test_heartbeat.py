@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.heartbeat import PULSE, Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
+from engine.autonomy.heartbeat import (
+    PULSE,
+    Daily,
+    Every,
+    Heartbeat,
+    HeartbeatPage,
+    Item,
+    Once,
+    last_occurrence,
+    parse_items,
+)
 from engine.clock import FakeClock
 from engine.model import Randomness
 from engine.prediction.tasks import TaskBoard
@@ -39,7 +49,7 @@ def test_every_documented_form_is_read() -> None:
 - [ ] every day 12:00: fenced
 ```
 """
-    items, problems = parse(text)
+    items, problems = parse_items(text)
     assert problems == []
     assert items == [
         Item(2, "Sum up yesterday", Daily(WEEK, time(9))),
@@ -57,24 +67,24 @@ def test_every_documented_form_is_read() -> None:
      "2026-02-30 10:00: x", "every day: x", ""],
 )  # fmt: skip
 def test_what_nobody_understands_is_told_with_its_line(line: str) -> None:
-    items, problems = parse(f"# Heartbeat\n\n- [ ] {line}\n")
+    items, problems = parse_items(f"# Heartbeat\n\n- [ ] {line}\n")
     assert items == []
     assert [number for number, _ in problems] == [3] if line else problems == []
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_without_a_fault(text: str) -> None:
-    parse(text)
-    parse(f"- [ ] {text}")
+    parse_items(text)
+    parse_items(f"- [ ] {text}")
 
 
 def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
     nine = Daily(WEEK, time(9))
     written = datetime(2026, 1, 5, 8, 58, tzinfo=UTC)
-    assert occurrence(nine, written, datetime(2026, 1, 5, 8, 59, 59, tzinfo=UTC), UTC) is None
-    assert occurrence(nine, written, NOW, UTC) == datetime(2026, 1, 5, 9, tzinfo=UTC)
-    assert occurrence(nine, datetime(2026, 1, 5, 9, tzinfo=UTC), NOW, UTC) is None
-    assert occurrence(Daily(frozenset({5}), time(9)), NOW - timedelta(days=30), NOW, UTC) == datetime(
+    assert last_occurrence(nine, written, datetime(2026, 1, 5, 8, 59, 59, tzinfo=UTC), UTC) is None
+    assert last_occurrence(nine, written, NOW, UTC) == datetime(2026, 1, 5, 9, tzinfo=UTC)
+    assert last_occurrence(nine, datetime(2026, 1, 5, 9, tzinfo=UTC), NOW, UTC) is None
+    assert last_occurrence(Daily(frozenset({5}), time(9)), NOW - timedelta(days=30), NOW, UTC) == datetime(
         2026, 1, 3, 9, tzinfo=UTC
     )
 
@@ -82,20 +92,21 @@ def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
 def test_a_time_that_the_clocks_skip_or_repeat_comes_once() -> None:
     skipped = Daily(WEEK, time(2, 30))
     before = datetime(2026, 3, 29, 0, tzinfo=UTC)
-    assert occurrence(skipped, before, datetime(2026, 3, 29, 1, 29, tzinfo=UTC), BERLIN) is None
-    assert occurrence(skipped, before, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == datetime(
+    assert last_occurrence(skipped, before, datetime(2026, 3, 29, 1, 29, tzinfo=UTC), BERLIN) is None
+    assert last_occurrence(skipped, before, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == datetime(
         2026, 3, 29, 1, 30, tzinfo=UTC
     )
     autumn = datetime(2026, 10, 24, 23, tzinfo=UTC)
     found = {
-        occurrence(skipped, autumn, autumn + timedelta(minutes=minutes), BERLIN) for minutes in range(0, 20 * 60, 5)
+        last_occurrence(skipped, autumn, autumn + timedelta(minutes=minutes), BERLIN)
+        for minutes in range(0, 20 * 60, 5)
     }
     assert found == {None, datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}
 
 
 @given(st.integers(5, 5000), st.integers(0, 100_000))
 def test_an_interval_comes_at_its_multiples(span: int, passed: int) -> None:
-    found = occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
+    found = last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
     times = passed // span
     assert found == (NOW + timedelta(minutes=span * times) if times else None)
 
@@ -108,7 +119,7 @@ def board(database: Database) -> TaskBoard:
 @pytest.fixture
 def make(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
     def build(text: str) -> Heartbeat:
-        page = Page("cto", text, clock.now(), "koji-core")
+        page = HeartbeatPage("cto", text, clock.now(), "koji-core")
         return Heartbeat(database, clock, board=board, pages=lambda: ([page], []))
 
     return build
@@ -138,12 +149,12 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
 def test_a_task_follows_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
     """Ticked or gone it is done, back it is open, and it is an order just as long as `run` stands there."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
-    pages = [Page("cto", run, clock.now())]
+    pages = [HeartbeatPage("cto", run, clock.now())]
     unread: list[str] = []
     heart = Heartbeat(database, clock, board=board, pages=lambda: (pages, unread))
 
     def after(text: str | None, *faults: str) -> tuple[str, str]:
-        pages[:] = [] if text is None else [Page("cto", text, clock.now())]
+        pages[:] = [] if text is None else [HeartbeatPage("cto", text, clock.now())]
         unread[:] = faults
         heart.pulse()
         [task] = board.list()

@@ -100,7 +100,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
         assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
         with pytest.raises(Refusal, match="somebody else may have written"):
             engine.cards.trigger(card.id, by="a program")
-        earning = engine.autonomy.earning([world.workspace])
+        earning = engine.autonomy.requirements([world.workspace])
         assert earning is not None
         assert "task”" not in earning.words
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.state import TABLE, Facts, Input, State, next_state, settle, suggest, wait_for_time
+from engine.autonomy.state import (
+    TRANSITIONS,
+    AutonomyState,
+    AutonomyTrigger,
+    Facts,
+    next_state,
+    next_trigger,
+    settle_moves,
+    time_until_move,
+)
 
 HALF_HOUR = timedelta(minutes=30)
 SPECIFIED = {
@@ -39,12 +48,12 @@ SPECIFIED = {
 """SPEC 7.1, row by row, and what follows from it for a switch that is turned off. Nothing else is a move."""
 
 
-@pytest.mark.parametrize("given_input", [item.name for item in Input])
-@pytest.mark.parametrize("before", [item.name for item in State])
+@pytest.mark.parametrize("given_input", [item.name for item in AutonomyTrigger])
+@pytest.mark.parametrize("before", [item.name for item in AutonomyState])
 def test_every_row_is_a_move_and_what_has_no_row_is_none(before: str, given_input: str) -> None:
     after = SPECIFIED.get((before, given_input))
-    assert ((State[before], Input[given_input]) in TABLE) == (after is not None)
-    assert next_state(State[before], Input[given_input]).name == (after or before)
+    assert ((AutonomyState[before], AutonomyTrigger[given_input]) in TRANSITIONS) == (after is not None)
+    assert next_state(AutonomyState[before], AutonomyTrigger[given_input]).name == (after or before)
 
 
 def facts(**changes: object) -> Facts:
@@ -55,16 +64,22 @@ def facts(**changes: object) -> Facts:
 
 
 @pytest.mark.parametrize(
-    ("silence", "after"), [(HALF_HOUR, State.PRIMING), (HALF_HOUR - timedelta(microseconds=1), State.WATCHING)]
+    ("silence", "after"),
+    [(HALF_HOUR, AutonomyState.PRIMING), (HALF_HOUR - timedelta(microseconds=1), AutonomyState.WATCHING)],
 )
-def test_silence_of_thirty_minutes_primes(silence: timedelta, after: State) -> None:
-    moves = settle(State.WATCHING, facts(silence=silence))
-    assert (moves[-1][0] if moves else State.WATCHING) is after
+def test_silence_of_thirty_minutes_primes(silence: timedelta, after: AutonomyState) -> None:
+    moves = settle_moves(AutonomyState.WATCHING, facts(silence=silence))
+    assert (moves[-1][0] if moves else AutonomyState.WATCHING) is after
 
 
 def test_after_a_stop_is_lifted_a_pause_still_holds() -> None:
-    assert settle(State.PAUSED, facts(holds=frozenset({"stop", "pause"}))) == [(State.DISABLED, Input.KILLED)]
-    assert [state for state, _ in settle(State.DISABLED, facts(holds=frozenset({"pause"})))] == ["WATCHING", "PAUSED"]
+    assert settle_moves(AutonomyState.PAUSED, facts(holds=frozenset({"stop", "pause"}))) == [
+        (AutonomyState.DISABLED, AutonomyTrigger.KILLED)
+    ]
+    assert [state for state, _ in settle_moves(AutonomyState.DISABLED, facts(holds=frozenset({"pause"})))] == [
+        "WATCHING",
+        "PAUSED",
+    ]
 
 
 FACTS = st.builds(
@@ -79,34 +94,38 @@ FACTS = st.builds(
 )
 
 
-@given(st.sampled_from(State), st.lists(st.one_of(FACTS, st.sampled_from(Input)), max_size=30))
-def test_every_walk_is_legal_and_comes_to_rest(state: State, steps: list[Facts | Input]) -> None:
+@given(st.sampled_from(AutonomyState), st.lists(st.one_of(FACTS, st.sampled_from(AutonomyTrigger)), max_size=30))
+def test_every_walk_is_legal_and_comes_to_rest(state: AutonomyState, steps: list[Facts | AutonomyTrigger]) -> None:
     for step in steps:
-        if isinstance(step, Input):
+        if isinstance(step, AutonomyTrigger):
             state = next_state(state, step)
             continue
-        for after, cause in settle(state, step):
-            assert TABLE[state, cause] is after
+        for after, cause in settle_moves(state, step):
+            assert TRANSITIONS[state, cause] is after
             state = after
-        assert suggest(state, step) is None
+        assert next_trigger(state, step) is None
         if not step.enabled or "stop" in step.holds:
-            assert state is State.DISABLED
+            assert state is AutonomyState.DISABLED
         elif step.holds:
-            assert state is State.PAUSED
+            assert state is AutonomyState.PAUSED
         else:
-            assert (state in (State.PRIMING, State.AUTONOMOUS)) == (step.autonomous and step.silence >= HALF_HOUR)
+            assert (state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)) == (
+                step.autonomous and step.silence >= HALF_HOUR
+            )
 
 
-@given(st.sampled_from(State), FACTS, st.timedeltas(timedelta(microseconds=1), timedelta(hours=2)))
-def test_time_alone_moves_it_when_it_is_told_and_never_else(state: State, before: Facts, pause_left: timedelta) -> None:
+@given(st.sampled_from(AutonomyState), FACTS, st.timedeltas(timedelta(microseconds=1), timedelta(hours=2)))
+def test_time_alone_moves_it_when_it_is_told_and_never_else(
+    state: AutonomyState, before: Facts, pause_left: timedelta
+) -> None:
     """Nothing happens but time: silence grows, a pause runs out. A month stop and a switch do not."""
-    moves = settle(state, before)
+    moves = settle_moves(state, before)
     state = moves[-1][0] if moves else state
-    span = wait_for_time(state, before, pause_left if "pause" in before.holds else None)
+    span = time_until_move(state, before, pause_left if "pause" in before.holds else None)
 
-    def later(by: timedelta) -> list[tuple[State, Input]]:
+    def later(by: timedelta) -> list[tuple[AutonomyState, AutonomyTrigger]]:
         over = {"pause"} if by >= pause_left else set()
-        return settle(state, replace(before, silence=before.silence + by, holds=before.holds - over))
+        return settle_moves(state, replace(before, silence=before.silence + by, holds=before.holds - over))
 
     if span is None:
         for by in (timedelta(hours=1), timedelta(hours=2), timedelta(days=40)):

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.api.gateway.gateway import GatewayState
-from engine.autonomy.acting import ApprovalRecord, earning
+from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import FlowRegistry
@@ -366,7 +366,7 @@ class StandIn:
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)
             ),
             next_cycle=lambda: ago(minutes=-17.5),
-            earning=lambda workspaces: earning(
+            earning=lambda workspaces: autonomy_requirements(
                 autonomous=False,
                 autonomies=["cards", "act"],
                 quiet=False,

@@ -30,7 +30,7 @@ from engine.execution.runners.toolchains.installing import (
 from engine.execution.runners.toolchains.projects import find_packages, project_at
 from engine.execution.sandbox import best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
-from engine.safety.gate import GateFacts, rows
+from engine.safety.gate import GateFacts, gate_rules
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
@@ -121,7 +121,7 @@ def test_it_never_runs_by_itself(flow: str) -> None:
         confidence=1, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=99, content=Verdict.ALLOW,
         day_cost=0, day_cap=100, by_operator=False, always_asked=True,
     )  # fmt: skip
-    assert [(row.rule, row.verdict) for row in rows(facts)] == [("installs", Verdict.ASK)]
+    assert [(row.rule, row.verdict) for row in gate_rules(facts)] == [("installs", Verdict.ASK)]
 
 
 # -- with real registries -------------------------------------------------------------------------------------------

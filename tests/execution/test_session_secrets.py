@@ -14,7 +14,7 @@ from engine.execution.runners.flow import FlowError
 from engine.execution.session_workspace import bound_check
 from engine.execution.transcripts import CUT_NOTE, MAX_LINE, LineSplitter
 from engine.model import CheckResult, SessionState
-from engine.model.secrets import CUT, LONGEST, Redactor
+from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import World, shell
@@ -87,10 +87,10 @@ def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
         assert splitter.split(data[:cut]) + splitter.split(data[cut:]) + splitter.end() == expected
 
 
-@pytest.mark.parametrize("begin", [MAX_LINE - len(OURS) // 2, MAX_LINE - LONGEST - len(OURS) // 2, MAX_LINE - 1])
+@pytest.mark.parametrize("begin", [MAX_LINE - len(OURS) // 2, MAX_LINE - MAX_KEY_LENGTH - len(OURS) // 2, MAX_LINE - 1])
 @pytest.mark.parametrize("filler", ["x", "x "])
 def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int, filler: str) -> None:
-    data = (filler * MAX_LINE)[:begin].encode() + f"{OURS}{'y' * LONGEST}".encode()
+    data = (filler * MAX_LINE)[:begin].encode() + f"{OURS}{'y' * MAX_KEY_LENGTH}".encode()
     splitter = LineSplitter(Redactor(lambda: [OURS]))
     assert splitter.split(data) == []
     (line,) = splitter.split(b"\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.git.github import GitHub, address_of, ask, parse
+from engine.git.github import GitHub, address_of, ask_github, parse_answer
 from tests.conftest import Repository
 
 ANSWER = [
@@ -45,7 +45,7 @@ def calls(folder: Path) -> int:
 
 
 def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
-    state = ask("github.com/shop/cart", answering(tmp_path))
+    state = ask_github("github.com/shop/cart", answering(tmp_path))
     assert [request.number for request in state.pull_requests] == [7, 8]
     assert state.pull_requests[0].title == "Carts"
     assert [(check.branch, check.name) for check in state.failing] == [
@@ -56,7 +56,7 @@ def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
 
 def waiting(**entry: object) -> str:
     document = [{"number": 9, "title": "t", "headRefName": "b", "author": {"login": "ada"}, **entry}]
-    wait = parse(json.dumps(document).encode(), "ada").pull_requests[0].wait
+    wait = parse_answer(json.dumps(document).encode(), "ada").pull_requests[0].wait
     return "" if wait is None else f"{wait.what.value} by {wait.by} since {wait.since}"
 
 
@@ -106,7 +106,7 @@ def test_asked_in_the_background_and_at_most_every_five_minutes(
     ],
 )
 def test_what_goes_wrong_is_named(tmp_path: Path, script: str, error: str) -> None:
-    state = ask("github.com/shop/cart", fake_gh(tmp_path, script))
+    state = ask_github("github.com/shop/cart", fake_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()
 

@@ -37,7 +37,7 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
 def question(**more: object) -> Question:
     fields = {
         "purpose": "summary", "subject": "session_1", "instructions": "You are brief.",
-        "text": "Say hello.", "most_tokens": 200, "budget": 50_000, "seconds": 30.0,
+        "text": "Say hello.", "max_tokens": 200, "budget": 50_000, "seconds": 30.0,
     }  # fmt: skip
     return Question(**{**fields, **more})  # type: ignore[arg-type]
 
@@ -58,7 +58,7 @@ def test_a_question_is_answered_and_counted(engine: Engine, wire: Wire) -> None:
 
 def test_an_answer_that_is_cut_off_is_none(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="cut off in the middle"):
-        engine.completions.ask(SMOLLM2, question(instructions="You tell long stories.", text="Begin.", most_tokens=8))
+        engine.completions.ask(SMOLLM2, question(instructions="You tell long stories.", text="Begin.", max_tokens=8))
     call = only_call(engine)
     assert (call.state, call.output_tokens) == ("failed", 8)
 

@@ -83,7 +83,7 @@ def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
     assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
     [(name, question)] = model.asked
-    assert (name, question.temperature, question.most_tokens) == ("ollama:twin", TEMPERATURE, MAX_TOKENS) == (
+    assert (name, question.temperature, question.max_tokens) == ("ollama:twin", TEMPERATURE, MAX_TOKENS) == (
         "ollama:twin", 0.3, 200,
     )  # fmt: skip
     assert question.text.startswith(context.text)

@@ -15,7 +15,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.cost import AgentBudget, crosses_warning, decide_cost, windows
+from engine.safety.cost import AgentBudget, cost_windows, crosses_warning, decide_cost
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -59,11 +59,11 @@ def test_eighty_percent_warns_once(before: int, after: int, expected: bool) -> N
 )
 def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int) -> None:
     late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
-    begin = windows(late).day
-    following = windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
+    begin = cost_windows(late).day
+    following = cost_windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
     assert following - begin == timedelta(hours=hours)
     assert begin.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") == f"{day[2]:02} 00:00"
-    assert windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
+    assert cost_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
 def view(
@@ -80,7 +80,7 @@ def view(
 def test_windows_contain_their_moment(minutes: int, zone: str) -> None:
     """Havana's clocks change at midnight."""
     now = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-    begins = windows(now.astimezone(ZoneInfo(zone)))
+    begins = cost_windows(now.astimezone(ZoneInfo(zone)))
     assert begins.month <= begins.day <= now
     assert now - begins.day < timedelta(hours=25)
     assert now - begins.hour == timedelta(hours=1)

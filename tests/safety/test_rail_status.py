@@ -72,20 +72,20 @@ def test_whatever_stops_everything_is_told_and_a_pause_or_a_spent_month_is_none_
     for word in ("pause", "month"):
         rails.database.write(lambda tx, word=word: switch.place(tx, word, "the cap is reached"))
     assert switch.ask().verdict is Verdict.BLOCK
-    assert switch.thrown() == ""
+    assert switch.kill_reason() == ""
     rails.settings.change(cross_poll_enabled=False)
-    assert switch.thrown() == "crossPollEnabled is false"
+    assert switch.kill_reason() == "crossPollEnabled is false"
     rails.settings.change(cross_poll_enabled=True)
     switch.set_enabled(False)
-    assert switch.thrown() == "switched off for this run"
+    assert switch.kill_reason() == "switched off for this run"
     switch.set_enabled(True)
     request_stop(tmp_path / "data", "enough", "clawpy stop")
     switch.poll()
-    assert switch.thrown() == "enough"
+    assert switch.kill_reason() == "enough"
     rails.safety.resume("stop")
-    assert switch.thrown() == ""
+    assert switch.kill_reason() == ""
     rails.safety.stop("F12 pressed", "operator")
-    assert switch.thrown() == "F12 pressed"
+    assert switch.kill_reason() == "F12 pressed"
 
 
 def test_the_four_levels_are_told_apart(rails: Rails, tmp_path) -> None:

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from clawpy_console.cli.status_bar import line as status_bar
 from engine.api.complication import Complication
-from engine.autonomy.state import State
+from engine.autonomy.state import AutonomyState
 from engine.config.notify import Surface
 from engine.model import (
     Assignment,
@@ -366,7 +366,7 @@ def test_kill_switch(world: World) -> None:
     assert approved.session_id in world.say("stop", reason="smoke")["stopped"]
     assert world.engine.sessions.wait(approved.session_id or "", 10).state is SessionState.CANCELLED
     with world.reopened() as engine:
-        assert engine.autonomy.state().state is State.DISABLED
+        assert engine.autonomy.state().state is AutonomyState.DISABLED
         with pytest.raises(Refusal):
             world.flow("report_branches")
         with pytest.raises(Refusal):

@@ -198,9 +198,7 @@ class GatewayService:
             situation = "\n\n".join(message.content for message in body.messages if message.role == "user")
             with self._slow_slot():
                 try:
-                    reply = twin.answer(
-                        str(model), situation, temperature=body.temperature, most_tokens=body.max_tokens
-                    )
+                    reply = twin.answer(str(model), situation, temperature=body.temperature, max_tokens=body.max_tokens)
                 except (NoAnswer, UnusableReply):
                     pass  # what cannot be asked falls back (SPEC 2.3), as in a cycle
                 else:

@@ -9,7 +9,7 @@ from engine.api.documents import Document, instant
 from engine.api.notify import addresses, delivery
 from engine.api.notify.matrix import is_allowed
 from engine.clock import SystemClock
-from engine.config.notify import KEPT, Surface, address_fault, key_name, variable
+from engine.config.notify import KEPT, Surface, address_problem, key_name, variable
 from engine.home import Home
 from engine.keys import Keys
 from engine.model import Refusal
@@ -36,7 +36,7 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
         fix = "see https://appriseit.com/services/ for the format"
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
     source = "settings"
-    if address_fault(url):
+    if address_problem(url):
         try:
             source = Keys(home).set(key_name(surface), url, consent_file=in_file)
         except Refusal as refusal:

@@ -31,7 +31,7 @@ def status(engine: ApiServices) -> Document:
     phase = engine.predictions.phase()
     pending = engine.cards.pending()
     gateway = engine.gateway.state()
-    earning = autonomy.earning(engine.workspaces)
+    earning = autonomy.requirements(engine.workspaces)
     return {
         "engine": "running" if runs else "none",
         "state": str(state.state),

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from engine.config.agents import model_fault
+from engine.config.agents import model_problem
 from engine.model import Refusal, dollars, sanitise
 from engine.model.adaptation import (
     CandidateType,
@@ -39,7 +39,7 @@ def validate_effect(effect: Effect) -> Effect:
                 raise _invalid_effect("it names no failing test")
             return replace(effect, repairs=_lines("repairs", effect.repairs))
         case RoutingHint():
-            if problem := model_fault(effect.model):
+            if problem := model_problem(effect.model):
                 raise _invalid_effect(problem)
             return effect
         case PolicyTweak():

@@ -31,7 +31,7 @@ from engine.model import (
     RetractReport,
     Trust,
 )
-from engine.model.trust import least, may_guide
+from engine.model.trust import lowest_trust, may_guide
 from engine.model.wisdom import CONFIDENCE, REACH, confidence
 
 REPEATED = CONFIDENCE[Basis.REPEATED][0]
@@ -173,7 +173,7 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
     centre = cluster.centre
     below = {source.entry for member in cluster.members for source in member.promoted_from}
     tops = [member for member in cluster.members if member.id not in below or member is centre]
-    trust = least(member.trust for member in cluster.members)
+    trust = lowest_trust(member.trust for member in cluster.members)
     waits = not may_guide(trust, approved=False)
     number = len(cluster.sessions)
     best = max(cluster.members, key=lambda member: (member.confidence, member.id))

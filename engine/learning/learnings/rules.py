@@ -35,7 +35,7 @@ from engine.model import (
 )
 from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
 from engine.model.secrets import redact
-from engine.model.trust import of_names
+from engine.model.trust import trust_of_names
 from engine.model.wisdom import CONFIDENCE, confidence, importance
 from engine.storage.ledger import LedgerEntry
 
@@ -218,7 +218,7 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
         touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
         return [
             replace(
-                _task(template.format(test), f"{about}/{test}", phase, touched, Basis.TESTS, of_names([test])),
+                _task(template.format(test), f"{about}/{test}", phase, touched, Basis.TESTS, trust_of_names([test])),
                 type=type,
                 general="every change of the project can break it" if general else "",
             )
@@ -239,7 +239,7 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
             touched = replace(spent, reach=max(1, len(files)))
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, touched, trust=of_names([file]))
+                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, touched, trust=trust_of_names([file]))
                 for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):

@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content.calls import unwrap
 from engine.safety.content.judging import RANK, judge_command
-from engine.safety.content.own import NOTHING, OwnRules, own_rules
+from engine.safety.content.own import NO_RULES, OwnRules, own_rules
 from engine.safety.content.patterns import Hit
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.shell import MAX_LENGTH, fold
@@ -60,7 +60,7 @@ def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
     return verdict
 
 
-def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NOTHING) -> RailVerdict:
+def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NO_RULES) -> RailVerdict:
     """The filter's word on a shell command; `rule` names what it broke. Never raises.
 
     `cwd` is where it would run; it is kept for rules that need it. `own` are the operator's rules (`own_rules`).
@@ -77,7 +77,7 @@ def programs_of(text: str) -> list[str]:
     return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: MAX_LENGTH + 1])).calls]
 
 
-def check_prompt(text: str, *, own: OwnRules = NOTHING) -> RailVerdict:
+def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The filter's word on a prompt: what it asks for, commands in it, payloads in it. Never raises."""
     hit = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
     if hit is None and len(text) > MAX_PROMPT_LENGTH:
@@ -89,7 +89,7 @@ _checked = lru_cache(256)(check_prompt)
 """A card is judged each time that it is shown, with the same verdict."""
 
 
-def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NOTHING) -> RailVerdict:
+def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The filter's word on a whole assignment: its channel, its prompt, every text in its parameters."""
     if assignment.channel not in channels:
         return RailVerdict(

@@ -40,7 +40,7 @@ _TEMPORARY_NAME = re.compile(
 _VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
 
 
-def narrow(path: str) -> bool:
+def is_minor_loss(path: str) -> bool:
     """True for a path whose loss is small: a throw-away folder or something below a folder for temporary files."""
     if ".." in path.split("/"):
         return False
@@ -49,7 +49,7 @@ def narrow(path: str) -> bool:
     return not path.startswith(("/", "~", "$")) and bool(_THROWAWAY.search(path))
 
 
-def wide(path: str) -> bool:
+def is_disastrous_loss(path: str) -> bool:
     """True for a path whose loss is a disaster: root, home, the whole folder, a system folder, the parent, `.git`."""
     bare = path.rstrip("/") or "/"
     if bare in ("/", "/*", ".", "./*", "*", "..", "../*", ".*", "./", "./.*", "**", "{}/*"):
@@ -84,9 +84,9 @@ def _folder(path: str, *, is_fed: bool) -> Hit | None:
         if deep and ".." not in path:
             return ASK, "rm-folder", f"deletes the folder {path[:80]}"
         return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
-    if wide(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
+    if is_disastrous_loss(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
         return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
-    if is_fed or narrow(path):
+    if is_fed or is_minor_loss(path):
         return None
     variable = _VARIABLE.match(path)
     if variable is None:
@@ -188,7 +188,7 @@ def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, 
         return None  # the files of one folder, as `rm *` would
     if only_empty_folders and "d" in args and "-type" in args:
         return None  # find deletes a folder only when it is empty
-    if not selects and not any(narrow(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
+    if not selects and not any(is_minor_loss(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
         return BLOCK, "find-delete", "deletes everything it finds"
     return None
 

@@ -7,7 +7,7 @@ import re
 from engine.model import Verdict
 from engine.safety.content import code, leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
-from engine.safety.content.own import NOTHING, OwnRules
+from engine.safety.content.own import NO_RULES, OwnRules
 from engine.safety.content.patterns import Hit
 from engine.safety.content.wrappers import INTERPRETERS
 
@@ -20,7 +20,7 @@ def strongest(hits: list[Hit]) -> Hit | None:
     return max(hits, key=lambda hit: RANK[hit[0]], default=None)
 
 
-def judge_command(text: str, depth: int, own: OwnRules = NOTHING) -> Hit | None:
+def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
     """What counts against a folded command; `depth` counts how often it was found within another text."""
     if _FORK_BOMB.search(text[:4000]):
         return Verdict.BLOCK, "fork-bomb", "starts processes endlessly"

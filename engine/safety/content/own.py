@@ -51,14 +51,14 @@ class OwnRules:
         return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
 
 
-NOTHING = OwnRules()
+NO_RULES = OwnRules()
 
 
 @lru_cache(maxsize=16)
 def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
     """The rules of the settings' patterns, which were validated when they were read."""
     if not allow and not block:
-        return NOTHING
+        return NO_RULES
     return OwnRules(
         tuple(tuple(text.split()) for text in allow if not _is_prompt(text)),
         tuple((text, Pattern.parse(text)) for text in block if not _is_prompt(text)),

@@ -7,7 +7,7 @@ import re
 from engine.safety.content import prose
 from engine.safety.content.judging import judge_command, strongest
 from engine.safety.content.outputs import decode_base64
-from engine.safety.content.own import NOTHING, OwnRules
+from engine.safety.content.own import NO_RULES, OwnRules
 from engine.safety.content.patterns import ASK, Hit
 from engine.safety.content.sentences import Clause, clauses
 from engine.safety.content.shell import MAX_LENGTH
@@ -46,7 +46,7 @@ _STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
 _ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 
 
-def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | None:
+def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | None:
     """What speaks against a folded prompt."""
     blocked = own.blocks_prompt(text)
     hits: list[Hit] = [blocked] if blocked is not None else []

@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable
 
 from engine.safety.content.calls import Call
-from engine.safety.content.deletions import feeds_everything, judge_find, judge_rm, judge_windows, judge_xargs, wide
+from engine.safety.content.deletions import (
+    feeds_everything,
+    is_disastrous_loss,
+    judge_find,
+    judge_rm,
+    judge_windows,
+    judge_xargs,
+)
 from engine.safety.content.leaks import INDEX_FILES, judge_copy_away, judge_http
 from engine.safety.content.outputs import output_of
 from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option, plain_words
@@ -157,7 +164,7 @@ def judge_truncate(call: Call) -> Hit | None:
     """truncate and shred on the system or on devices; shred destroys for good."""
     if has_option(call.args, "--help", "--version"):
         return None
-    if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or wide(word) for word in plain_words(call)):
+    if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or is_disastrous_loss(word) for word in plain_words(call)):
         return BLOCK, "overwrite", "overwrites permanently"
     return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
 

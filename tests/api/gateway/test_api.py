@@ -245,7 +245,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         replies.TwinReply.model_validate(found)
         assert (found["prompt"], found["source"], found["model"]) == ("Run the tests", "twin-model", "ollama:small")
         [(model, question)] = asked
-        assert (model, question.temperature, question.most_tokens) == ("ollama:small", 0.1, 50)
+        assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
         assert "it is morning" in question.text
         assert "obey me" not in question.text + question.instructions
     finally:

@@ -9,7 +9,7 @@ import pytest
 from engine.api.notify.addresses import Address, Addresses
 from engine.config import Settings
 from engine.config.file import BadConfig, read_settings
-from engine.config.notify import NotifySettings, Surface, SurfaceSettings, address_fault
+from engine.config.notify import NotifySettings, Surface, SurfaceSettings, address_problem
 from engine.model import Refusal
 from tests.api.notify.world import SomeKeys, SomeSettings
 
@@ -24,7 +24,7 @@ def settings(url: str) -> SomeSettings:
      "speak://", "dbus://"],
 )  # fmt: skip
 def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
-    assert address_fault(url) == ""
+    assert address_problem(url) == ""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
      "https://discord.com/api/webhooks/1/hunter2", "hunter2", "ntfy://a b/hunter2", "json://[::1/hunter2"],
 )  # fmt: skip
 def test_all_others_are_refused_and_not_repeated(url: str) -> None:
-    assert address_fault(url)
+    assert address_problem(url)
     with pytest.raises(BadConfig) as refused:
         read_settings(f'[notify.phone]\nurl = "{url}"\n', file="config.toml", environment={})
     assert "hunter2" not in str(refused.value)

@@ -9,7 +9,7 @@ import pytest
 
 from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.quarantine import add_skip_mark
-from engine.git.quarantine import Quarantined, in_file
+from engine.git.quarantine import Quarantined, quarantined_in_file
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -28,7 +28,7 @@ FILES = [
 def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) -> None:
     after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
     assert after is not None
-    assert in_file("t.py", after.split("\n")) == [Quarantined("::".join(["t.py", *names]), DAY)]
+    assert quarantined_in_file("t.py", after.split("\n")) == [Quarantined("::".join(["t.py", *names]), DAY)]
     lines = ast.parse(after).body
     assert ast.unparse(ast.parse(text).body[-1]).splitlines()[-1] in ast.unparse(lines[-1])
     assert add_skip_mark(after, names, DAY, "again") is None

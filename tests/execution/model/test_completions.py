@@ -32,7 +32,7 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
 def question(**more: object) -> Question:
     fields = {
         "purpose": "summary", "subject": "session_1", "instructions": "Be brief.", "text": f"The key is {KEY}. Sum up.",
-        "most_tokens": 512, "budget": 50_000, "seconds": 30.0, "agent": "backend_builder",
+        "max_tokens": 512, "budget": 50_000, "seconds": 30.0, "agent": "backend_builder",
     }  # fmt: skip
     return Question(**{**fields, **more})  # type: ignore[arg-type]
 

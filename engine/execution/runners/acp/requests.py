@@ -24,7 +24,7 @@ from engine.execution.runners.acp.terminals import Terminals, terminal_argv
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
-from engine.model.secrets import LONGEST
+from engine.model.secrets import MAX_KEY_LENGTH
 
 log = logging.getLogger(__name__)
 
@@ -298,4 +298,4 @@ def _truncate_detail(detail: str) -> str:
     if len(detail) <= MAX_DETAIL:
         return detail
     begun = detail[:MAX_DETAIL]
-    return begun[: max(begun.rfind(" ") + 1, begun.rfind("\n") + 1, MAX_DETAIL - LONGEST)]
+    return begun[: max(begun.rfind(" ") + 1, begun.rfind("\n") + 1, MAX_DETAIL - MAX_KEY_LENGTH)]

@@ -240,7 +240,7 @@ def _max_tokens(pending: _PendingQuestion, size: PromptSize) -> int:
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
         )
-    return min(most, question.most_tokens)
+    return min(most, question.max_tokens)
 
 
 def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:

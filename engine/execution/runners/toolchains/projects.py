@@ -40,7 +40,7 @@ from engine.execution.runners.toolchains.python_tests import is_collected
 from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, read_text
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.repository import find
+from engine.git.repository import find_repository
 from engine.model import sanitise
 
 log = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
 def _list_files(git: Git) -> tuple[list[str], list[str]]:
     """The files that git tracks, and these together with untracked files that no rule ignores; none in a folder that is
     no repository. Raises `Refusal` when git fails: "no project below" would be a guess."""
-    if find(git.folder) is None:
+    if find_repository(git.folder) is None:
         return [], []
     output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
     entries = [os.fsdecode(entry) for entry in output.split(b"\0") if entry]

@@ -1,7 +1,7 @@
-"""Which cards may run by themselves, what is still needed before any does, and the attempt to run one (SPEC 2.5-7.4).
+"""Runs cards by themselves: the conditions, what is still missing before any runs, and the attempt (SPEC 2.5, 7.4).
 
-The conditions here decide whether a card is tried at all; then the rails decide, as on every trigger. A card that does
-not meet them leaves no row in the log, and is reported as `kept`.
+The conditions here decide whether a card is tried; then the rails decide, as for every trigger. A card that does not
+meet them leaves no row in the log, and is reported as `kept`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from engine.prediction.card_rows import load_card
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import ALWAYS_ASK, is_heartbeat, kind_of, kind_title
-from engine.prediction.twin import LIKE_APPROVED_FROM
+from engine.prediction.twin import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
 
 
 @frozen
 class ApprovalRecord:
-    """How the operator decided on like cards: `approved` of `decided`, for one kind on one channel."""
+    """The operator's decisions on similar cards: those of one kind on one channel."""
 
     kind: str
     channel: str
@@ -37,26 +37,25 @@ class ApprovalRecord:
 
     @property
     def bound(self) -> float:
-        """What the gate compares: the lower bound of the share approved, in [0, 1]."""
+        """The lower bound of the share approved, in [0, 1], which the gate compares."""
         return wilson_lower_bound(self.approved, self.decided)
 
     @property
     def earned(self) -> bool:
-        return self.bound >= LIKE_APPROVED_FROM
+        return self.bound >= MIN_APPROVAL_BOUND
 
     @property
     def needs(self) -> int:
         """Number of decisions that reach the bound when all further ones are approvals."""
         further = 0
-        while wilson_lower_bound(self.approved + further, self.decided + further) < LIKE_APPROVED_FROM:
+        while wilson_lower_bound(self.approved + further, self.decided + further) < MIN_APPROVAL_BOUND:
             further += 1
         return self.decided + further
 
 
 @frozen
-class Earning:
-    """What is `missing`, in words, before a card may be tried without the operator; and the kinds that have `earned`
-    it, the best first."""
+class AutonomyRequirements:
+    """What is `missing`, in words, before cards run by themselves, and the kinds that have `earned` it, best first."""
 
     missing: tuple[str, ...]
     earned: tuple[str, ...]
@@ -73,7 +72,7 @@ class Earning:
         )
 
 
-def earning(
+def autonomy_requirements(
     *,
     autonomous: bool,
     autonomies: Sequence[str],
@@ -81,9 +80,9 @@ def earning(
     phase: int,
     records: Sequence[ApprovalRecord],
     threshold: float,
-) -> Earning:
-    """Put together what is missing, what the operator can switch first. `autonomies`: what each workspace that is
-    looked after allows; `records`: of the workspaces that may act, or of all when none may."""
+) -> AutonomyRequirements:
+    """What is missing before cards run by themselves. `autonomies` are those of the workspaces; `records` are of the
+    workspaces set to `act`, or of all if none is."""
     missing = []
     if not autonomous:
         missing.append("autonomous mode is off (clawpy config set autonomousModeEnabled true)")
@@ -106,23 +105,20 @@ def earning(
             else ""
         )
         missing.append(f"no kind of card has earned it yet{best_words}")
-    return Earning(tuple(missing), earned, threshold)
+    return AutonomyRequirements(tuple(missing), earned, threshold)
 
 
 GATE = "gate"
 """The human gate among the rails (SPEC 3.6)."""
 
-PHASE = 1
+MIN_PHASE = 1
 """Nothing runs by itself in phase 0 (SPEC 2.6); from phase 1 on the operator's own record decides (SPEC 2.5)."""
 
 
 @frozen
-class ActingConditions:
-    """What decides whether a card is tried.
-
-    `bound`: Wilson's lower bound of the operator's past approval of like cards. `ordered`: the
-    operator wrote that it is to run when it is due.
-    """
+class RunConditions:
+    """The conditions of a card. `bound` is Wilson's lower bound of the share approved of similar cards; `ordered`: the
+    operator ordered it to run when it is due."""
 
     autonomous: bool
     acts: bool
@@ -137,43 +133,43 @@ class ActingConditions:
     ordered: bool = False
 
 
-def reason_not_to_act(standing: ActingConditions) -> str:
-    """Why a pending card stays a card, in words; "" when it may be tried."""
-    if not standing.autonomous:
+def reason_to_wait(conditions: RunConditions) -> str:
+    """Why a pending card waits for the operator, "" if it may run by itself."""
+    if not conditions.autonomous:
         return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
-    if not standing.acts:
+    if not conditions.acts:
         return "the autonomy of this workspace is not set to `act`"
-    if standing.quiet:
+    if conditions.quiet:
         return "quiet hours: nothing runs by itself"
-    if not standing.ordered:
-        if standing.phase < PHASE:
-            return f"phase {standing.phase}: nothing runs by itself before phase {PHASE}"
-        if standing.confidence < standing.threshold:
-            return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
-        if standing.bound < LIKE_APPROVED_FROM:
-            low, least = f"{standing.bound:.2f}", f"{LIKE_APPROVED_FROM:.2f}"
-            return f"the lower bound of your approval rate for similar cards, {low}, is below {least}"
-    if standing.suggested:
+    if not conditions.ordered:
+        if conditions.phase < MIN_PHASE:
+            return f"phase {conditions.phase}: nothing runs by itself before phase {MIN_PHASE}"
+        if conditions.confidence < conditions.threshold:
+            return f"confidence {conditions.confidence:.2f} is below {conditions.threshold:.2f}"
+        if conditions.bound < MIN_APPROVAL_BOUND:
+            bounds = f"{conditions.bound:.2f}, is below {MIN_APPROVAL_BOUND:.2f}"
+            return f"the lower bound of your approval rate for similar cards, {bounds}"
+    if conditions.suggested:
         return "somebody else may have written this suggestion or task, so it waits for you"
-    if standing.warns:
+    if conditions.warns:
         return "running it does not remove the reason for this warning, so it waits for you"
-    if standing.asks:
+    if conditions.asks:
         return "the content filter asks for your decision"
     return ""
 
 
 @frozen
 class Attempt:
-    """What came of one cycle: the card that was started (None: none), those that a rail or the start itself held
-    back, and those that stay cards; each with the reason in words."""
+    """The result of one cycle: the card that was started, if any; (card id, reason) of those that a rail blocked or
+    that could not start, and of those that wait for the operator."""
 
     acted: Card | None = None
     blocked: tuple[tuple[str, str], ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
 
 
-class Acting:
-    """Runs cards that have earned it without an approval. `quiet()`: are these quiet hours or do-not-disturb?"""
+class AutonomousRuns:
+    """Runs cards without an approval. `quiet()` is True in quiet hours and do-not-disturb."""
 
     def __init__(
         self,
@@ -193,22 +189,22 @@ class Acting:
         self._history = history
         self._launcher = launcher
         self._quiet = quiet
-        self._left_to_a_person: dict[str, str] = {}
-        """Cards that the human gate refused, and what it said: until it says something else they are not tried again,
-        for each try would be one more row of the log."""
+        self._refused_by_gate: dict[str, str] = {}
+        """The reason of each card that the human gate refused. It is not tried again with the same reason, because each
+        attempt makes a row in the log."""
 
     def predict(self) -> tuple[str, ...]:
-        """One card cycle; what went wrong, in words."""
+        """Run one card cycle; returns its errors."""
         return tuple(self._predictions.run_cycle().errors)
 
     def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
-        """Try the pending cards from the top until one is started. `still` is asked before each: is the operator
-        still away? At most one is started, since between two that no operator asked for lie ten minutes (SPEC 3.2)."""
+        """Try the pending cards from the top until one is started. `still` is called before each: is the operator still
+        inactive? At most one is started, because cards that run by themselves are ten minutes apart (SPEC 3.2)."""
         blocked: list[tuple[str, str]] = []
         kept: list[tuple[str, str]] = []
         cards = self._cards.pending()
-        self._left_to_a_person = {
-            card.id: self._left_to_a_person[card.id] for card in cards if card.id in self._left_to_a_person
+        self._refused_by_gate = {
+            card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
         reasons = self._reasons(cards)
         for card in cards:
@@ -216,7 +212,7 @@ class Acting:
                 kept.append((card.id, reason))
                 continue
             gate = self._gate(card.id)
-            if gate and self._left_to_a_person.get(card.id) == gate:
+            if gate and self._refused_by_gate.get(card.id) == gate:
                 kept.append((card.id, gate))
                 continue
             if not still():
@@ -226,17 +222,17 @@ class Acting:
             except Refusal as refusal:
                 blocked.append((card.id, refusal.message))
                 if refusal.message.startswith(f"{GATE}: "):
-                    self._left_to_a_person[card.id] = gate
+                    self._refused_by_gate[card.id] = gate
         return Attempt(None, tuple(blocked), tuple(kept))
 
-    def earning(self, workspaces: Sequence[str]) -> Earning:
-        """What is still needed before anything in these workspaces runs by itself."""
+    def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
+        """What is missing before cards in these workspaces run by themselves."""
         settings = self._settings.current
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
         act = {other for other, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
         with self._database.read() as session:
             approvals = self._history.count_by_group(session)
-        return earning(
+        return autonomy_requirements(
             autonomous=settings.autonomous_mode_enabled,
             autonomies=[item.value for item in autonomies.values()],
             quiet=self._quiet(),
@@ -250,27 +246,27 @@ class Acting:
         )
 
     def _gate(self, card_id: str) -> str:
-        """What the human gate says of a card now, "" for nothing."""
+        """The objection of the human gate to a card now, "" for none."""
         try:
             verdicts = self._cards.rails(card_id)
         except Refusal:
-            return ""  # it is gone; trying it says so
+            return ""  # the card is gone, which `approve` reports
         return next(
             (verdict.reason for verdict in verdicts if verdict.rail == GATE and verdict.verdict is not Verdict.ALLOW),
             "",
         )
 
     def _reasons(self, cards: Sequence[Card]) -> dict[str, str]:
-        """Why each stays a card, all as of one instant; one that was decided meanwhile is refused by `approve`."""
+        """By card, why it waits for the operator, "" if it may run by itself."""
         if not cards:
             return {}
         phase = self._predictions.phase().number
         with self._database.read() as session:
-            return {card.id: self._why_not(session, card, phase) for card in cards}
+            return {card.id: self._reason_to_wait(session, card, phase) for card in cards}
 
-    def _why_not(self, session: Session, card: Card, phase: int) -> str:
+    def _reason_to_wait(self, session: Session, card: Card, phase: int) -> str:
         settings, workspace = self._settings.current, card.assignment.workspace
-        at_best = ActingConditions(
+        conditions = RunConditions(
             autonomous=settings.autonomous_mode_enabled,
             acts=settings.workspace(workspace).autonomy is Autonomy.ACT,
             quiet=self._quiet(),
@@ -283,7 +279,7 @@ class Acting:
             warns=kind_of(card.kind).comes_back,
             ordered=is_heartbeat(card.kind) and runs_when_due(session, load_card(session, card.id)),
         )
-        if reason := reason_not_to_act(at_best):
+        if reason := reason_to_wait(conditions):
             return reason  # the record costs a query, and most cards stop before it
         like = self._history.count_similar(session, card.kind, card.assignment.channel, workspace)
-        return reason_not_to_act(replace(at_best, bound=wilson_lower_bound(*like)))
+        return reason_to_wait(replace(conditions, bound=wilson_lower_bound(*like)))
