@@ -255,7 +255,7 @@ class Score:
 
 @frozen
 class Learning:
-    """Something an agent found out. `id` is the same whenever it is told again; `topics_of` are words, "" for none."""
+    """Something an agent found out. `id` is the same whenever it is told again; `category` are words, "" for none."""
 
     id: str
     text: str
