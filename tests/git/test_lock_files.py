@@ -125,6 +125,72 @@ def cargo_project(folder: Path) -> Path:
     )
 
 
+UV_SAMPLE = """\
+[project]
+name = "Shop_App"
+dependencies = ["six >= 1.16, <2", "idna~=3.4", "local @ git+https://example.org/local"]
+
+[dependency-groups]
+lint = ["ruff>=0.5"]
+dev = ["pytest>=8", {include-group = "lint"}]
+"""
+UV_LOCK = """\
+version = 1
+requires-python = ">=3.11, <4"
+
+[[package]]
+name = "six"
+version = "1.16.0"
+source = { registry = "https://pypi.org/simple" }
+
+[[package]]
+name = "shop-app"
+version = "0.1.0"
+source = { virtual = "." }
+dependencies = [{ name = "six" }]
+
+[package.metadata]
+requires-dist = [
+    { name = "idna", specifier = "~=3.4" },
+    { name = "local", git = "https://example.org/local" },
+    { name = "six", specifier = ">=1.16,<2" },
+]
+
+[package.metadata.requires-dev]
+dev = [
+    { name = "pytest", specifier = ">=8" },
+    { name = "ruff", specifier = ">=0.5" },
+]
+lint = [{ name = "ruff", specifier = ">=0.5" }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("six >= 1.16, <2", "six<2,>=1.16", ()),
+        ("<2", "<3", ("pyproject.toml asks for six >=1.16,<3, but uv.lock has >=1.16,<2",)),
+        (', "idna~=3.4"', "", ("uv.lock has idna, but pyproject.toml no longer asks for it",)),
+        ("ruff>=0.5", "ruff>=0.6", ("pyproject.toml asks for ruff >=0.6, but uv.lock has >=0.5",)),
+        (
+            "pytest>=8",
+            "coverage",
+            (
+                "pyproject.toml asks for coverage any version, but uv.lock does not have it",
+                "uv.lock has pytest, but pyproject.toml no longer asks for it",
+            ),
+        ),
+        ("Shop_App", "market", ("pyproject.toml is for market, but uv.lock has shop-app",)),
+        ("git+https", "git+ssh", ()),
+    ],
+)
+def test_uv_as_it_wrote_it(tmp_path: Path, old: str, new: str, expected: tuple[str, ...]) -> None:
+    write(tmp_path, {"pyproject.toml": UV_SAMPLE, "uv.lock": UV_LOCK})
+    assert differences(tmp_path) == ()
+    edit(tmp_path / "pyproject.toml", old, new)
+    assert differences(tmp_path) == expected
+
+
 def test_cargo(tmp_path: Path) -> None:
     needs("cargo")
     cargo_project(tmp_path)

@@ -47,17 +47,6 @@ def _add_all(entries: Iterable[Any], requirements: Requirements) -> None:
         _add(requirements, _normalised(match[1]), None if match[4] else _comparable(match[3]))
 
 
-def _group_requirements(groups: Mapping[str, Any], name: str, seen: tuple[str, ...] = ()) -> Iterator[str]:
-    """The requirements of a dependency group, with those of the groups that it includes."""
-    if name in seen:
-        raise ValueError(name)
-    for entry in groups[name]:
-        if isinstance(entry, str):
-            yield entry
-        else:
-            yield from _group_requirements(groups, _normalised(entry["include-group"]), (*seen, name))
-
-
 def compare_uv(pair: LockPair) -> Iterator[str]:
     header, *blocks = re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)
     top = tomllib.loads(header)
@@ -97,10 +86,9 @@ def _compare_uv_member(
             _add_all(entries, required)
         locked = _uv_requirements(metadata.get("requires-dist", []))
         yield from pair.compare(required, locked, manifest_name, {name})
-    groups = {_normalised(key): entries for key, entries in manifest.get("dependency-groups", {}).items()}
     required = {}
-    for key in groups:
-        _add_all(_group_requirements(groups, key), required)
+    for entries in manifest.get("dependency-groups", {}).values():  # a group that one includes is among them
+        _add_all((entry for entry in entries if isinstance(entry, str)), required)
     _add_all(uv.get("dev-dependencies", []), required)
     locked = _uv_requirements(entry for entries in metadata.get("requires-dev", {}).values() for entry in entries)
     yield from pair.compare(required, locked, manifest_name, {name})
