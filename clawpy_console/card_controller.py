@@ -205,7 +205,7 @@ class CardController:
             say(f"{result}{errors}", "$wants" if errors else "$grey")
             self._app.renew(["cards", "autonomy"])
 
-        say("Checking…", "$grey")
+        say("Checking…", "$accent")
         self._app.ask(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")
 
 

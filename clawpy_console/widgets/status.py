@@ -70,6 +70,10 @@ class Frame(Widget):
         self.query_one(Banner).tell(holds, how)
 
 
+MIN_PLACE_CELLS = 8
+"""Cells of the name of the workspace for which the screens make room."""
+
+
 class StatusBar(ReflowingText):
     """Two lines: the screens, and how the engine stands."""
 
@@ -87,7 +91,7 @@ class StatusBar(ReflowingText):
         shown = ALWAYS.union(state.used, visited, [self._screen_name])
 
         def draw(width: int) -> list[Content]:
-            tabs = Content.assemble(*self._tabs(width, shown))
+            tabs = Content.assemble(*self._tabs(width - min(cell_len(place), MIN_PLACE_CELLS) - 2, shown))
             right = words.crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
             pieces = state_line(state, now, opening, width, resume)
@@ -96,23 +100,24 @@ class StatusBar(ReflowingText):
         self.show(draw)
 
     def _tabs(self, width: int, shown: Collection[str]) -> list[Piece]:
-        """The screens; where they need the room, without our own name before them, and then the numbers alone of those
-        that are not shown: the line below them says how the engine stands, and must stay where it is."""
+        """The screens; where they need the room, without our own name before them, then closer together, and then the
+        numbers alone of those that are not shown: the line below them says how the engine stands, and must stay where
+        it is."""
         name: list[Piece] = [("clawpy", "bold $accent"), ("  ", "")]
-        whole = self._screens(shown, lambda key, label: f"{key} {label}")
-        for tabs in (name + whole, whole, self._screens(shown, lambda key, _: key)):
+        whole, tight = (self._screens(shown, lambda key, label: f"{key} {label}", gap) for gap in ("  ", " "))
+        for tabs in (name + whole, whole, tight, self._screens(shown, lambda key, _: key, "  ")):
             if _cells(tabs) <= width:
                 return tabs
         return []
 
-    def _screens(self, shown: Collection[str], other: Callable[[str, str], str]) -> list[Piece]:
+    def _screens(self, shown: Collection[str], other: Callable[[str, str], str], gap: str) -> list[Piece]:
         tabs: list[Piece] = []
         for mode, key, label in SCREENS:
             if mode not in shown:
                 continue
             here = mode == self._screen_name
             text, style = (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")
-            tabs += [("  ", ""), (text, f"{style} @click=app.go('{mode}')")]
+            tabs += [(gap, ""), (text, f"{style} @click=app.go('{mode}')")]
         return tabs[1:]
 
 

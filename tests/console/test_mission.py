@@ -182,3 +182,12 @@ async def test_enter_on_an_agent_that_never_worked_shows_it_in_the_hierarchy(
         console.screen.go_to("agents")
         await pilot.press("enter")
         await until(pilot, lambda: console.current_mode == "hierarchy")
+
+
+async def test_the_line_about_what_was_just_done_goes_after_a_while(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clawpy_console.screens.mission.screen.MESSAGE_S", 0.3)
+    async with running(console, "escape", "up") as pilot:
+        await sees(pilot, "Snoozed")
+        await until(pilot, lambda: "Snoozed" not in screen_text(console))

@@ -84,3 +84,10 @@ async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
 )
 def test_what_is_in_use(known: AppState, used: set[str]) -> None:
     assert used_screens(known) == used
+
+
+async def test_the_workspace_is_named_beside_all_seven_screens_on_a_narrow_terminal(console: ConsoleApp) -> None:
+    async with running(console, *"34567", size=(80, 24)):
+        first = screen_text(console).split("\n")[0]
+        assert all(f"{key} {label}" in first for _, key, label in SCREENS)
+        assert "shop" in first

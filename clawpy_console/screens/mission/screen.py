@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -24,6 +25,8 @@ from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, Layer, Refusal, Waiting
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from clawpy_console.screens.mission.evidence import SimilarDecisions
     from engine import Engine
     from engine.model import Bubble, RailVerdict
@@ -54,6 +57,10 @@ class Queue(Rows):
     BINDINGS = bindings("queue")
 
 
+MESSAGE_S = 15.0
+"""Seconds for which the line under the card says what was just done."""
+
+
 class MissionScreen(ConsoleScreen):
     """The screen the console opens with."""
 
@@ -73,6 +80,7 @@ class MissionScreen(ConsoleScreen):
         super().__init__()
         self._workspace = self.app.workspace_filter  # "" for all
         self._is_stop_message = False  # the line under the card is about a stop
+        self._message_timer: Timer | None = None
         self._reported_ids: set[str] = set()  # cards of which the engine knows that they were shown
         self._evidence_card_id = ""
         self._rails: tuple[RailVerdict, ...] = ()  # the verdicts on that card
@@ -316,12 +324,17 @@ class MissionScreen(ConsoleScreen):
         self.query_one("#stack", CardStack).restore(card, "")
 
     def show_message(self, text: str, style: str) -> None:
-        """Show in the line under the card what was just done. Only a grey text is cropped, an error is shown whole."""
+        """Show in the line under the card what was just done. A grey text is cropped, and removed after a while."""
         self._is_stop_message = False
         text = text.replace("\n", " ")
         if style == "$grey":
             text = words.crop(text, max(20, self.query_one("#message").size.width))
         self.put("#message", Content.styled(text, style))
+        if self._message_timer is not None:
+            self._message_timer.stop()
+        self._message_timer = None
+        if text and style == "$grey":
+            self._message_timer = self.set_timer(MESSAGE_S, partial(self.show_message, "", style))
 
     @on(Rows.Opened, "#cards")
     def _clicked_card(self, message: Rows.Opened) -> None:
