@@ -100,6 +100,8 @@ class OwnPrompt(Dialog[Card | None]):
     OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
     OwnPrompt #options { min-height: 8; margin: 0 0 1 0; }
     OwnPrompt #said { height: auto; display: none; margin: 0 0 1 0; }
+    OwnPrompt.-said #said { display: block; }
+    OwnPrompt.-said #options { min-height: 5; }  /* or the keys below would leave a low terminal */
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
@@ -191,7 +193,7 @@ class OwnPrompt(Dialog[Card | None]):
         self.app.keep_prompt(text, self._workspaces[self._workspace_index])
         if not (self._selected >= 0 and text == self._options[self._selected][0]):
             self._complete_again()
-        self.query_one("#said").display = False
+        self.remove_class("-said")
 
     def _complete_again(self) -> None:
         self._selected = -1
@@ -281,4 +283,4 @@ class OwnPrompt(Dialog[Card | None]):
 
     def say(self, text: str, style: str = "$wants") -> None:
         super().say(text, style)
-        self.query_one("#said").display = True
+        self.add_class("-said")

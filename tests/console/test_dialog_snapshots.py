@@ -14,7 +14,7 @@ SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": 
 DIALOGS = {
     "prompt": ("n", *"bisect ", "tab"),
     "resume": ("f12", "R"),
-    "discard": ("2", "down", "down", "D"),
+    "discard": ("2", "D"),
     "quit": ("q",),
     "help": ("question_mark",),
     "help-filtered": ("question_mark", *"undo"),

@@ -96,7 +96,7 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
         await box(pilot, console)
         await sees(pilot, "no model configured: ^o connects Claude Code")
         await pilot.press(*"explain the cart", "enter")
-        await sees(pilot, "No model or agent is set up, so this text cannot")
+        await sees(pilot, "No model or agent is set up, so this text cannot", "esc close")
         assert not named(engine, "propose")
         await pilot.press("ctrl+o")
         await sees(pilot, "Which agent or model")

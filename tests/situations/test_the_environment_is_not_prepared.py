@@ -31,6 +31,14 @@ def test_where_you_changed_something_it_blocks_you(monday: Situation) -> None:
     assert "run_tests" not in monday.kinds(), "they could not run"
 
 
+def test_what_the_reason_names_is_installed_where_a_folder_has_two_languages(monday: Situation) -> None:
+    monday.commit("Shop and web", NODE | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9)
+    monday.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    card = next(card for card in monday.cards() if card.kind == "prepare_environment")
+    assert "need node_modules, which is not installed" in card.reasoning
+    assert card.assignment.prompt == "Install the packages: npm ci"
+
+
 def test_in_a_repository_that_you_only_look_at_it_is_upkeep(monday: Situation) -> None:
     monday.commit("Web", NODE, days_ago=9)
     first = monday.first()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
@@ -49,7 +49,8 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     )
     if not usable_installations:
         return None
-    installation = usable_installations[0]
+    lacking = tried.error if tried is not None else part.project.missing_tool
+    installation = next((item for item in usable_installations if _brings(item, lacking)), usable_installations[0])
     return Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
         f"{reason}. {installation.summary}.",
@@ -60,6 +61,12 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
         tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
         about=f"install packages {part.project.path}",
     )
+
+
+def _brings(installation: Installation, lacking: str) -> bool:
+    """Whether it installs what is lacking: a folder of packages, or what an error names with its command."""
+    folders = {PurePosixPath(place).name for place in (*installation.made, *installation.updated)}
+    return lacking in folders or installation.command in lacking
 
 
 def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
