@@ -366,7 +366,7 @@ class StandIn:
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)
             ),
             next_cycle=lambda: ago(minutes=-17.5),
-            earning=lambda workspaces: autonomy_requirements(
+            requirements=lambda workspaces: autonomy_requirements(
                 autonomous=False,
                 autonomies=["cards", "act"],
                 quiet=False,
