@@ -234,7 +234,7 @@ class Profiles:
     def merge_rows(
         self, tx: Transaction, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse] = (), *, unsent: bool
     ) -> None:
-        """Take in rows, from here (`unsent_rows`) or from the shared leadership. Those that are known change nothing,
+        """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing,
         but that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
         connection, new = tx.session.connection(), 0
         for entry in entries:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RecordKind(StrEnum):
-    """What reflection captures (SPEC 5.1)."""
+    """The kind of a learning record (SPEC 5.1)."""
 
     FAILED_TDD = "failed_tdd"
     SUCCESSFUL_HEAL = "successful_heal"
@@ -46,30 +46,32 @@ class RecordKind(StrEnum):
 
 @frozen
 class LearningRecord:
-    """Something that happened, weighed. `score` from 0 to 100, `reason` says how it was reckoned.
-
-    `source_label` is what recurs: the kind, and where a kind has different causes a signature of the cause after a
-    slash (`failed_tdd/tests/test_cart.py::test_total`). `scope_type` is "agent", "workspace" or "leader". `fact` is the
-    number of the fact in the ledger that it was made of, `details` what that fact said.
-    """
+    """Something that happened, with a score."""
 
     id: str
     at: datetime
     kind: RecordKind
     source_label: str
+    """The same for records with the same cause: the kind, and a signature of the cause after a slash if the kind has
+    different causes (`failed_tdd/tests/test_cart.py::test_total`)."""
     scope_type: str
+    """ "agent", "workspace" or "leader"."""
     scope_id: str
     score: float
+    """From 0 to 100."""
     reason: str
+    """How the score was computed."""
     workspace: str = ""
     agent: str = ""
     session_id: str = ""
     fact: int = 0
+    """The id of its ledger entry."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of that entry."""
 
 
 class CandidateType(StrEnum):
-    """What kind of behaviour a candidate changes (SPEC 5.2)."""
+    """The sort of change that a candidate proposes (SPEC 5.2)."""
 
     PROMPT_FRAGMENT = "prompt_fragment"
     FIX_TEMPLATE = "fix_template"
@@ -82,7 +84,7 @@ Size = Annotated[int, Ge(0)]
 
 
 class _Effect:
-    """What a candidate changes. Each is of one `kind`."""
+    """The change of a candidate. Each class has one `kind`."""
 
     __slots__ = ()
     kind: ClassVar[CandidateType]
@@ -97,7 +99,7 @@ class _Effect:
 
 @frozen
 class PromptFragment(_Effect):
-    """Lines that prompts carry."""
+    """Lines that are added to prompts."""
 
     guidance: tuple[str, ...]
 
@@ -105,29 +107,29 @@ class PromptFragment(_Effect):
 
 
 MAX_PATCH = 40_000
-"""Characters of a diff that a fix template keeps; of a longer one it keeps the words alone."""
+"""Maximum length of a diff in a fix template; a longer one is left out."""
 
 
 @frozen
 class FixTemplate(_Effect):
-    """A repair that worked. Agents are told `repairs` when one of the tests that are red is among `failing`. `patch` is
-    the diff of git that turned them green, "" where it is not known, and `causes` the signatures that the failures had
-    (see `flows.causes.Cause.signature`): where a failure is alike, a card offers the patch. `project` is the folder of
-    the workspace whose tests they are, "" for its top."""
+    """A repair that worked. Agents get `repairs` when a test in `failing` fails."""
 
     failing: tuple[str, ...]
     repairs: tuple[str, ...]
     patch: str = ""
+    """The git diff that fixed the tests, "" for unknown. A card offers it for a failure with the same cause."""
     causes: tuple[str, ...] = ()
+    """Signatures of the failures (see `flows.causes.Cause.signature`)."""
     project: str = ""
+    """The folder of the tests' project in the workspace, "" for its top."""
 
     kind: ClassVar[CandidateType] = CandidateType.FIX_TEMPLATE
 
 
 @frozen
 class KnownFix:
-    """A fix template as a card offers it: the `id` of its candidate, the `title` of the change that it comes from, and
-    when the tests turned green."""
+    """A fix template that a card offers: with the `id` of its candidate, the `title` of its change, and the time of the
+    fix."""
 
     id: str
     title: str
@@ -135,8 +137,7 @@ class KnownFix:
     template: FixTemplate
 
     def alike(self, test: str, signature: str) -> bool:
-        """Whether a failing test fails as one did before the fix: with the same signature; where either is not known,
-        when it is the same test."""
+        """Whether a test fails for the same cause: with the same signature, or, if one is unknown, the same test."""
         if signature and self.template.causes:
             return signature in self.template.causes
         return test in self.template.failing
@@ -144,8 +145,8 @@ class KnownFix:
 
 @frozen
 class RoutingHint(_Effect):
-    """A model for calls that belong to `channel` ("" for any) and whose prompt has at most `longest_prompt` characters
-    (None for any). `why` is said with each choice. A name as in `tools.json`, `PROVIDER:MODEL`."""
+    """A model, `PROVIDER:MODEL`, for calls on `channel` ("" for any) with a prompt of at most `longest_prompt`
+    characters (None for any). `why` is shown with each choice."""
 
     model: str
     channel: str = ""
@@ -157,8 +158,8 @@ class RoutingHint(_Effect):
 
 @frozen
 class PolicyTweak(_Effect):
-    """Lower bounds for healing: `tries` after the first run, `cost` in micro-dollars; None leaves one as it is. They
-    only ever tighten (SPEC 5.4)."""
+    """Lower limits of healing: `tries` after the first run, `cost` in micro-dollars; None for no change. They never
+    raise a limit (SPEC 5.4)."""
 
     tries: Size | None = None
     cost: Size | None = None
@@ -168,7 +169,7 @@ class PolicyTweak(_Effect):
 
 @frozen
 class FlowOffload(_Effect):
-    """Commands that agents run again and again, as a flow `name` that needs no model."""
+    """Commands that agents repeat, as a flow `name` that needs no model."""
 
     name: str
     title: str
@@ -201,30 +202,30 @@ def _reader(kind: CandidateType) -> TypeAdapter[Effect]:
 
 
 class CandidateStatus(StrEnum):
-    """Where a candidate stands (SPEC 5.3)."""
+    """The status of a candidate (SPEC 5.3)."""
 
-    DRAFTED = "drafted"  # scored; too little corroborates it so far, it waits for more evidence
-    REVIEW = "review"  # corroborated; it waits for the operator
-    PROMOTED = "promoted"  # its effect is in force
+    DRAFTED = "drafted"  # it waits for more evidence
+    REVIEW = "review"  # it waits for the operator
+    PROMOTED = "promoted"  # its effect is active
     REJECTED = "rejected"
-    ROLLED_BACK = "rolled_back"  # its effect was in force; it can be promoted again
+    ROLLED_BACK = "rolled_back"  # its effect was active; it can be activated again
 
     @property
     def decided(self) -> bool:
-        """True when somebody said what shall become of it."""
+        """Whether somebody decided on it."""
         return self not in (CandidateStatus.DRAFTED, CandidateStatus.REVIEW)
 
 
 class CandidateMove(StrEnum):
-    """What can happen to a candidate."""
+    """A transition of a candidate."""
 
-    CORROBORATE = "corroborate"  # records it was not drafted from bear it out
-    WEAKEN = "weaken"  # later ones do not any more
+    CORROBORATE = "corroborate"  # other records support it
+    WEAKEN = "weaken"  # they no longer do
     APPROVE = "approve"
     REJECT = "reject"
     ROLL_BACK = "roll back"
-    REOPEN = "reopen"  # rejected, and new evidence outweighs that
-    UNDO = "undo"  # the operator's last decision never was: it stands as before it
+    REOPEN = "reopen"  # it was rejected, and there is new evidence
+    UNDO = "undo"  # the operator's last decision is undone
 
 
 CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus] = {
@@ -238,18 +239,18 @@ CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus]
     (CandidateStatus.ROLLED_BACK, CandidateMove.REJECT): CandidateStatus.REJECTED,
     (CandidateStatus.REJECTED, CandidateMove.REOPEN): CandidateStatus.DRAFTED,
 }
-"""Everything that is not here is refused, but for `UNDO`: from what a decision led to back to where it was made."""
+"""The legal transitions; all others are refused, except `UNDO`, which returns to the status before a decision."""
 
 DECISIONS = frozenset({CandidateMove.APPROVE, CandidateMove.REJECT, CandidateMove.ROLL_BACK})
-"""What somebody decides; the other moves follow of evidence."""
+"""Transitions that are decisions; the others follow from evidence."""
 
 
 def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateMove) -> CandidateStatus:
-    """The status after `move`. Raises `Refusal`: `already_decided`, `not_corroborated` for the approval of one that
-    too little bears out, `nothing_to_roll_back` for one that is not in force."""
-    following = CANDIDATE_MOVES.get((status, move))
-    if following is not None:
-        return following
+    """The status after `move`. Raises `Refusal`: `already_decided`, `not_corroborated` for an approval with too little
+    evidence, `nothing_to_roll_back` for a candidate that is not active."""
+    new_status = CANDIDATE_MOVES.get((status, move))
+    if new_status is not None:
+        return new_status
     if move is CandidateMove.ROLL_BACK:
         raise Refusal("nothing_to_roll_back", f"candidate {candidate_id} {_IN_WORDS[status]}, so it has no effect")
     if status is CandidateStatus.DRAFTED:
@@ -273,20 +274,13 @@ _IN_WORDS = {
 
 
 def dedupe_key(type: CandidateType, scope_type: str, scope_id: str, source_label: str) -> str:
-    """What there is one candidate of (SPEC 5.3), for instance `routing_hint:agent:cto:budget_incident`."""
+    """The unique key of a candidate (SPEC 5.3), for example `routing_hint:agent:cto:budget_incident`."""
     return f"{type.value}:{scope_type}:{scope_id}:{source_label}"
 
 
 @frozen
 class Candidate:
-    """A proposed change to how the system acts.
-
-    `score`, 0 to 100, is that of its last evaluation (see `learning.candidates.evaluation`). `agent_id`, `run_kind` and
-    `workspace` say where the effect applies, "" for any. `drafted_from`, `corroborated_by` and `against` are ids of
-    records: those it was made of, those that bear it out, and those that speak against it. `decided_by` is "operator",
-    "autonomy" or "api", "" while nobody decided; `reason` is what was said then, or why it stands where it stands.
-    `trust` says whose words the effect is made of: words of others are promoted by the operator alone.
-    """
+    """A proposed change in how agents act."""
 
     id: str
     type: CandidateType
@@ -296,28 +290,36 @@ class Candidate:
     title: str
     status: CandidateStatus
     score: float
+    """From 0 to 100, of the last evaluation (see `learning.candidates.evaluation`)."""
     effect: Effect
     created_at: datetime
     changed_at: datetime
     agent_id: str = ""
+    """The agent that the effect applies to, "" for all; likewise `run_kind` and `workspace`."""
     run_kind: str = ""
     workspace: str = ""
     drafted_from: tuple[str, ...] = ()
+    """Ids of the records that it was drafted from."""
     corroborated_by: tuple[str, ...] = ()
+    """Ids of the records that support it."""
     against: tuple[str, ...] = ()
+    """Ids of the records against it."""
     decided_by: str = ""
+    """ "operator", "autonomy" or "api", "" before a decision."""
     reason: str = ""
+    """The reason of its status."""
     trust: Trust = Trust.QUOTED
+    """Only the operator activates a quote."""
 
     @property
     def dedupe_key(self) -> str:
-        """What there is one candidate of."""
+        """Its unique key."""
         return dedupe_key(self.type, self.scope_type, self.scope_id, self.source_label)
 
 
 @frozen
 class Overlay:
-    """An effect that is, or was, in force: where as in `Candidate`, `since` when, `until` None while it still is."""
+    """An effect that is active `since` then, or was `until` then; None while it is. It applies as in `Candidate`."""
 
     id: str
     candidate_id: str
@@ -331,7 +333,7 @@ class Overlay:
     trust: Trust = Trust.QUOTED
 
     def applies(self, agent_id: str, run_kind: str | None, workspace: str) -> bool:
-        """Whether it is for this agent, kind of run (None where kinds do not matter) and workspace ("" is none)."""
+        """Whether it applies to this agent, kind of run (None for all) and workspace ("" for none)."""
         return (
             self.agent_id in ("", agent_id)
             and self.workspace in ("", workspace)
@@ -341,9 +343,9 @@ class Overlay:
 
 @frozen
 class Lift:
-    """What an overlay does to the share of runs that go well (SPEC 5.7): `difference` of the shares with and without,
-    with its interval from `low` to `high`, -1 to 1. Each end is wrong in at most a tenth of all cases, over the whole
-    life of the overlay and however often one looks.
+    """How an overlay changes the share of runs that go well (SPEC 5.7): the `difference` of the shares with and without
+    it, and its interval from `low` to `high`, -1 to 1. Each end is wrong with a probability of at most a tenth, however
+    often it is read.
 
     `verdict`: "not enough evidence", "helps", "harms" or "makes no difference".
     """
@@ -361,7 +363,7 @@ class Lift:
 
 @frozen
 class EffectPreview:
-    """How things are done now, and how they would be done, as lines; a screen shows the difference."""
+    """The behaviour before and after a candidate becomes active, as lines of which a screen shows the difference."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -369,8 +371,8 @@ class EffectPreview:
 
 @frozen
 class Station:
-    """One station of SPEC 5.3: detect, draft, score, corroborate, review, and promote or reject. `state` is "done",
-    "now", "ahead" or "failed", `words` what came of it; `at` None while it is ahead."""
+    """One stage of SPEC 5.3: detect, draft, score, corroborate, review, and promote or reject. `state` is "done",
+    "now", "ahead" or "failed"; `words` is its result, `at` its time."""
 
     name: str
     at: datetime | None
@@ -380,8 +382,8 @@ class Station:
 
 @frozen
 class CandidateView:
-    """All that the operator decides by. `records` are those that the candidate names, oldest first; `overlays` what it
-    put in force, newest first; `lift` is that of the newest, None for what is not tested."""
+    """A candidate with its details. `records` are those that it names, oldest first; `overlays` are those of its terms,
+    newest first; `lift` is that of the newest, None if it is not measured."""
 
     candidate: Candidate
     records: tuple[LearningRecord, ...]

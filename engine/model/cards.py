@@ -16,7 +16,7 @@ from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy
 
 
 class Status(StrEnum):
-    """Where a card stands (SPEC 2.7); sent and shown as stored."""
+    """The status of a card (SPEC 2.7)."""
 
     PENDING = "pending"
     CONFIRMED = "confirmed"
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     BLOCKED = "blocked"
     WITHDRAWN = "withdrawn"
-    DISCARDED = "discarded"  # the operator threw away what came of it
+    DISCARDED = "discarded"  # the operator discarded its changes
 
 
 class DismissReason(StrEnum):
@@ -49,11 +49,10 @@ class DismissReason(StrEnum):
 
 @frozen
 class Mute:
-    """What stays away because the operator dismissed it (SPEC 2.9).
+    """A subject or kind of card that is not shown because the operator dismissed it (SPEC 2.9).
 
-    `subject` "" is the whole kind, `workspace` "" is everywhere. `until` None is until it is lifted. `dismissals` is
-    how many led to it, `at` the last of them with its `reason`; `card` is the card that was dismissed last, `prompt`
-    what it said.
+    `subject` "" is the whole kind, `workspace` "" is everywhere. `until` None is until the operator ends it.
+    `dismissals` is their number; `at`, `reason`, `card` and `prompt` are of the last one.
     """
 
     id: str
@@ -67,11 +66,11 @@ class Mute:
     card: str = ""
     prompt: str = ""
     tier: int = 1
-    """The lowest tier of the cards that were dismissed: only a rise to tier 1 brings the subject back earlier."""
+    """The lowest tier of the dismissed cards: only a rise to tier 1 ends the mute of a subject earlier."""
 
     @property
     def why(self) -> str:
-        """Why, in words."""
+        """The reason of the mute in words."""
         match self.reason:
             case DismissReason.NEVER_HERE if not self.subject:
                 return "you said never here"
@@ -98,7 +97,7 @@ COLD_START = 0.4
 
 
 class Tier(IntEnum):
-    """What happens when nobody acts on a card: the first thing the stack is sorted by (SPEC 2.11)."""
+    """What happens if nobody acts on a card, by which the stack is sorted first (SPEC 2.11)."""
 
     BROKEN = 1  # something is broken or about to be lost
     BLOCKS = 2  # it blocks you or others soon
@@ -107,7 +106,7 @@ class Tier(IntEnum):
 
     @property
     def word(self) -> str:
-        """The word that stands on a card while no confidence is stated."""
+        """The word that a card shows while no confidence is stated."""
         return {1: "at risk", 2: "blocks soon", 3: "quick check", 4: "upkeep"}[self]
 
     @property
@@ -147,7 +146,7 @@ class Signal:
 
 
 FEW_DECISIONS = 8
-"""With fewer decisions on a kind of card its confidence is said to rest on few."""
+"""With fewer decisions on a kind, its confidence is marked as based on few decisions."""
 
 
 CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgency": 0.2, "time": 0.15}
@@ -156,9 +155,9 @@ CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgenc
 
 @frozen
 class ConfidenceParts:
-    """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use. `stated` is False in
-    phase 0, where the total is fixed and says nothing (SPEC 2.6). `decided` is how many cards of the kind you had
-    decided on, None where that was not kept."""
+    """The four terms of SPEC 2.5, each in [0, 1], before weighting, and the `total` after calibration. `stated` is
+    False in phase 0, where the total is fixed (SPEC 2.6). `decided` is the number of decisions on the kind, None if
+    unknown."""
 
     twin: float
     pattern: float
@@ -176,39 +175,38 @@ class ConfidenceParts:
 
     @property
     def few(self) -> bool:
-        """Whether so few decisions stand behind the total that it can be far off."""
+        """Whether the total is based on few decisions, so it can be far off."""
         return self.decided is not None and self.decided < FEW_DECISIONS
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A piece of work that the state of a workspace suggests, before it is a card (SPEC 2.1, 2.3c).
-
-    `subject` is what the work is about (a branch, a test, a file, a tag): it stays the same while facts move on, and a
-    dismissal is remembered by it (SPEC 2.9). Free text goes in as a mark of its words (`engine.model.text.mark`).
-    `facts` identify the evidence: same workspace, kind and facts = same fingerprint. New facts are a reason to ask
-    again about work that was done, not about a subject that was dismissed.
-    `evidence_at` is when the evidence arose, `usual_hours` how long the like usually waits: urgency (SPEC 2.5).
-    `channel` is the task's channel affinity, "" if it has none.
-    """
+    """A piece of work that the state of a workspace suggests, before it is a card (SPEC 2.1, 2.3c)."""
 
     kind: str
     workspace: str
     prompt: str
     reasoning: str
     subject: str
+    """What the work is about (a branch, a test, a file, a tag). It stays the same while facts change; a mute is about
+    it (SPEC 2.9). For free text it is a hash of the words (`engine.model.text.mark`)."""
     facts: Mapping[str, Any]
+    """The evidence: the same workspace, kind and facts have the same fingerprint. New facts allow a new card about work
+    that was done, but not about a subject that was dismissed."""
     flow: str | None
     tier: Tier = Tier.CHECK
     parameters: Mapping[str, Any] = field(default_factory=dict)
     channel: str = ""
+    """The channel of its kind, "" for none."""
     evidence_at: datetime | None = None
+    """The time of the evidence."""
     usual_hours: float = 24.0
+    """How long such cards usually wait; gives the urgency (SPEC 2.5)."""
     signals: tuple[Signal, ...] = ()
     source: Source = Source.TEMPLATE
     task_id: str | None = None
     confidence: float | None = None
-    """What its source says of it, in [0, 1]: the Twin's term of the sum and no more (SPEC 2.8); None says nothing."""
+    """The confidence that its source states, in [0, 1], which replaces only the Twin's term (SPEC 2.8)."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -262,7 +260,7 @@ class Card:
     subject: str = ""
     fingerprint: str = ""
     evidence_at: datetime | None = None
-    """When what it is about arose, None where that cannot be told."""
+    """The time of its evidence, None for unknown."""
 
     @property
     def workspace(self) -> str:
@@ -271,22 +269,22 @@ class Card:
 
     @property
     def about(self) -> tuple[str, str, str]:
-        """What it is about: of cards about the same only one is pending."""
+        """(workspace, kind, subject); only one card is pending for each."""
         return self.workspace, self.kind, self.subject
 
     @property
     def stated(self) -> bool:
-        """Whether `confidence` says anything: not before phase 1 (SPEC 2.6), and not on a prompt of your own."""
+        """Whether `confidence` is an estimate: from phase 1 on (SPEC 2.6), and not for the operator's own prompt."""
         return self.parts is not None and self.parts.stated and self.source is not Source.OPERATOR
 
     @property
     def tier_word(self) -> str:
-        """The word of its tier; `yours` on a prompt of your own."""
+        """The word of its tier; `yours` for the operator's own prompt."""
         return "yours" if self.source is Source.OPERATOR else self.tier.word
 
     @property
     def how_sure(self) -> str:
-        """`72%`, and while no confidence is stated the word of its tier."""
+        """`72%`, or the word of its tier while no confidence is stated."""
         return f"{round(self.confidence * 100)}%" if self.stated else self.tier_word
 
     def is_expired(self, now: datetime) -> bool:
@@ -318,29 +316,29 @@ class Card:
 
 @frozen
 class RunnerInfo:
-    """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
-
-    `available` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
-    `executor` names the model or the agent that does it, "" for a flow, and `learned_commands` tells what a learned
-    flow runs; `hosts` is what it itself needs of the network, beyond what the workspace allows its commands. `is_free`:
-    nobody sends a bill for it: a flow, or a model on this machine.
-    """
+    """The runner of an assignment (SPEC 2.7, 3.8, 3.9), read before a card is shown and before it is approved."""
 
     available: bool
     reason: str = ""
+    """Which runner is missing, if it is not available."""
     check_only: bool = True
     undo_note: str = ""
     sandbox: str = ""
     estimate: int = 0
+    """Estimated cost in micro-dollars."""
     hosts: tuple[str, ...] = ()
+    """Hosts that the runner itself needs, beyond those that the workspace allows its commands."""
     executor: str = ""
+    """The model or agent, "" for a flow."""
     is_free: bool = False
+    """Whether it costs nothing: a flow, or a model on this machine."""
     learned_commands: str = ""
+    """The commands of a learned flow."""
 
     @property
     def consent_text(self) -> str:
-        """Who does it and what it reaches beyond this machine, in words, of a learned flow what it runs, "" for any
-        other flow: a card shows it, and who approves the card agrees to it."""
+        """The executor and its hosts in words, or the commands of a learned flow; "" for any other flow. A card shows
+        it, and its approval covers it."""
         if not self.executor:
             return self.learned_commands
         return (
@@ -352,9 +350,9 @@ class RunnerInfo:
 
 @frozen
 class CycleReport:
-    """What a prediction cycle did. `withdrawn` are ids of cards, `errors` words, `seconds` wall time.
+    """The result of a prediction cycle. `withdrawn` are ids of cards, `seconds` is wall time.
 
-    `fresh` is False for who came while the cycle was running and got its report.
+    `fresh` is False for a caller that waited for a cycle of another caller.
     """
 
     created: tuple[Card, ...] = ()

@@ -11,7 +11,7 @@ from engine.model.rails import DecidedBy
 
 
 class DecisionSignal(StrEnum):
-    """What the operator's behaviour said about a card (SPEC 8.1)."""
+    """What the operator did with a card (SPEC 8.1)."""
 
     APPROVED = "approved"
     ORIGINAL = "original"  # what an edit replaced, beside the approval of what it became
@@ -25,9 +25,9 @@ class DecisionSignal(StrEnum):
 
 @frozen
 class DecidedCard:
-    """A card at the moment of its signal: what learners and preference pairs need of it (SPEC 8.1, 8.2).
+    """A card at the time of its signal, for learners and preference pairs (SPEC 8.1, 8.2).
 
-    `context` is the situation in words as it was when the card was made; `evidence_at` when its evidence arose.
+    `context` is the situation in words when the card was made; `evidence_at` is the time of its evidence.
     """
 
     prediction_id: str
@@ -41,19 +41,19 @@ class DecidedCard:
     context: str = ""
     evidence_at: datetime | None = None
     original_prompt: str = ""
-    """What the prompt was before the operator edited it; "" when it was not edited."""
+    """The prompt before the operator edited it; "" if it was not edited."""
     seen: bytes = b""
-    """The card beside its evidence as the Twin saw it when it was made; opaque, b"" when it did not look."""
+    """Its text features when it was made (`TextFeatures.pack`), b"" without any."""
     raw: float | None = None
     """The weighted sum of the confidence before calibration, in [0, 1]; None for cards without one."""
 
 
 @frozen
 class PastDecision:
-    """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` in (0, 1] how much it says.
+    """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` is in (0, 1].
 
-    `part`, `weekend` and `hour` (0 to 23; None for one made before hours were kept) are of the operator's own time;
-    `waited_hours` from the evidence to the decision. `seen` and `raw` are those of `DecidedCard`.
+    `part`, `weekend` and `hour` (0 to 23; None if unknown) are of the operator's local time; `waited_hours` is the time
+    from the evidence to the decision. `seen` and `raw` are those of `DecidedCard`.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class CalibrationCheck:
 
 @frozen
 class Phase:
-    """How far the operator's decisions carry (SPEC 2.6): 0 templates, 1 a Twin, 2 a Twin whose confidence holds."""
+    """The phase of the Twin (SPEC 2.6): 0 templates only, 1 a Twin, 2 a Twin whose confidence is calibrated."""
 
     number: int
     decisions: int

@@ -12,33 +12,33 @@ from engine.model.trust import Trust, may_guide
 
 
 class LearningScope(StrEnum):
-    """Where a learning holds, the most specific first (SPEC 6.1)."""
+    """Where a learning is valid, most specific first (SPEC 6.1)."""
 
-    TEAM = "team"  # the people of one leader, in one session
+    TEAM = "team"  # the workers of one leader, in one session
     SESSION = "session"
     PROJECT = "project"
     GLOBAL = "global"
 
 
 class LearningKind(StrEnum):
-    """What an entry is about. Kinds never mix (SPEC 6.1, 6.3)."""
+    """The subject of an entry. Kinds are never mixed (SPEC 6.1, 6.3)."""
 
     INSTITUTIONAL = "institutional"  # how things are done here: `institutional.md`
-    TASK = "task"  # what was found out about a piece of work: `tasks/`
-    PROXY = "proxy"  # about the human: `proxy.md`, `proxy-tasks/`; is never promoted
+    TASK = "task"  # about a piece of work: `tasks/`
+    PROXY = "proxy"  # about the operator: `proxy.md`, `proxy-tasks/`; never promoted
 
 
 class LearningType(StrEnum):
-    """What an entry says."""
+    """The sort of statement of an entry."""
 
-    DECLARATIVE = "declarative"  # how it is
-    PROCEDURAL = "procedural"  # how it is done
-    DIRECTIVE = "directive"  # how it has to be
-    CORRECTIVE = "corrective"  # what was wrong, and how it is right
+    DECLARATIVE = "declarative"  # how something is
+    PROCEDURAL = "procedural"  # how something is done
+    DIRECTIVE = "directive"  # how something must be
+    CORRECTIVE = "corrective"  # what was wrong, and what is right
 
 
 class LearningStatus(StrEnum):
-    """Whether an entry holds. A compacted one lives on in another."""
+    """Whether an entry is valid. A compacted one was merged into another."""
 
     ACTIVE = "active"
     RETIRED = "retired"
@@ -47,7 +47,7 @@ class LearningStatus(StrEnum):
 
 @frozen
 class EntrySource:
-    """What an entry was promoted from: another entry, and the session it came out of."""
+    """The source of a promoted entry: another entry, and the session that it came from."""
 
     entry: str
     session: str = ""
@@ -55,34 +55,27 @@ class EntrySource:
 
 @frozen
 class LearningEntry:
-    """One entry of a Markdown file.
-
-    `scope_id` is the leader (team), the session's id, the project's key, or "" (global); `domain` is "team" for what
-    concerns how people work together, "task" for the work itself. `importance` and `confidence` are from 0 to 1, with
-    their `reasons` in words (SPEC 6.7). `phase` is when in a session it was found: "observations", "escalation",
-    "intent-alignment", "prospective", "in-flight" or "corrective". `reinforced_by` are the sessions that
-    said it again; `reinforcement_count` is how many. `path` is the file under the home's data folder.
-
-    `about` names what a rule found, in the same words whenever it finds it again: such entries are the same when it is
-    the same, all others by what they say. `continues` is the first of the sessions that its own goes on with, "" for
-    none: together they are one piece of work. `review` says why the operator is to look at it, "" for no reason.
-
-    `lesson` is the id that it has wherever it stands (`engine.model.lessons`), however the operator words it later.
-    `trust` says whose words it is; `approved_by` and `approved_at` who let words of others guide, and when.
-    """
+    """One learning, an entry of a Markdown file."""
 
     id: str
     scope: LearningScope
     scope_id: str
+    """The leader (team), the session's id, the project's key, or "" (global)."""
     kind: LearningKind
     type: LearningType
     domain: str
+    """ "team" for how agents work together, "task" for the work itself."""
     text: str
     title: str
     importance: float
+    """From 0 to 1."""
     confidence: float
+    """From 0 to 1."""
     reasons: tuple[str, ...]
+    """Of confidence and importance, in words (SPEC 6.7)."""
     phase: str
+    """When in a session it was found: "observations", "escalation", "intent-alignment", "prospective", "in-flight" or
+    "corrective"."""
     status: LearningStatus
     created_at: datetime | None
     reinforcement_count: int = 0
@@ -92,40 +85,46 @@ class LearningEntry:
     promoted_from: tuple[EntrySource, ...] = ()
     promoted_at: datetime | None = None
     path: str = ""
+    """Its file under the home's data folder."""
     workspace: str = ""
     agent: str = ""
     reinforced_by: tuple[str, ...] = ()
+    """The sessions that found it again."""
     retired_because: str = ""
     merged_into: str = ""
     about: str = ""
+    """What a rule found. Entries with the same `about` are the same; "" for entries that are compared by their text."""
     review: str = ""
+    """Why the operator must review it, "" for no reason."""
     review_since: datetime | None = None
     continues: str = ""
+    """The first of the sessions that its session continues, "" for none."""
     trust: Trust = Trust.QUOTED
     approved_by: str = ""
     approved_at: datetime | None = None
     lesson: str = ""
+    """The id of its lesson (`engine.model.lessons`), also after the operator edits the text."""
 
     @property
     def may_guide(self) -> bool:
-        """Whether it may stand in prompts: the operator said or approved it, or the engine measured it."""
+        """Whether prompts may contain it: the operator wrote or approved it, or the engine measured it."""
         return may_guide(self.trust, approved=bool(self.approved_by))
 
     @property
     def work(self) -> str:
-        """The piece of work that it came out of: sessions that go on with each other are one."""
+        """The piece of work that it comes from; sessions that continue each other are one."""
         return self.continues or self.session_id
 
     @property
     def active(self) -> bool:
-        """Whether it holds now."""
+        """Whether it is valid."""
         return self.status is LearningStatus.ACTIVE
 
 
 @frozen
 class ScopeState:
-    """One scope and what is in it. `faults` are entries and files that cannot be read, each with file and line;
-    `newest` is when its youngest entry was written, None for one without dates."""
+    """The number of entries in a scope, the time of the newest, and `faults`: errors of its files, with file and
+    line."""
 
     scope: LearningScope
     scope_id: str
@@ -141,7 +140,7 @@ class ScopeState:
 
 @frozen
 class LearningReach:
-    """A prompt that carried an entry: the call of a model, in which session, of which agent."""
+    """A model call whose prompt contained an entry."""
 
     call: str
     session: str
@@ -151,9 +150,9 @@ class LearningReach:
 
 @frozen
 class LearningView:
-    """An entry with its provenance both ways (SPEC 6.5): the entries it was promoted from and those promoted from it,
-    directly or in steps; `sessions` are those that it is owed to; `reached` the newest prompts that carried it, of
-    `prompts` in all. `gone` are ids of sources that are in no file any more."""
+    """An entry with its provenance (SPEC 6.5): the entries it was promoted from and those promoted from it, directly or
+    in steps, and the sessions it comes from. `reached` are the newest of the `prompts` calls that contained it; `gone`
+    are ids of sources that are in no file."""
 
     entry: LearningEntry
     promoted_from: tuple[LearningEntry, ...] = ()
@@ -166,9 +165,8 @@ class LearningView:
 
 @frozen
 class ChainReport:
-    """What one run of the chain did: ids of entries. `extracted` by session; `judged` is what the judge said of each
-    project entry, in words; `compacted` are entries that were folded into others; `faults` what could not be read or
-    done, in words."""
+    """The result of one run of the chain: ids of entries. `extracted` is by session; `judged` is the verdict on each
+    project entry; `compacted` are entries that were merged into others; `faults` are errors."""
 
     extracted: Mapping[str, int] = field(default_factory=dict)
     promoted: tuple[str, ...] = ()
@@ -179,14 +177,14 @@ class ChainReport:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing was changed."""
+        """Whether it changed nothing."""
         return not (self.extracted or self.promoted or self.reinforced or self.compacted)
 
 
 @frozen
 class RetractReport:
-    """What retracting an entry came to: `retired` are the ids that hold no longer; `queued` are those promoted from
-    it, which wait for the operator's word; `sessions` are those that the entry was owed to."""
+    """The result of a retraction: `retired` are the ids of retired entries; `queued` are those promoted from them,
+    which wait for the operator; `sessions` are those that the entry comes from."""
 
     retired: tuple[str, ...]
     queued: tuple[str, ...] = ()

@@ -18,13 +18,13 @@ from engine.model.trust import Trust, may_guide
 
 
 def telling(key: str) -> bool:
-    """Whether the name of a pattern says anything: the id of a lesson does not. Pure."""
+    """Whether the key of a pattern is a name, not the id of a lesson. Pure."""
     return not key.startswith(LESSON)
 
 
 @frozen
 class PatternSource:
-    """What a pattern was learnt from: the learning's id, who found it, and in which session."""
+    """The finding that a pattern was learnt from: the learning's id, its agent and session."""
 
     learning: str
     agent: str
@@ -33,9 +33,8 @@ class PatternSource:
 
 @frozen
 class Pattern:
-    """Something a leader knows to work. `key` names it within the leader; `uses` counts the guided prompts that
-    carried it. `at` is when this wording was written, None for one that stands in `soul.md`. A quoted one was approved
-    by the operator, or it would not be a pattern."""
+    """A practice that a leader knows to work. `uses` is the number of prompts that contained it; `at` is the time of
+    this version, None for one in `soul.md`. A quote is only a pattern after the operator approved it."""
 
     key: str
     text: str
@@ -47,13 +46,13 @@ class Pattern:
 
     @property
     def said(self) -> str:
-        """What it says, after its name where somebody gave it one."""
+        """Its text, after its name if it has one."""
         return f"{self.key}: {self.text}" if telling(self.key) else self.text
 
 
 @frozen
 class PatternVersion:
-    """One wording that a pattern has or had; an empty text means that it was taken out. `origin` is the home."""
+    """One version of a pattern; an empty text means that it was removed. `origin` is the home."""
 
     key: str
     text: str
@@ -75,7 +74,7 @@ class LeaderDecision:
 
 @frozen
 class LeaderProfile:
-    """What a leader has to say (SPEC 1.9). Patterns stand in the order of their weight: most used, then newest."""
+    """The profile of a leader (SPEC 1.9). Patterns are ordered by use, then newest first."""
 
     leader: str
     domain: str = ""
@@ -88,8 +87,8 @@ class LeaderProfile:
 @frozen
 class ProfileEdit:
     """One change of a profile: a new text of "domain", new items of "principles" or "guardrails", or a new text of the
-    one of "patterns" or "decisions" that `key` names. Empty, it takes that one out, or brings back what `soul.md` says
-    of the section; a new text without a key is a new one."""
+    pattern or decision with this `key`; without a key it is a new one. An empty value removes it, or restores the
+    section from `soul.md`."""
 
     section: str
     value: str | tuple[str, ...]
@@ -98,8 +97,8 @@ class ProfileEdit:
 
 @frozen
 class GuidanceItem:
-    """One thing a leader says. `section` is "principles", "patterns", "guardrails" or "recent-decisions"; `ref`, for
-    instance `cto#patterns/api_first`, is what a line of a prompt leads back to."""
+    """One item of a leader's guidance. `section` is "principles", "patterns", "guardrails" or "recent-decisions";
+    `ref`, for example `cto#patterns/api_first`, is the source of its line in a prompt."""
 
     section: str
     ref: str
@@ -110,20 +109,20 @@ class GuidanceItem:
 
     @property
     def lesson(self) -> str:
-        """The lesson that it says, however its wording was changed."""
+        """The id of its lesson, also after its text was edited."""
         key = self.ref.rpartition("/")[2]
         return lesson_id(self.text) if telling(key) else key
 
     @property
     def wording(self) -> str:
-        """Tells this wording of the item from others, without saying it."""
+        """A hash of its text."""
         return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()[:12]
 
 
 @frozen
 class GuidanceHop:
-    """One leader of the chain. `share` are the tokens it may use, `tokens` those it uses; `why` says why it says
-    nothing, "" when it speaks."""
+    """One leader of the chain. `share` is the number of tokens it may use, `tokens` what it uses; `why` says why it
+    gives no guidance, "" if it does."""
 
     leader: str
     tier: int
@@ -137,8 +136,8 @@ class GuidanceHop:
 
 @frozen
 class Guidance:
-    """What the leaders of an agent tell it now (SPEC 1.5). `lines` is the block with a source for each line, empty
-    when there is none; `reason` then says why. `chain_end` says in words where the chain ends."""
+    """The guidance of an agent (SPEC 1.5). `lines` is the block with a source for each line; if it is empty, `reason`
+    says why. `chain_end` says in words where the chain of leaders ends."""
 
     agent: str
     tier: int
@@ -157,19 +156,19 @@ class Guidance:
 
     @property
     def statements(self) -> list[str]:
-        """Each thing it is told, with the leader that says it: `cto, principles: Measure first.`"""
+        """Each item with its leader: `cto, principles: Measure first.`"""
         items = [(hop.leader, item) for hop in self.hops for item in hop.kept]
         return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in items]
 
     @property
     def cut(self) -> int:
-        """How many things had no room."""
+        """The number of items left out by the budget."""
         return sum(len(hop.cut) for hop in self.hops)
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """For the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it carries;
-        `guidance_items` lead to each thing that was said, and `guidance_wordings` tell how it was worded then."""
+        """The provenance for the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it
+        contains; `guidance_items` are the references of all items, `guidance_wordings` the hashes of their texts."""
         items = [item for hop in self.hops for item in hop.kept]
         return {
             "leadership_chain": list(self.chain),
@@ -184,7 +183,7 @@ class Guidance:
 
 @frozen
 class MovePreview:
-    """What a change, of its place or of what a leader says, would make of an agent's guidance."""
+    """The guidance of an agent before and after a change of its leader or of a profile."""
 
     agent: str
     before: Guidance
@@ -193,8 +192,8 @@ class MovePreview:
 
 @frozen
 class ProfilePreview:
-    """What edits would make of a leader's profile, and of the guidance of each agent where that changes. `from_soul`
-    are the sections that the edits empty, so that what `soul.md` says of them is used again."""
+    """The profile after edits, and the guidance of each agent that changes. `from_soul` are the sections that the edits
+    restore from `soul.md`."""
 
     profile: LeaderProfile
     prompts: tuple[MovePreview, ...]
@@ -202,7 +201,7 @@ class ProfilePreview:
 
     @property
     def changes(self) -> list[tuple[list[str], tuple[str, ...]]]:
-        """Agents with the same change, and what their prompts lose (`- …`) and gain (`+ …`); most agents first."""
+        """(agents, lines that their prompts lose (`- …`) and gain (`+ …`)), the change of most agents first."""
         alike: dict[tuple[str, ...], list[str]] = {}
         for preview in self.prompts:
             before, after = preview.before.statements, preview.after.statements
@@ -225,7 +224,7 @@ class TeachingState:
 
 
 class Basis(StrEnum):
-    """How something was established (SPEC 6.7)."""
+    """The evidence for a learning (SPEC 6.7)."""
 
     TESTS = "tests"
     OPERATOR = "operator"
@@ -236,8 +235,8 @@ class Basis(StrEnum):
 
 @frozen
 class Touched:
-    """What a learning touched. `seconds` and `cost` (micro-dollars) were spent, or would have been saved; `reach` is
-    the number of things it concerns: tests, files, sessions."""
+    """What a learning affected. `seconds` and `cost` (micro-dollars) were spent, or can be saved; `reach` is the number
+    of tests, files or sessions."""
 
     failure_avoided: bool = False
     seconds: float = 0.0
@@ -255,7 +254,7 @@ class Score:
 
 @frozen
 class Learning:
-    """Something an agent found out. `id` is the same whenever it is told again; `category` are words, "" for none."""
+    """A finding of an agent. `id` is the same whenever it is offered again; `category` is a list of words."""
 
     id: str
     text: str
@@ -271,8 +270,7 @@ class Learning:
 
 @frozen
 class Learnt:
-    """Something that was found out in a workspace and is a pattern of a leader now, in that leader's wording: by whom
-    and in which session it was found out, and when it went up."""
+    """A finding of a workspace that is a pattern of a leader now: its agent and session, and when it went up."""
 
     text: str
     leader: str
@@ -283,7 +281,7 @@ class Learnt:
 
 
 class BubbleState(StrEnum):
-    """Where a learning on its way up is."""
+    """The state of a finding on its way up."""
 
     QUEUED = "queued"
     REFUSED = "refused"
@@ -292,7 +290,7 @@ class BubbleState(StrEnum):
 
 @frozen
 class GateResult:
-    """One gate of SPEC 1.7, by its number and name, and what it said."""
+    """The result of one gate of SPEC 1.7."""
 
     number: int
     name: str
@@ -302,8 +300,8 @@ class GateResult:
 
 @frozen
 class Bubble:
-    """A learning on its way to the direct leader. `gates` are those that were asked, in order; of a refused one the
-    last said no. `pattern` is the key of what it became."""
+    """A finding on its way to the direct leader. `gates` are those that were asked, in order; if it was refused, by the
+    last. `pattern` is the key of the pattern that it became."""
 
     id: str
     learning: Learning
@@ -317,18 +315,18 @@ class Bubble:
 
     @property
     def may_guide(self) -> bool:
-        """Whether it may become a pattern: words of others wait for the operator."""
+        """Whether it may become a pattern: quotes need the operator's approval."""
         return may_guide(self.learning.trust, approved=self.approved_at is not None)
 
     @property
     def refused_by(self) -> GateResult | None:
-        """The gate that said no."""
+        """The gate that refused it, None if none did."""
         return next((gate for gate in self.gates if not gate.passed), None)
 
 
 @frozen
 class Taught:
-    """What a round of teaching did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
+    """The result of a round of teaching for one agent: "taught", "unchanged" or "skipped", with the reason."""
 
     agent: str
     did: str
@@ -337,7 +335,7 @@ class Taught:
 
 @frozen
 class FlushReport:
-    """One round of the queue: bubbles that became, or joined, patterns by leader; how many wait on; what failed."""
+    """The result of a flush: by leader, the findings that became patterns; the number that wait; the error, if any."""
 
     flushed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     waiting: int = 0
@@ -360,8 +358,8 @@ FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
 
 
 def confidence(basis: Basis, observed: int = 1) -> Score:
-    """How sure it is. `observed` is in how many separate sessions it was seen: what was seen once, seen again, is
-    repeated; more of the same makes it no surer."""
+    """The confidence of a learning. `observed` is the number of sessions that observed it; more than one make a single
+    observation a repeated one."""
     if basis is Basis.SINGLE and observed > 1:
         basis = Basis.REPEATED
     value, reason = CONFIDENCE[basis]
@@ -369,7 +367,7 @@ def confidence(basis: Basis, observed: int = 1) -> Score:
 
 
 def importance(touched: Touched) -> Score:
-    """How much it weighs, from 0 to 1, rounded to hundredths: the more failure, time, cost and reach, the more."""
+    """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
     parts = [
         (FAILURE if touched.failure_avoided else 0.0, "a failure was avoided"),
         (TIME * _share(touched.seconds, FULL_SECONDS), f"{count(round(touched.seconds / 60), 'minute')} of work"),

@@ -89,20 +89,20 @@ class RunningSessions:
             return min(((at, name) for name, at in self._waiting.items()), default=None)
 
     def release(self, session_id: str) -> None:
-        """Let it end."""
+        """Let a session end."""
         with self._changed:
             self._waiting.pop(session_id, None)
             self._changed.notify_all()
 
-    def settle(self, most_running: int, wait: Callable[[str], object]) -> None:
-        """Wait until every session has either ended or sits here, as many as there are `places`. `wait(id)` returns
-        when a session is stored as over."""
+    def settle(self, max_running: int, wait: Callable[[str], object]) -> None:
+        """Wait until every open session has ended or waits here, at most `max_running` of them. `wait(id)` returns when
+        the end of a session is stored."""
         queued = [fact.subject for fact in self.facts.drain() if isinstance(fact, SessionQueued)] if self.facts else []
         with self._changed:
-            # Its thread may not have begun yet: who looked only at what runs would let the clock go on without it.
+            # A queued session counts before its thread has begun, or the clock would go on without it.
             self._open.update(item for item in queued if item not in self._over)
             if not self._changed.wait_for(
-                lambda: len(self._waiting) == min(len(self._open), most_running), HANG_TIMEOUT_S
+                lambda: len(self._waiting) == min(len(self._open), max_running), HANG_TIMEOUT_S
             ):
                 raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
             ended, self._ended = self._ended, []

@@ -123,7 +123,7 @@ class SimulatedProject:
         return self.commits[0].id
 
     def state(self) -> GitState:
-        """As `git_reader` would have read it."""
+        """The state that `GitReader` would read."""
         base_tip = f"{self.made:039x}b"
         touches = tuple(
             Touch(path, at, untracked=path in self.ours) for path, at in self.files.items() if path not in self.ours

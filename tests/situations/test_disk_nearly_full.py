@@ -25,8 +25,8 @@ def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pyte
     # No test can fill a disk: what counts as nearly full is any disk, and as worth it any byte.
     monkeypatch.setattr(housekeeping, "MIN_FREE_BYTES", 1 << 62)
     monkeypatch.setattr(housekeeping, "MIN_FREE_SHARE", 1.1)
-    monkeypatch.setattr(changes, "WORTH", 1)
-    monkeypatch.setattr(changes, "SHARE", 1 << 40)
+    monkeypatch.setattr(changes, "MIN_SPACE", 1)
+    monkeypatch.setattr(changes, "MAX_FREE_RATIO", 1 << 40)
     slot = monday.home / "cache" / "build" / "0123456789abcdef" / "0"
     (slot / "files").mkdir(parents=True)
     (slot / "head").write_text("x")

@@ -241,8 +241,8 @@ class Learnings:
 
     def chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with
-        `ask_judge` also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with
-        `ask_judge` as long as the model does."""
+        `judge` also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with
+        `judge` as long as the model does."""
         return self._chain.run(self.catch_up, judge=judge)
 
 

@@ -371,14 +371,14 @@ def review_range(git: GitState, now: datetime) -> dict[str, Any]:
 
 
 MIN_SPACE: Final = 100_000_000
-MIN_FREE_SHARE: Final = 10
+MAX_FREE_RATIO: Final = 10
 
 
 @template
 def reclaim_space(context: WorkspaceContext) -> Offer | None:
     """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
     disk = context.disk
-    if disk is None or disk.ours < MIN_SPACE or disk.ours * MIN_FREE_SHARE < disk.free:
+    if disk is None or disk.ours < MIN_SPACE or disk.ours * MAX_FREE_RATIO < disk.free:
         return None
     free, ours = gigabytes(disk.free), gigabytes(disk.ours)
     return Offer(
