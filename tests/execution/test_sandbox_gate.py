@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
 import ssl
 import sys
@@ -32,7 +34,8 @@ class Echo(BaseHTTPRequestHandler):
     """Says what it was asked."""
 
     def do_GET(self) -> None:
-        body = f"{self.path} {self.headers['Host']} {self.headers['Proxy-Authorization']}".encode()
+        hosts = ",".join(self.headers.get_all("Host", []))
+        body = f"{self.path} {hosts} {self.headers['Proxy-Authorization']}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -60,7 +63,7 @@ class Gated:
 
         def resolve(host: str, port: int) -> list[str]:
             self.resolved.append(host)
-            return [(addresses or {}).get(host, host)]
+            return (addresses or {}).get(host, host).split(",")
 
         self.gate = HostGate(hosts, self.said.append, resolve)
 
@@ -147,6 +150,8 @@ def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -
         "GET http://evil.org/",
         "GET http://api.example.com/",
         "GET http://api.example.com:443/",
+        "GET http://api.example.com:443@evil.org/",
+        "GET http://evil.org@api.example.com:81/",
         "GET http://169.254.169.254/latest/meta-data",
         "GET https://api.example.com/",
         "GET file:///etc/passwd",
@@ -154,7 +159,7 @@ def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -
     ],
 )
 def test_everything_else_is_refused_and_not_looked_up(gated: Callable[..., Gated], target: str) -> None:
-    client = gated("api.example.com", addresses={})
+    client = gated("api.example.com", "api.example.com:81", addresses={})
     assert client.ask(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
     assert client.resolved == []
     assert len(client.said) == 1
@@ -231,6 +236,47 @@ def test_what_is_not_tls_does_not_pass_443(gated: Callable[..., Gated], reached:
     client.ask("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
     assert b"".join(reached) == b""
     assert client.said == ["network: api.example.com received a request that is not TLS"]
+
+
+def test_an_address_has_no_name_to_ask_for(gated: Callable[..., Gated], reached: list[bytes]) -> None:
+    with gated("93.184.216.34").connect() as client:
+        client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
+        until(lambda: b"".join(reached) == b"hello", 5)
+
+
+def test_the_next_address_is_tried(
+    gated: Callable[..., Gated], reached: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, tried = socket.create_connection, list[str]()
+
+    def fails_once(address: tuple[str, int], timeout: float) -> socket.socket:
+        tried.append(address[0])
+        if len(tried) == 1:
+            raise OSError("no route")
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", fails_once)
+    proxy = gated("api.example.com", addresses={"api.example.com": "93.184.216.34,93.184.216.35"})
+    with proxy.connect() as client:
+        client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+    assert tried == ["93.184.216.34", "93.184.216.35"]
+
+
+@pytest.mark.parametrize(
+    "begins", [b"", b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\1\xff\xff\xff"]
+)
+def test_who_says_too_much_before_it_begins_is_cut_off(
+    gated: Callable[..., Gated], reached: list[bytes], monkeypatch: pytest.MonkeyPatch, begins: bytes
+) -> None:
+    monkeypatch.setattr(gate, "MAX_HEAD_BYTES", 100)
+    proxy = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    with proxy.connect() as client:
+        client.sendall(begins)
+        assert not begins or client.recv(100).startswith(b"HTTP/1.1 200")
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # cut off while it speaks
+            until(lambda: client.send(b"x" * 10) and bool(select.select([client], [], [], 0)[0]), 5)
+    assert reached == []
 
 
 def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:

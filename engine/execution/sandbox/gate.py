@@ -204,7 +204,7 @@ class HostGate:
                 host, port = split_address(target)
                 return _Request(host, port, tunnel=True), unread
             parts = urlsplit(target)
-            if parts.scheme != "http" or parts.username is not None:
+            if parts.scheme != "http":
                 raise ValueError(target)
             host, port = split_address(parts.netloc, 80)
         except ValueError:
