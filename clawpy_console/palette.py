@@ -12,7 +12,7 @@ from textual.screen import Screen
 from clawpy_console import words
 from clawpy_console.dialogs.ask import Ask, confirm, tell
 from clawpy_console.keys import BY_ID, shown_key
-from clawpy_console.screens.safety.safety_fields import QUESTIONS
+from clawpy_console.screens.safety.safety_fields import RESUME_QUESTIONS
 from engine import kind_title
 from engine.model import Hold, Mute
 
@@ -69,10 +69,10 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
 
 def ask_to_resume(app: Console, hold: Hold) -> None:
     """End `hold`; asks first where approved work may start again."""
-    if hold.word not in QUESTIONS:
+    if hold.word not in RESUME_QUESTIONS:
         app.resume(hold.word)
         return
-    title, meaning = QUESTIONS[hold.word]
+    title, meaning = RESUME_QUESTIONS[hold.word]
     question = f"Since {words.moment(hold.since, app.now())}: {words.one_line(hold.reason)}\n\n{meaning}"
     confirm(app, title, question, "resume", partial(app.resume, hold.word))
 

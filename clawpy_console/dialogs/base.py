@@ -64,7 +64,7 @@ class Dialog(ModalScreen[Answer], BaseScreen[Answer]):  # styles come by the fir
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def not_by_enter(self, how: str) -> None:
+    def explain_enter(self, how: str) -> None:
         """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""
         self.query_one(".dialog").border_subtitle = Content(f"⏎ does nothing here: {how}")
 

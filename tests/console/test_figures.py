@@ -49,7 +49,7 @@ def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> 
     ],
 )
 def test_the_verdict_on_a_range_of_confidence(found: dict[str, Any], said: str) -> None:
-    assert figures.verdict(found)[0] == said
+    assert figures.calibration_verdict(found)[0] == said
 
 
 def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -> None:

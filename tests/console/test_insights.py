@@ -26,7 +26,7 @@ from tests.support.texts import says
 async def to_insights(pilot: Pilot, *keys: str) -> None:
     await live(pilot)
     await pilot.press("7")
-    await until(pilot, lambda: getattr(pilot.app.screen, "_read", None) is not None, "for the figures")
+    await until(pilot, lambda: getattr(pilot.app.screen, "_insights", None) is not None, "for the figures")
     await pilot.press(*keys)
     await pilot.pause()
 
@@ -88,7 +88,7 @@ async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: Co
     engine.insights.cards = [dataclasses.replace(newest, outcome=outcome) for outcome in outcomes]
     async with at(console, to_insights) as pilot:
         told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
-        shown = console.screen.query_one("#left-told").render
+        shown = console.screen.query_one("#left-text").render
         await until(pilot, lambda: told in " ".join(shown().plain.split()))
 
 

@@ -31,7 +31,7 @@ async def to_layer(pilot, layer: Layer) -> MemoryScreen:
     screen.query_one("#layers", Rows).select(layer.value)
     await pilot.press("enter")
     await until(pilot, lambda: screen.entry is not None and screen.entry.layer is layer, f"for layer {layer}")
-    await until(pilot, lambda: screen._shown is not None, "for the entry")
+    await until(pilot, lambda: screen._detail_entry is not None, "for the entry")
     return screen
 
 
@@ -114,13 +114,13 @@ async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: Consol
         screen = await to_layer(pilot, Layer.GRAPH)
         await pilot.press("down")
         await sees(pilot, "AROUND THIS TASK")
-        await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000003")
+        await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "sess_000000000003")
         await sees(pilot, "led to")
         text = " ".join(screen_text(console).split())
         says(text, "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per line")
         screen.query_one("#links", Rows).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000002")
+        await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "sess_000000000002")
         assert "was blocked by" in screen_text(console)
         await pilot.press("escape")
         await until(pilot, lambda: len(screen._entries) == 4)
@@ -130,7 +130,7 @@ async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> N
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.PARA)
         screen.show(Layer.PARA, "fact_0002")
-        await until(pilot, lambda: screen._shown and screen._shown[0].id == "fact_0002")
+        await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "fact_0002")
         await sees(pilot, "this one")
         text = screen_text(console)
         assert text.index("rounded per line.") < text.index("this one") < text.rindex("Cart totals are Decimal")
@@ -139,7 +139,7 @@ async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> N
         while screen.query_one("#links", Rows).current != "G/fact_0003/CORRECTIONS, OLDEST FIRST/valid":
             await pilot.press("up")
         await pilot.press("enter")
-        await until(pilot, lambda: screen._shown and screen._shown[0].id == "fact_0003")
+        await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "fact_0003")
 
 
 async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engine: StandIn) -> None:
@@ -271,7 +271,7 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
         await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen.entry is not None)
         screen = console.screen
         assert screen.entry.id == "draft_2"
-        await until(pilot, lambda: screen._shown is not None)
+        await until(pilot, lambda: screen._detail_entry is not None)
         await pilot.press("n")
         await until(pilot, lambda: calls(engine, "reject") == [("reject", "draft_2")])
         await until(pilot, lambda: screen.entry and screen.entry.id == "draft_1")

@@ -16,12 +16,12 @@ def memory(text: str, *, forgotten: bool = False) -> Memory:
 
 def test_a_memory_that_says_forgotten_is_not_taken_for_an_erased_one() -> None:
     entry = to_entry(memory("forgotten"))
-    assert (entry.forgotten, entry.can_be_forgotten, full_text(entry)) == (False, True, "forgotten")
+    assert (entry.is_forgotten, entry.can_be_forgotten, full_text(entry)) == (False, True, "forgotten")
 
 
 def test_an_erased_memory_keeps_its_place_and_says_so() -> None:
     entry = to_entry(memory("", forgotten=True))
-    assert (entry.text, entry.forgotten, entry.can_be_forgotten) == ("forgotten", True, False)
+    assert (entry.text, entry.is_forgotten, entry.can_be_forgotten) == ("forgotten", True, False)
     assert full_text(entry).startswith("Forgotten: its text is removed everywhere.")
 
 

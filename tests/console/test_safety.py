@@ -229,14 +229,14 @@ def test_a_full_gauge_says_so() -> None:
 
 def test_a_wait_that_is_over_is_not_counted_down() -> None:
     rate = StandIn().safety.rails()[0]
-    assert safety_fields.rail_standing(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
+    assert safety_fields.rail_status(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
 
 
 def test_under_a_pause_what_you_approve_runs_and_only_a_stop_holds_everything() -> None:
     kill = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK)
     paused = dataclasses.replace(kill, brief="pause", until=NOW + timedelta(minutes=63))
-    assert safety_fields.unapproved_work_standing((paused,), True)[:2] == ("▲", "by you")
-    assert safety_fields.unapproved_work_standing((dataclasses.replace(kill, brief="stop", until=None),), True)[:2] == (
+    assert safety_fields.unapproved_work_status((paused,), True)[:2] == ("▲", "by you")
+    assert safety_fields.unapproved_work_status((dataclasses.replace(kill, brief="stop", until=None),), True)[:2] == (
         "■",
         "held",
     )

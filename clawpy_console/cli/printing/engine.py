@@ -26,7 +26,7 @@ from clawpy_console.cli.printing.style import (
 )
 from clawpy_console.fields import Field
 from clawpy_console.screens.insights import figures
-from clawpy_console.screens.insights.figures import STATES
+from clawpy_console.screens.insights.figures import TRAINING_STATES
 from clawpy_console.screens.mission.absence import absence_fields
 from clawpy_console.screens.safety import safety_fields
 
@@ -120,7 +120,7 @@ def dnd(document: Document) -> Lines:
 def resume(document: Document) -> Lines:
     """What was resumed, and the status now."""
     for hold in document.get("lifted", ()):
-        ended_hold = f"{safety_fields.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        ended_hold = f"{safety_fields.HOLD_NAMES[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
     if document.get("fault"):
         yield f"{wants('▲')} The settings are not used: {document['fault']}"
@@ -276,7 +276,7 @@ def train(document: Document) -> Lines:
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:
-        sign, state_words, tone = STATES[run["state"]]
+        sign, state_words, tone = TRAINING_STATES[run["state"]]
         state, examples = paint(tone, f"{sign} {state_words}"), count(run["records"], "example")
         yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
         yield dim(f"    {run['message']}")
@@ -352,7 +352,7 @@ def _totals(document: Document) -> Iterator[Field]:
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
         )
     for hold in document["holds"]:
-        yield Field(safety_fields.HOLDS[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
+        yield Field(safety_fields.HOLD_NAMES[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
 
 
 def _example(example: Document | None, key: str) -> str:

@@ -141,7 +141,7 @@ def _links(learning: Document) -> list[Field]:
 def _scope(scope: Document) -> Lines:
     totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
     retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
-    yield f"{bold(entry.scope(scope['scope'], scope['scopeId'], scope['workspace']))}  {totals}{retracted}"
+    yield f"{bold(entry.scope_title(scope['scope'], scope['scopeId'], scope['workspace']))}  {totals}{retracted}"
     yield "    " + dim(scope["path"])
     yield from ("    " + bad(fault) for fault in scope["faults"])
 

@@ -1,5 +1,7 @@
-"""How good the predictions are, and how the training of the Twin stands, for the screen and for `clawpy metrics`
-(SPEC 8). Functions take the document that the verb prints as JSON."""
+"""The quality of the predictions and the training of the Twin, for the screen and for `clawpy metrics` (SPEC 8).
+
+Functions take the document that the verb prints as JSON.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ COUNTS = {
     "approved": "approved", "rejected": "dismissed", "discarded": "discarded", "expired": "expired",
     "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting",
 }  # fmt: skip
-ALWAYS = ("approved", "rejected")
-"""Counts that are told when they are 0, too."""
+ALWAYS_SHOWN = ("approved", "rejected")
+"""Counts that are shown when they are 0, too."""
 
 MIN_DECISIONS = 5
-"""Fewer decisions than this say little about a range of confidence."""
+"""Minimum number of decisions for a verdict on a range of confidence."""
 
 NAME_CELLS = 24
 """Cells of a name in a table."""
@@ -37,9 +39,9 @@ def decimal(share: float | None) -> str:
 
 
 def head_fields(document: Document) -> Iterator[Field]:
-    """How many cards, what became of them, how good they were."""
+    """The number of cards, what became of them, and how many were approved."""
     own = f" and {words.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
-    counts = [f"{document[key]:,} {label}" for key, label in COUNTS.items() if document[key] or key in ALWAYS]
+    counts = [f"{document[key]:,} {label}" for key, label in COUNTS.items() if document[key] or key in ALWAYS_SHOWN]
     total, period = words.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
@@ -48,16 +50,15 @@ def head_fields(document: Document) -> Iterator[Field]:
     if document["autoExecuted"]:
         yield Field("by itself", f"{document['autoExecuted']:,}, kept {percent(document['autoSuccessRate'])}")
     if document["approvalRate"] is not None:
-        parts = ((name, document[key]) for name, key in (("approved", "avgApprovedConfidence"),
-                                                    ("dismissed", "avgRejectedConfidence")))  # fmt: skip
-        means = ", ".join(f"{name} {decimal(value)}" for name, value in parts)
+        approved, dismissed = document["avgApprovedConfidence"], document["avgRejectedConfidence"]
+        means = f"approved {decimal(approved)}, dismissed {decimal(dismissed)}"
         yield Field("confidence", f"mean {decimal(document['avgConfidence'])}, {means}")
     if document["costPerAccepted"]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
 
 def over_time_fields(insights: Document, now: datetime) -> Iterator[Field]:
-    """The share approved and how many you decided, day by day; `·` where you decided nothing."""
+    """The share of approved cards and the number of decisions by day; `·` for a day without decisions."""
     slices = insights["approvalOverTime"]
     counts = [each["approved"] + each["rejected"] for each in slices]
     if not any(counts):
@@ -69,12 +70,12 @@ def over_time_fields(insights: Document, now: datetime) -> Iterator[Field]:
 
 
 def calibration_fields(insights: Document) -> Iterator[Field]:
-    """The share you approved of the cards of each range of confidence, what was stated, and what that justifies."""
+    """The share of approved cards by range of confidence, beside what was stated; then error, threshold and phase."""
     buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if buckets:
         yield Field("", "calibration: approved, 95 % interval, stated", "heading")
     for bucket in buckets:
-        stated, tone = verdict(bucket)
+        stated, tone = calibration_verdict(bucket)
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
         text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
         yield Field(bucket["bucket"], text, tone)
@@ -83,29 +84,31 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
         at, threshold = insights["atThreshold"], insights["autoExecuteThreshold"]
         cards = words.count(at["predictions"], "card")
-        sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
-        yield Field(
-            "acts from", f"{threshold:.2f}: {sure if at['predictions'] else 'you have not decided any such card'}"
-        )
+        evidence = "you have not decided any such card"
+        if at["predictions"]:
+            evidence = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
+        yield Field("acts from", f"{threshold:.2f}: {evidence}")
     yield Field("phase", f"{insights['phase']}: {words.one_line(insights['phaseReason'])}")
     if insights["calibrationWords"] not in insights["phaseReason"]:
         yield Field("", words.one_line(insights["calibrationWords"]), "grey")
 
 
-def verdict(bucket: Document) -> tuple[str, str]:
-    """How what was stated compares with what you approved, and its tone."""
+def calibration_verdict(bucket: Document) -> tuple[str, str]:
+    """How the stated confidence compares with the share of approved cards, and the tone of that."""
     stated = bucket["avgConfidence"]
     if stated is None or bucket["unstated"] == bucket["predictions"]:
         return "cold start", "faint"
-    if bucket["low"] <= stated <= bucket["high"]:
-        return (
-            (f"✓ stated {stated:.0%}", "ink") if bucket["predictions"] >= MIN_DECISIONS else ("few decisions", "faint")
-        )
-    return (f"▲ too low: {stated:.0%}", "wants") if stated < bucket["low"] else (f"▼ too high: {stated:.0%}", "wrong")
+    if stated < bucket["low"]:
+        return f"▲ too low: {stated:.0%}", "wants"
+    if stated > bucket["high"]:
+        return f"▼ too high: {stated:.0%}", "wrong"
+    if bucket["predictions"] < MIN_DECISIONS:
+        return "few decisions", "faint"
+    return f"✓ stated {stated:.0%}", "ink"
 
 
 def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Iterator[Field]:
-    """The groups `names` of the document as tables, the first `limit` of each."""
+    """A table for each of `names`, a group of the document, with at most `limit` rows."""
     blank: list[Field] = []
     for name in names:
         groups = insights[name]
@@ -127,7 +130,7 @@ def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> It
 
 
 def hours_fields(insights: Document) -> Iterator[Field]:
-    """The share approved and how many you decided, by hour of the day."""
+    """The share of approved cards and the number of decisions, by hour of the day."""
     by_hour = {int(group["name"]): group for group in insights["hours"]}
     groups = [by_hour.get(hour, {}) for hour in range(24)]
     if by_hour:
@@ -135,82 +138,83 @@ def hours_fields(insights: Document) -> Iterator[Field]:
         yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
         rates = spark([group.get("approvalRate") for group in groups], 1.0)
         counts = spark([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
-        for name, cells in (("approved", rates), ("decisions", counts)):
-            yield Field(name, cells, "accent" if name == "approved" else "grey")
+        yield Field("approved", rates, "accent")
+        yield Field("decisions", counts, "grey")
 
 
 def drift_fields(report: Document) -> Iterator[Field]:
-    """Whether you decide otherwise than before."""
+    """Whether the operator decides otherwise than before, and about which kinds of card."""
     yield Field("drift", words.one_line(report["words"]), "wants" if report["changed"] else "ink")
     for shift in report["kinds"]:
-        more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
-        counted = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
-        yield Field("▲ more" if more else "▼ less", f"{shift['kindTitle']}: {counted}", "wants")
+        is_more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
+        change = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
+        yield Field("▲ more" if is_more else "▼ less", f"{shift['kindTitle']}: {change}", "wants")
 
 
-METHODS = {"dpo": "preference pairs", "sft": "conversations"}
-STATES = {
+METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
+TRAINING_STATES = {
     "prepared": ("◐", "being sent", "accent"), "uploaded": ("◐", "being started", "accent"),
     "started": ("◐", "in training", "accent"), "trained": ("◐", "being measured", "accent"),
     "adopted": ("●", "in use", "accent"), "kept_old": ("○", "not adopted", "grey"),
     "failed": ("✗", "failed", "wrong"), "cancelled": ("■", "stopped", "grey"),
 }  # fmt: skip
-"""Sign, words and tone of each state of a run."""
+"""Sign, words and tone of each state of a training."""
 
 
 def training_fields(read: TrainingView, now: datetime, train: str, swap: str) -> Iterator[Field]:
-    """Pairs until the next training, the model in use, the newest runs; `train` and `swap` are keys."""
+    """The pairs until the next training, the model in use, the newest trainings; `train` and `swap` are keys."""
     yield Field("", "training", "heading")
     yield Field("pairs", f"{bar(read.pairs / max(1, read.needed))} {read.pairs:,} of {read.needed} new")
     if read.active is None:
-        itself = "; it starts by itself when it is due" if read.automatic else ""
-        yield Field("next", f"{read.words or 'the next training is due'}{itself}")
+        automatic = "; it starts by itself when it is due" if read.automatic else ""
+        yield Field("next", f"{read.words or 'the next training is due'}{automatic}")
         yield Field(train, "train; first shows what is sent and where", "accent")
     off = "" if read.enabled or not read.model else ", off: twinModelEnabled (6)"
     yield Field("Twin model", f"{read.model or 'none: only the built-in Twin'}{off}")
     for run in read.runs:
-        sign, label, tone = STATES.get(run.state, ("◐", run.state, "accent"))
+        sign, label, tone = TRAINING_STATES.get(run.state, ("◐", run.state, "accent"))
         cost = f" · {words.money(run.cost)}" if run.cost else ""
-        examples = f"{run.records:,} {METHODS.get(run.method, run.method)}"
+        examples = f"{run.records:,} {METHOD_NAMES.get(run.method, run.method)}"
         yield Field(f"{sign} {label}", f"{words.moment(run.created_at, now)} · {examples}{cost}", tone)
         if run.note:
             yield Field("", words.one_line(run.note), "faint")
     if (newest := read.swap) is not None:
-        back = newest.former_model or "none"
-        label = f"switch to {newest.model}" if newest.state == "kept_old" else f"go back to the previous model: {back}"
+        label = f"go back to the previous model: {newest.former_model or 'none'}"
+        if newest.state == "kept_old":
+            label = f"switch to {newest.model}"
         yield Field(swap, label, "accent")
 
 
 def training_question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
-    """What is sent where, what it may cost, what comes of it, before a training is started; `key` stops it again."""
-    where = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
-    use = "" if read.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
-    against = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
+    """The question before a training: what is sent where, its cost and its result; `key` stops it again."""
+    provider = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
+    off_note = "" if read.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
+    baseline = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
     size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
     return (
-        f"{offer.records:,} {METHODS.get(offer.method, offer.method)}, {size}, go to {where}, which trains "
+        f"{offer.records:,} {METHOD_NAMES.get(offer.method, offer.method)}, {size}, go to {provider}, which trains "
         f"{offer.base_model} on them.\n\n"
         "What is sent: the context of each card (names of files and branches, titles of tasks, the last "
         "test result), prompts you approved and dismissed with their channels; the text of imported conversations. "
         "Known secrets are removed.\n\n"
         f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
-        f"them at least as often as {against}.{use}\n\n"
+        f"them at least as often as {baseline}.{off_note}\n\n"
         f"Cost: what the provider charges. {words.money(offer.cost_cap)} is reserved within your caps "
         f"(training.costCap); the final price is known at the end. {key} stops the training."
     )
 
 
 def stop_question(run: TrainingRunView) -> str:
-    """What stopping a run means."""
+    """The question before a training is stopped."""
     return (
-        f"{run.id}: {run.records:,} {METHODS.get(run.method, run.method)} at {run.provider}, "
-        f"{STATES[run.state][1]}.\n\nIt is also cancelled at the provider, which may still charge for work done. The "
-        "model in use stays; no pair is used up."
+        f"{run.id}: {run.records:,} {METHOD_NAMES.get(run.method, run.method)} at {run.provider}, "
+        f"{TRAINING_STATES[run.state][1]}.\n\nIt is also cancelled at the provider, which may still charge for work "
+        "done. The model in use stays; no pair is used up."
     )
 
 
 def swap_title_and_question(run: TrainingRunView, read: TrainingView) -> tuple[str, str]:
-    """Title and question of a swap."""
+    """The title and the question before a swap of models."""
     measured = f"\n\nMeasured: {words.one_line(run.note)}" if run.note else ""
     if run.state == "kept_old":
         return "Use this model?", f"{run.model} replaces {read.model or 'none'} immediately.{measured}"

@@ -1,4 +1,4 @@
-"""Screen 7, insights: how good the predictions are, what their confidence is worth, training (SPEC 8, 9.1)."""
+"""Screen 7, insights: the quality of the predictions, their calibration, training (SPEC 8, 9.1)."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from engine import Engine
 
 PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
+"""The periods in days, None for all time."""
 
-MOVES = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
-"""What the engine reports before figures may be others."""
+RELEVANT_TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
+"""Topics after whose change the figures are read again."""
 
 DEBOUNCE_S = 1.0
-"""Seconds after a report before the figures are read again: reports come in bursts, and while agents work in a row."""
+"""Seconds from a report of the engine until the figures are read again, because reports come in bursts."""
 
 NO_TABLES = "No cards yet."
 
 
 class InsightsScreen(ConsoleScreen):
-    """Plots left, tables in the middle, drift and training right.
+    """Plots left, tables in the middle, training right.
 
-    On a middling terminal the last two share a place, on a narrow one all three: the pane in focus is the one that is
-    seen. Figures are read in a thread, whole; nothing is counted here.
+    On a terminal of normal width the last two columns share a place; the one in focus is shown.
     """
 
     MODE = "insights"
@@ -54,16 +54,16 @@ class InsightsScreen(ConsoleScreen):
     def __init__(self) -> None:
         super().__init__()
         self._days: int | None = 30
-        self._workspace = ""
-        self._read: Insights | None = None
+        self._workspace = ""  # "" for all
+        self._insights: Insights | None = None
         self._debounce_timer: Timer | None = None
-        self._requested = False  # figures were asked for once
+        self._requested = False  # the figures were requested once
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             for pane in self.PANES:
                 with ScrollPane(id=pane, classes="pane"):
-                    yield ReflowingText(id=f"{pane}-told")
+                    yield ReflowingText(id=f"{pane}-text")
 
     # Reading
 
@@ -71,28 +71,29 @@ class InsightsScreen(ConsoleScreen):
         self.read_again()
 
     def engine_moved(self, topics: frozenset[str]) -> None:
-        if topics & MOVES and self._debounce_timer is None:
+        if topics & RELEVANT_TOPICS and self._debounce_timer is None:
             self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce")
 
     def _on_debounce(self) -> None:
-        """Read now; after the reading that is under way, however often something is reported meanwhile."""
-        under_way = any(worker.group == "insights" and worker.is_running for worker in self.workers)
-        self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce") if under_way else None
-        if not under_way and self.is_current:
+        """Read the figures again, once the reading in progress has ended."""
+        self._debounce_timer = None
+        if any(worker.group == "insights" and worker.is_running for worker in self.workers):
+            self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce")
+        elif self.is_current:
             self.read_again()
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
-        if self.ready and self.is_current and self._read is not None and self._read.training.active is not None:
-            self.read_again()  # how a run stands at its provider is no event
+        if self.ready and self.is_current and self._insights is not None and self._insights.training.active is not None:
+            self.read_again()  # the state of a run at its provider changes without an event
 
     def read_again(self) -> None:
-        """Read the figures of the time and place chosen."""
+        """Read the figures of the chosen period and workspace."""
         days, workspace, self._requested = self._days, self._workspace, self.app.engine is not None
-        self.read(lambda engine: engine.insights.read(days, workspace), self._take, group="insights")
+        self.read(lambda engine: engine.insights.read(days, workspace), self._show_insights, group="insights")
 
-    def _take(self, read: Insights) -> None:
-        self._read = read
+    def _show_insights(self, insights: Insights) -> None:
+        self._insights = insights
         if self.ready:
             self.draw(frozenset())
 
@@ -105,18 +106,20 @@ class InsightsScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         if not self._requested and self.app.engine is not None and self.is_current:
             self.read_again()
-        read, now = self._read, self.app.now()
-        loading = "Loading…" if self.app.engine is not None else "Starting the engine…"
-        parts = self._parts(read, now) if read else [[Field("", loading, "faint")], [], []]
-        for pane, fields in zip(self.PANES, parts, strict=True):
-            self.show_fields(f"#{pane}-told", fields)
+        columns: list[list[Field]] = [[Field("", "Starting the engine…", "faint")], [], []]
+        if self._insights is not None:
+            columns = self._columns(self._insights, self.app.now())
+        elif self.app.engine is not None:
+            columns[0] = [Field("", "Loading…", "faint")]
+        for pane, fields in zip(self.PANES, columns, strict=True):
+            self.show_fields(f"#{pane}-text", fields)
         self.refresh_bindings()
 
     def columns(self) -> Mapping[str, str]:
         return {"left": "approval and calibration", "right": "tables", "third": "training"}
 
-    def _parts(self, read: Insights, now: datetime) -> list[list[Field]]:
-        """What stands in each column; nothing in the tables while there is no card."""
+    def _columns(self, read: Insights, now: datetime) -> list[list[Field]]:
+        """The fields of the three columns."""
         insights = document(read)
         place = words.workspace_name(read.workspace) if read.workspace else "all workspaces"
         plots = [Field("", f"Cards of {place}", "title"), *figures.head_fields(insights)]
@@ -127,31 +130,31 @@ class InsightsScreen(ConsoleScreen):
             *figures.calibration_fields(insights),
             *figures.drift_fields(insights["drift"]),
         ]
-        aside = self.has_class("-normal")  # the last two columns share a place
+        share_place = self.has_class("-normal")  # the last two columns
         next_key = shown_key("panes.next", self.app.keymap)
         tables = [
             *figures.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
             *figures.hours_fields(insights),
         ]
         keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
-        back = f"   {next_key * 2} tables" if aside else ""
+        back = f"   {next_key * 2} tables" if share_place else ""
         third = [
             Field("", f"acting by itself{back}", "heading"),
             Field("", words.one_line(read.earning), "grey"),
         ]
         third += figures.training_fields(read.training, now, *keys)
-        more = f"   {next_key} training" if aside else ""
+        more = f"   {next_key} training" if share_place else ""
         return [plots, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
-    # What is looked at
+    # Period and workspace
 
     def action_period(self) -> None:
-        """The next time span."""
+        """Show the figures of the next period."""
         self._days = words.next_choice(PERIODS, self._days)
         self.read_again()
 
     def action_workspace(self) -> None:
-        """The figures of the next workspace, then of all."""
+        """Show the figures of the next workspace; after the last, of all."""
         self._workspace = words.next_choice(["", *self.state.workspaces], self._workspace)
         self.read_again()
 
@@ -159,43 +162,42 @@ class InsightsScreen(ConsoleScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
-            return (
-                self._read is not None and self._read.training.active is None and self._read.training.swap is not None
-            )
+            training = self._insights.training if self._insights is not None else None
+            return training is not None and training.active is None and training.swap is not None
         if action == "workspace":
             return len(self.state.workspaces) > 1
         return super().check_action(action, parameters)
 
     def action_train(self) -> None:
-        """Start a training, or stop the one under way: after its consequences were read and a second key."""
-        if (read := self._read) is None:
+        """Start a training, or stop the one that runs, after a question that says what that means."""
+        if (read := self._insights) is None:
             return
         if (run := read.training.active) is None:
-            self.app.look_up(lambda engine: engine.training.offer(), self._offered, self._not_yet)
+            self.app.look_up(lambda engine: engine.training.offer(), self._confirm_training, self._explain_refusal)
             return
 
         def stop() -> None:
-            self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._moved("the training is stopped"))
+            self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._report("the training is stopped"))
 
         confirm(self.app, "Stop the training?", figures.stop_question(run), "stop it", stop, risky=True)
 
-    def _offered(self, offer: TrainingOffer) -> None:
-        if (read := self._read) is None:
+    def _confirm_training(self, offer: TrainingOffer) -> None:
+        if (read := self._insights) is None:
             return
 
         def train() -> None:
-            self.app.ask(lambda engine: engine.training.launch(), lambda run: self._moved(f"training: {run.state}"))
+            self.app.ask(lambda engine: engine.training.launch(), lambda run: self._report(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
         question = figures.training_question(offer, read.training, key)
         confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 
-    def _not_yet(self, refusal: Refusal) -> None:
+    def _explain_refusal(self, refusal: Refusal) -> None:
         tell(self.app, "No training yet", f"{refusal.message}\n\n{refusal.fix}")
 
     def action_swap(self) -> None:
-        """Use the model that was trained last, or again the one before it."""
-        read = self._read
+        """Use the model that was trained last, or go back to the previous one."""
+        read = self._insights
         if read is None or (run := read.training.swap) is None:
             return
         title, question = figures.swap_title_and_question(run, read.training)
@@ -203,19 +205,19 @@ class InsightsScreen(ConsoleScreen):
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
 
-        # The engine's report says the rest.
+        # The engine reports the result as an event.
         confirm(self.app, title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))
 
-    def _moved(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         self.app.say(message)
         self.read_again()
 
     def copy_text(self) -> str:
-        return "" if self._read is None else self._read.drift.words
+        return "" if self._insights is None else self._insights.drift.words
 
 
 def empty_message(read: Insights) -> str:
-    """Why there is no figure, and how to get one."""
+    """Why there are no figures, and how to get some."""
     if read.metrics.total:
         return "You have not decided any of them. On mission control (1), → approves and ← dismisses."
     when = "yet" if read.days is None else "in this period; p selects a longer one"

@@ -1,5 +1,4 @@
-"""A candidate in words, for the screen and for `clawpy candidates`: what it would change, the evidence for and against
-it, what came of it (SPEC 5)."""
+"""A candidate as fields, for the screen and for `clawpy candidates`: its effect, evidence and lift (SPEC 5)."""
 
 from __future__ import annotations
 
@@ -23,26 +22,26 @@ TYPES = {
     "routing_hint": ("model", "choice of a model"), "validator_policy_tweak": ("retries", "lower limit for retries"),
     "flow_offload": ("flow", "flow without a model"),
 }  # fmt: skip
-"""What a type is called in a list, and by itself."""
+"""The short name of each type for a list, and its full name."""
 
 EVIDENCE = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
-"""The fields of a candidate with ids of records, and what the records are to it."""
+"""The fields of a candidate that hold ids of records, each with its title."""
 
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
-VERDICTS = {"helps": "good", "harms": "wrong"}
+VERDICT_TONES = {"helps": "good", "harms": "wrong"}
 STEP_SIGNS = {"done": ("✓", "grey"), "now": ("◐", "accent"), "ahead": ("○", "faint"), "failed": ("✗", "wrong")}
-MONEY = frozenset({"cost", "spent", "budget"})
+MONEY_DETAILS = frozenset({"cost", "spent", "budget"})
 """Details of a record that are micro-dollars."""
 
 
 def points(share: float) -> str:
-    """A difference of shares in points of a hundred, signed: `+24`, `±0`."""
+    """A difference of shares in percentage points, with its sign: `+24`, `±0`."""
     value = round(share * 100)
     return f"{value:+d}" if value else "±0"
 
 
 def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
-    """All about one candidate but its records."""
+    """The details of a candidate without its records."""
     proposal = document["candidate"]
     sign, tone, label = STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
@@ -69,24 +68,24 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
 
 
 def scope_words(document: Document) -> str:
-    """Whose runs it changes."""
+    """The runs that a candidate changes."""
     runs = f"{document['runKind']} runs" if document["runKind"] else "all runs"
     place = f" in {words.workspace_name(document['workspace'])}" if document["workspace"] else ""
     return f"{document['targetAgent'] or 'every agent'}, {runs}{place}"
 
 
 def evidence_words(candidate: Document) -> str:
-    """How many records are for it and against it."""
-    pro = len({*candidate["draftedFrom"], *candidate["corroboratedBy"]})
-    return f"evidence for: {pro}, against: {len(candidate['against'])}"
+    """The number of records for a candidate and against it."""
+    supporting = len({*candidate["draftedFrom"], *candidate["corroboratedBy"]})
+    return f"evidence for: {supporting}, against: {len(candidate['against'])}"
 
 
 def lift_fields(measured: Document | None) -> Iterator[Field]:
-    """How much better runs went with it than without, and how far chance may carry that."""
+    """How much better runs went with a candidate than without it, and the interval of that difference."""
     if measured is None:
         yield Field("", "Not measured yet: no run has tried it.", "grey")
         return
-    yield Field("verdict", measured["verdict"], VERDICTS.get(measured["verdict"], "grey"))
+    yield Field("verdict", measured["verdict"], VERDICT_TONES.get(measured["verdict"], "grey"))
     for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
         share = measured[good] / measured[runs] if measured[runs] else 0.0
         percent = f", {share:.0%}" if measured[runs] else ""
@@ -97,37 +96,34 @@ def lift_fields(measured: Document | None) -> Iterator[Field]:
 
 
 def effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field]:
-    """What it changes, or with `removed` what rolling it back changes."""
+    """What a candidate changes; with `removed`, what rolling it back changes."""
     before, after = preview["before"], preview["after"]
     lines = list(change_fields(after, before) if removed else change_fields(before, after))
     yield from lines or [Field("", "It changes nothing right now.", "wants")]
 
 
-def decision_fields(document: Document, how: str) -> Iterator[Field]:
-    """What a decision changes, before it is made; `how` is a value of `CandidateMove`."""
-    if how == "reject":
+def decision_fields(document: Document, move: str) -> Iterator[Field]:
+    """What a decision would change; `move` is a value of `CandidateMove`."""
+    if move == "reject":
         yield Field("", "Nothing changes in how agents act.")
         yield Field("", "It is proposed again only if new evidence outweighs your decision.", "grey")
         return
-    if how == "roll back":
+    if move == "roll back":
         yield Field("", "Its changes are removed:")
     else:
         yield Field("", f"It becomes active for {scope_words(document['candidate'])}:")
-    yield from effect_fields(document["preview"], removed=how == "roll back")
+    yield from effect_fields(document["preview"], removed=move == "roll back")
 
 
-def record_fields(happening: Document, now: datetime) -> Iterator[Field]:
-    """One record: what happened, its score and why it is that."""
-    yield Field("", f"{happening['sourceLabel']}: {happening['score']:.0f} of 100, {when(happening['createdAt'], now)}")
-    yield Field("", words.one_line(happening["reason"]), "grey")
-    who = [
-        happening["targetAgent"],
-        words.workspace_name(happening["workspace"]),
-        f"session {happening['session']}" if happening["session"] else "",
-    ]
-    parts = [word for word in who if word and word != "."]
-    for name, value in happening["details"].items():
+def record_fields(record: Document, now: datetime) -> Iterator[Field]:
+    """One record: what happened, its score, and the reason for it."""
+    yield Field("", f"{record['sourceLabel']}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
+    yield Field("", words.one_line(record["reason"]), "grey")
+    parts = [record["targetAgent"]] if record["targetAgent"] else []
+    parts += [words.workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []
+    parts += [f"session {record['session']}"] if record["session"] else []
+    for name, value in record["details"].items():
         text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-        text = words.money(value) if name in MONEY and isinstance(value, int) else words.one_line(text)
+        text = words.money(value) if name in MONEY_DETAILS and isinstance(value, int) else words.one_line(text)
         parts += [f"{name.replace('_', ' ')} {words.crop(text, 120)}"] if text else []
     yield Field("", " · ".join(parts), "faint")

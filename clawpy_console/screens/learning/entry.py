@@ -1,5 +1,4 @@
-"""A learning in words, for the screen and for `clawpy learnings`: what it says, how sure that is, where it came from
-(SPEC 6)."""
+"""A learning as fields, for the screen and for `clawpy learnings`: its text, its evidence, its sources (SPEC 6)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,13 @@ KINDS = {
     "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
     "proxy": ("you", "about you; it is never promoted"),
 }  # fmt: skip
-"""What a kind is called in a list, and by itself."""
+"""The short name of each kind for a list, and its full name."""
+
+MAX_AFFECTED = 8
+"""Maximum number of learnings that a retraction lists."""
+
+MAX_PREVIEW_LINES = 12
+"""Maximum number of lines of a learning that a promotion shows."""
 
 STATUS = {
     "active": ("●", "grey", "valid"), "retired": ("✗", "faint", "retracted"),
@@ -22,8 +27,8 @@ STATUS = {
 """Sign, tone and words of each status."""
 
 
-def scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
-    """Where a learning is valid: a session by its `task` where that is known, a team by its leader."""
+def scope_title(name: str, scope_id: str, workspace: str, task: str = "") -> str:
+    """The scope of a learning in words; a session is named by its `task`, where that is known."""
     match name:
         case "global":
             return "all projects"
@@ -35,24 +40,20 @@ def scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
 
 
 def scope_words(document: Document) -> str:
-    """Where a learning is valid."""
-    return scope(
-        document["scope"],
-        document["scopeId"],
-        document["workspace"],
-        document["task"] if document["scope"] == "session" else "",
-    )
+    """The scope of a learning in words."""
+    task = document["task"] if document["scope"] == "session" else ""
+    return scope_title(document["scope"], document["scopeId"], document["workspace"], task)
 
 
 def title(learning: Document) -> str:
-    """What stands for a learning in a line."""
+    """A learning in one line."""
     return words.one_line(learning["title"] or learning["text"][:200]) or "forgotten"
 
 
 def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
-    """All about one learning but the entries and prompts that it is linked with."""
+    """The details of a learning without its links."""
     sign, tone, label = STATUS[learned["status"]]
-    if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text says it
+    if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text repeats it
         yield Field("", title(learned), "title")
     yield Field("", f"{sign} {label}, {scope_words(learned)}, {learned['type']}", tone)
     if learned["review"]:
@@ -86,7 +87,7 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
 
 
 def retraction_fields(learning: Document) -> Iterator[Field]:
-    """What retracting changes, before it is done."""
+    """What retracting a learning would change."""
     yield Field("", title(learning), "title")
     yield Field("", "No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
     active = [entry for entry in learning["became"] if entry["status"] == "active"]
@@ -94,15 +95,15 @@ def retraction_fields(learning: Document) -> Iterator[Field]:
         yield Field("", "Nothing valid was promoted from it.", "grey")
         return
     yield Field("", f"{words.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
-    for entry in active[:8]:
+    for entry in active[:MAX_AFFECTED]:
         yield Field("", f"▸ {scope_words(entry)}: {title(entry)}")
-    if len(active) > 8:
-        yield Field("", f"  and {len(active) - 8:,} more", "faint")
+    if len(active) > MAX_AFFECTED:
+        yield Field("", f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
 
 
 def promotion_fields(learning: Document) -> Iterator[Field]:
-    """What applying it everywhere changes, before it is done."""
+    """What applying a learning in all projects would change."""
     yield Field("", title(learning), "title")
-    yield from (Field("", line) for line in learning["text"].split("\n")[:12])
-    copied = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
-    yield Field("", f"It applies in {scope_words(learning)} now. {copied} You can retract the copy.", "grey")
+    yield from (Field("", line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])
+    explanation = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
+    yield Field("", f"It applies in {scope_words(learning)} now. {explanation} You can retract the copy.", "grey")

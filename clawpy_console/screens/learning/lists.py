@@ -1,4 +1,4 @@
-"""The list of the learning screen and what belongs to what is under its cursor, as rows."""
+"""The rows of the learning screen: candidates and learnings, and the links of one of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 MAX_ITEMS = 500
-"""Maximum number of candidates, and of learnings, that are listed: the newest. The filter finds older learnings
-too."""
+"""Maximum number of candidates, and of learnings, that are listed, newest first. The filter finds older ones too."""
 
 YOURS = "Needs your decision"
 GROUPS = {
@@ -28,33 +27,36 @@ GROUPS = {
 
 SCOPES = ("global", "project", "session", "team")
 FAULT = "fault: "
-"""Begins the id of a row that stands for a file that cannot be read."""
+"""The prefix of the id of a row for a file that cannot be read."""
 
 
 class Listing(NamedTuple):
-    """What is listed: documents of candidates and learnings, lifts by candidate, what cannot be read."""
+    """The content of the list."""
 
     candidates: Sequence[Document]
     learnings: Sequence[Document]
     lifts: Mapping[str, Document]
+    """By the id of an active candidate."""
     faults: Sequence[str]
+    """Files of learnings that cannot be read."""
 
 
-def read_listing(engine: Engine, needle: str, wanted: str) -> Listing:
-    """What there is now, the learning `wanted` among it however old it is. Raises what the engine raises."""
+def read_listing(engine: Engine, needle: str, required_id: str) -> Listing:
+    """Read the list, with the learning `required_id` however old it is. Blocking: call it in a thread."""
     candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MAX_ITEMS)]
     active = [candidate["id"] for candidate in candidates if candidate["status"] == "promoted"]
     lifts = {id: document(engine.adaptation.view(id))["lift"] for id in active}
     listed_learnings = engine.learnings.entries(words=needle, limit=MAX_ITEMS)
-    if wanted and not wanted.startswith("cand_") and all(learning.id != wanted for learning in listed_learnings):
-        listed_learnings = [*listed_learnings, engine.learnings.view(wanted).entry]
+    listed_ids = {learning.id for learning in listed_learnings}
+    if required_id and not required_id.startswith("cand_") and required_id not in listed_ids:
+        listed_learnings = [*listed_learnings, engine.learnings.view(required_id).entry]
     faults = [fault for scope in engine.learnings.scopes() for fault in scope.faults]
     learnings = [document(learning) for learning in listed_learnings]
     return Listing(candidates, learnings, {id: lift for id, lift in lifts.items() if lift}, faults)
 
 
 def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
-    """The rows with all words of `needle`, by their headings; of the heading or the kind of learning `only`."""
+    """The rows by their headings: those that match `needle`, and the heading or kind of learning `only`, if any."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
         if only not in entry.KINDS and matches_filter(item, needle, candidate.STATUS):
@@ -72,7 +74,7 @@ def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: dateti
 
 
 def matches_filter(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
-    """Whether all words of `needle` are in what a document says."""
+    """Whether the texts of a document contain all words of `needle`."""
     texts = [value for value in document.values() if isinstance(value, str)]
     text = " ".join([*texts, status[document["status"]][2]]).lower()
     return all(word in text for word in needle)
@@ -110,10 +112,11 @@ def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
     )
 
 
-def link_rows(view: Document, tasks: Mapping[str, str], now: datetime) -> Iterator[Row]:
-    """What belongs to a candidate or a learning, and can be opened: records of a candidate; sources of a learning,
-    what became of it, the prompts that contained it. Ids are `record:ID`, `learning:ID` and `session:ID`; `tasks` are
-    those of sessions, by id."""
+def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
+    """The links of a candidate (its records) or a learning (its sources, its copies, the prompts that contained it).
+
+    The ids of the rows are `record:ID`, `learning:ID` and `session:ID`. `prompts` are those of sessions, by id.
+    """
     groups: dict[str, list[Row]] = {}
     if "candidate" in view:
         for name, title in candidate.EVIDENCE.items():
@@ -123,9 +126,9 @@ def link_rows(view: Document, tasks: Mapping[str, str], now: datetime) -> Iterat
     else:
         for title, key in (("came from", "from"), ("became", "became")):
             groups[title] = [entry_row(item, now, "learning:") for item in view[key]]
-        groups["sessions"] = [Row(f"session:{id}", tasks.get(id, id), "○") for id in view["sessions"]]
+        groups["sessions"] = [Row(f"session:{id}", prompts.get(id, id), "○") for id in view["sessions"]]
         groups[f"reached {words.count(view['prompts'], 'prompt')}, the newest"] = [
-            _reach_row(number, item, tasks, now) for number, item in enumerate(view["reached"])
+            _reach_row(number, item, prompts, now) for number, item in enumerate(view["reached"])
         ]
     for title, rows in groups.items():
         if rows:
@@ -139,6 +142,6 @@ def _record_row(record: Document, mark: str, style: str, now: datetime) -> Row:
     )
 
 
-def _reach_row(number: int, call: Document, tasks: Mapping[str, Any], now: datetime) -> Row:
-    text = f"{call['targetAgent'] or 'an agent'}: {tasks.get(call['session'], call['session'])}"
+def _reach_row(number: int, call: Document, prompts: Mapping[str, Any], now: datetime) -> Row:
+    text = f"{call['targetAgent'] or 'an agent'}: {prompts.get(call['session'], call['session'])}"
     return Row(f"session:{call['session']}:{number}", text, "▸", when(call["at"], now))

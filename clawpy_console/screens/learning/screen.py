@@ -1,12 +1,11 @@
-"""Screen 5, learning: changes that the system proposes for how agents act, and what it learned from sessions; you
-decide what is used (SPEC 5, 6)."""
+"""Screen 5, learning: candidates and learnings, with the keys that decide which of them agents use (SPEC 5, 6)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -36,8 +35,10 @@ if TYPE_CHECKING:
 
 
 class DecisionDialog(PreviewDialog[str | None]):
-    """Asks for the reason of a decision: the text that was typed, "" without a reason, None on Escape. Enter decides
-    nothing and says so. `preview` shows what the decision changes; `reason` is in the input already."""
+    """Asks for the reason of a decision. Gives the reason, "" for none; None on Escape.
+
+    Enter does nothing and says so, because one key too many would decide.
+    """
 
     BINDINGS = bindings("deciding", "preview")
     AUTO_FOCUS = "#reason"
@@ -49,6 +50,7 @@ class DecisionDialog(PreviewDialog[str | None]):
     """
 
     def __init__(self, title: str, preview: Sequence[Field], reason: str) -> None:
+        """`preview`: what the decision changes; `reason`: the text that the input begins with."""
         super().__init__()
         self._title, self._preview, self._reason = title, preview, reason
 
@@ -57,43 +59,45 @@ class DecisionDialog(PreviewDialog[str | None]):
             dialog.border_title = Content(self._title)
             with VerticalScroll(id="pane", can_focus=False):
                 yield ReflowingText(id="change")
-            asks = "Reason, in a few words (kept with it)"
-            yield Input(self._reason, placeholder=asks, select_on_focus=False, id="reason", max_length=400)
+            hint = "Reason, in a few words (kept with it)"
+            yield Input(self._reason, placeholder=hint, select_on_focus=False, id="reason", max_length=400)
             yield KeyLine()
 
     def on_mount(self) -> None:
         self.show(self._preview)
 
     @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.not_by_enter(f"{shown_key('deciding.decide', self.app.keymap)} confirms")
+    def _explain_enter(self) -> None:
+        self.explain_enter(f"{shown_key('deciding.decide', self.app.keymap)} confirms")
 
     def action_decide(self) -> None:
         self.dismiss(self.query_one("#reason", Input).value.strip())
 
 
-NOTHING = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
-"""What stands in place of details while there are none."""
+EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
+"""The text in place of the details while there is nothing to list."""
 
 CURSOR_DEBOUNCE_S = 0.06
-"""Seconds that the cursor rests on a row before it is read: walking through a long list reads nothing."""
+"""Seconds that the cursor stays on a row before it is read."""
 
 TYPING_DEBOUNCE_S = 0.15
-"""Seconds without a key after which the words typed are looked for."""
+"""Seconds without a key after which the list is filtered again."""
 
 UNWRAPPED_CELLS = 10_000
-"""Cells of a line that the dialog wraps."""
+"""A width at which no line wraps: the dialog wraps the text itself."""
 
 
 @frozen
 class Decision:
-    """What a key does to what is under the cursor: the question before it, what is said when it is done, whether it
-    takes a reason, and the verb of a yes."""
+    """A decision about a candidate or a learning."""
 
     question: str
-    done: str
+    """Asked before, "" for no question."""
+    message: str
+    """Shown when it is done."""
     takes_reason: bool = False
     verb: str = ""
+    """The answer that confirms it, where no reason is asked for."""
 
 
 DECISIONS = {
@@ -104,11 +108,11 @@ DECISIONS = {
     "keep": Decision("", "It stays valid"),
     "promote": Decision("Apply it in all projects?", "It now applies in all projects", verb="apply everywhere"),
 }
+"""The decisions by their name in the table of keys."""
 
 
 class LearningScreen(FilterableScreen):
-    """One list left, what is under its cursor right, with its records or sources below. Nothing of it is read on the
-    event loop."""
+    """The list left, the entry under its cursor right, with its records or sources below. All is read in threads."""
 
     MODE = "learning"
     PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
@@ -122,12 +126,12 @@ class LearningScreen(FilterableScreen):
     def __init__(self) -> None:
         super().__init__()
         self._listing: Listing | None = None
-        self._only = ""  # the heading or the kind of learning that is shown, "" for all
-        self._view: Document | None = None
-        self._wanted = ""  # what to put the cursor on as soon as it is there
-        self._last = ""  # the candidate that was decided last, "" for none
-        self._undoing = False  # from `u` on until the candidate was read again
-        self._reasons: dict[tuple[str, str], str] = {}  # those given, for when what was undone is decided again
+        self._group_filter = ""  # the only heading or kind of learning that is shown, "" for all
+        self._view: Document | None = None  # the entry that was read last
+        self._id_to_select = ""  # as soon as it is listed
+        self._last_decided_id = ""  # the candidate that was decided last, "" for none
+        self._is_undoing = False  # from the undo until the candidate was read again
+        self._reasons: dict[tuple[str, str], str] = {}  # by id and decision: offered again after an undo
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -137,7 +141,7 @@ class LearningScreen(FilterableScreen):
                 yield Rows(id="list", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 with ScrollPane(id="detail"):
-                    yield ReflowingText(id="told")
+                    yield ReflowingText(id="detail-text")
                 yield Rows(id="links", classes="-fit")
                 yield ReflowingText(id="record")
 
@@ -163,30 +167,34 @@ class LearningScreen(FilterableScreen):
             self._draw_record()
 
     def read_again(self, wait: float = 0.0) -> None:
-        """Read anew what is listed."""
-        needle, wanted = " ".join(self.needle), self._wanted
-        self.read(lambda engine: read_listing(engine, needle, wanted), self._take, group="listing", wait=wait)
+        """Read the list again, after `wait` seconds."""
+        needle, id = " ".join(self.needle), self._id_to_select
+        self.read(lambda engine: read_listing(engine, needle, id), self._show_listing, group="listing", wait=wait)
 
-    def _take(self, listing: Listing) -> None:
+    def _show_listing(self, listing: Listing) -> None:
         self._listing = listing
         self._draw_list()
-        if self._wanted:
-            self.query_one("#list", Rows).select(self._wanted)
-            if self.current != self._wanted:
-                self.app.say(f"{self._wanted} no longer exists.", "warning")
-            self._wanted = ""
+        if self._id_to_select:
+            self.query_one("#list", Rows).select(self._id_to_select)
+            if self.current != self._id_to_select:
+                self.app.say(f"{self._id_to_select} no longer exists.", "warning")
+            self._id_to_select = ""
         self._read_view()
 
     def _read_view(self, wait: float = 0.0) -> None:
         id = self.current
         if not id or id.startswith(FAULT):
-            self._take_view(None)
+            self._show_view(None)
             return
-        port = "adaptation" if id.startswith("cand_") else "learnings"
-        self.read(lambda engine: document(getattr(engine, port).view(id)), self._take_view, group="view", wait=wait)
 
-    def _take_view(self, view: Document | None) -> None:
-        before, self._view, self._undoing = self._view, view, False
+        def read_view(engine: Engine) -> Document:
+            view = engine.adaptation.view(id) if id.startswith("cand_") else engine.learnings.view(id)
+            return cast("Document", document(view))
+
+        self.read(read_view, self._show_view, group="view", wait=wait)
+
+    def _show_view(self, view: Document | None) -> None:
+        before, self._view, self._is_undoing = self._view, view, False
         self._draw_view(self.app.now())
         if before is None or view is None or _id(before) != _id(view):
             self.query_one("#detail").scroll_home(animate=False)
@@ -200,12 +208,12 @@ class LearningScreen(FilterableScreen):
 
     @property
     def view(self) -> Document | None:
-        """What is under the cursor, None until it was read."""
+        """The document of the row under the cursor, None until it was read."""
         return self._view if self._view and _id(self._view) == self.current else None
 
     def show(self, id: str) -> None:
-        """Put the cursor on a candidate or a learning, as soon as it was read; the filter is cleared."""
-        self._wanted, self._only = id, ""
+        """Put the cursor on a candidate or a learning as soon as it was read; the filters are cleared."""
+        self._id_to_select, self._group_filter = id, ""
         self.filter.close()
         self.read_again()
         self.go_to("list")
@@ -219,30 +227,33 @@ class LearningScreen(FilterableScreen):
     def _draw_list(self) -> None:
         if self._listing is None:
             return
-        groups = listing_rows(self._listing, self.needle, self._only, self.app.now())
-        empty = "No match." if self.needle or self._only else "Nothing yet."
+        groups = listing_rows(self._listing, self.needle, self._group_filter, self.app.now())
+        empty = "No match." if self.needle or self._group_filter else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self.query_one("#list", Rows).show(rows, empty=empty)
-        only = entry.KINDS[self._only][1] if self._only in entry.KINDS else self._only
+        filter_title = self._group_filter
+        if filter_title in entry.KINDS:
+            _, filter_title = entry.KINDS[filter_title]
         total = sum(map(len, groups.values()))
-        self.put("#list-title", Content.assemble("LEARNING", (f"  {total:,}" if total else "", "$grey"),
-                                                 (f"  only: {only}" if only else "", "not bold $accent")))  # fmt: skip
+        title = [("LEARNING", ""), (f"  {total:,}" if total else "", "$grey")]
+        title.append((f"  only: {filter_title}" if filter_title else "", "not bold $accent"))
+        self.put("#list-title", Content.assemble(*title))
 
     def _draw_view(self, now: datetime) -> None:
         view, current = self.view, self.current
         fields: list[Field] = []
-        if view is not None:
-            fields = list(
-                candidate.candidate_fields(view, now) if "candidate" in view else entry.learning_fields(view, now)
-            )
+        if view is not None and "candidate" in view:
+            fields = list(candidate.candidate_fields(view, now))
+        elif view is not None:
+            fields = list(entry.learning_fields(view, now))
         elif current.startswith(FAULT):
             fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
         elif self._listing is not None and not current:
-            fields = [Field("", NOTHING, "faint")]
-        self.show_fields("#told", fields)
+            fields = [Field("", EMPTY_TEXT, "faint")]
+        self.show_fields("#detail-text", fields)
         links = self.query_one("#links", Rows)
-        tasks = {session.id: words.one_line(session.prompt) for session in self.state.sessions}
-        links.show(list(link_rows(view, tasks, now)) if view else [])
+        prompts = {session.id: words.one_line(session.prompt) for session in self.state.sessions}
+        links.show(list(link_rows(view, prompts, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
             self.go_to("list")
@@ -251,6 +262,7 @@ class LearningScreen(FilterableScreen):
 
     @property
     def _record(self) -> Document | None:
+        """The record of a candidate under the cursor of the links, None for another link."""
         id = self.query_one("#links", Rows).current.removeprefix("record:")
         return next((record for record in (self.view or {}).get("records", ()) if record["id"] == id), None)
 
@@ -274,34 +286,36 @@ class LearningScreen(FilterableScreen):
 
     @on(Rows.Opened, "#links")
     def _link_opened(self, message: Rows.Opened) -> None:
-        """From a record to its session, from a learning to its sources."""
-        what, id = message.row_id.split(":")[:2]
-        if what == "learning":
+        """Go to a linked learning, or to the session of a link."""
+        kind, id = message.row_id.split(":")[:2]
+        if kind == "learning":
             self.show(id)
             return
-        session = (self._record or {}).get("session", "") if what == "record" else id
+        session = (self._record or {}).get("session", "") if kind == "record" else id
         if not session:
             self.app.say("It does not come from a session.", "warning")
-        elif any(item.id == session for item in self.state.sessions):
+        elif any(listed.id == session for listed in self.state.sessions):
             self.app.open("work", session)
         else:
             self.app.say(
                 "Its session is older than those listed. ⏎ at the end of the list in work (2) lists more.", "warning"
             )
 
-    def action_only(self, what: str) -> None:
-        """Show the next group, or the next kind of learning, alone; after the last, all."""
-        titles = dict.fromkeys(GROUPS.values()) if what == "group" else entry.KINDS
-        self._only = words.next_choice(["", *titles], self._only if self._only in titles else "")
+    def action_only(self, filter_by: str) -> None:
+        """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
+        choices = dict.fromkeys(GROUPS.values()) if filter_by == "group" else entry.KINDS
+        self._group_filter = words.next_choice(
+            ["", *choices], self._group_filter if self._group_filter in choices else ""
+        )
         self._draw_list()
         self.go_to("list")
 
     def on_key(self, event: events.Key) -> None:
         if event.key != "escape" or self.filter.has_class("-shown"):
-            return  # then Escape is the filter's
+            return  # then Escape closes the filter
         event.stop()
         if self.pane == "list":
-            self._only = ""
+            self._group_filter = ""
             self._draw_list()
         self.go_to("list")
 
@@ -313,83 +327,82 @@ class LearningScreen(FilterableScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that do nothing with what is under the cursor are not offered."""
         if action == "undo":
-            return bool(self._last)
+            return bool(self._last_decided_id)
         if action != "decide":
             return super().check_action(action, parameters)
         view = self.view if self.ready else None
         if view is None:
             return False
-        how = str(parameters[0])
+        name = str(parameters[0])
         if "candidate" in view:
-            return (view["candidate"]["status"], how) in CANDIDATE_MOVES
-        allowed = {"retract": True, "keep": bool(view["review"]),
-                   "promote": view["scope"] == "project" and view["kind"] != "proxy"}  # fmt: skip
-        return bool(view["status"] == "active" and allowed.get(how))
+            return (view["candidate"]["status"], name) in CANDIDATE_MOVES
+        if view["status"] != "active":
+            return False
+        if name == "promote":
+            return bool(view["scope"] == "project" and view["kind"] != "proxy")
+        return name == "retract" or (name == "keep" and bool(view["review"]))
 
-    def action_decide(self, how: str) -> None:
-        """Ask, with what it changes, then do it."""
-        view, decision = self.view, DECISIONS[how]
-        if view is None or self._still_undoing():
+    def action_decide(self, name: str) -> None:
+        """Carry out the decision `name`, after a question that shows what it changes."""
+        view, decision = self.view, DECISIONS[name]
+        if view is None or self._warn_if_undoing():
             return
         id = _id(view)
 
         def on_answer(reason: str | None) -> None:
             if reason is not None:
-                self._reasons[id, how] = reason
-                self.app.ask(lambda engine: carry_out(engine, how, id, reason), partial(self._decided, how, id))
+                self._reasons[id, name] = reason
+                self.app.ask(lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id))
 
-        preview = {"retract": entry.retraction_fields, "promote": entry.promotion_fields}.get(
-            how, partial(candidate.decision_fields, how=how)
-        )
         title = f"{decision.question} {words.crop(entry.title(view.get('candidate', view)), 60)}"
-        if how == "keep":
+        if not decision.question:
             on_answer("")
         elif decision.takes_reason:
-            dialog = DecisionDialog(title, list(preview(view)), self._reasons.get((id, how), ""))
+            dialog = DecisionDialog(title, preview_fields(view, name), self._reasons.get((id, name), ""))
             self.app.push_screen(dialog, on_answer)
         else:
-            text = Content("\n").join(render_fields(preview(view), UNWRAPPED_CELLS))
+            text = Content("\n").join(render_fields(preview_fields(view, name), UNWRAPPED_CELLS))
             confirm(self.app, title, text, decision.verb, partial(on_answer, ""))
 
-    def _decided(self, how: str, id: str, result: object) -> None:
-        message = DECISIONS[how].done
+    def _on_decided(self, name: str, id: str, result: object) -> None:
+        message = DECISIONS[name].message
         if isinstance(result, RetractReport) and result.queued:
             message += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
         if id.startswith("cand_"):
-            self._last = id
+            self._last_decided_id = id
             message += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
         self.app.say(message)
         self._renew()
 
-    def _still_undoing(self) -> bool:
-        if self._undoing:
+    def _warn_if_undoing(self) -> bool:
+        if self._is_undoing:
             self.app.say("Undo is still running. Try again in a moment.", "warning")
-        return self._undoing
+        return self._is_undoing
 
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
-        decided = self._last
-        if self._still_undoing():
+        id = self._last_decided_id
+        if self._warn_if_undoing():
             return
 
-        def done(decided_now: Any) -> None:
-            self._last = ""
-            self.app.say(f"Undone: {candidate.STATUS[decided_now.status][2]}, as before")
+        def on_undone(restored: Any) -> None:
+            self._last_decided_id = ""
+            self.app.say(f"Undone: {candidate.STATUS[restored.status][2]}, as before")
             self._renew()
 
         def on_refusal(refusal: Exception) -> None:
-            self._undoing = False
+            self._is_undoing = False
             self.app.say(str(refusal), "error")
 
-        self._undoing = True
-        self.app.ask(lambda engine: engine.adaptation.undo(decided), done, on_refusal)
+        self._is_undoing = True
+        self.app.ask(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
 
     def action_chain(self) -> None:
-        """Promote what recurs in several sessions, now."""
+        """Run the promotion chain now: learnings that recur in several sessions are promoted."""
         self.app.say("Checking what recurs…")
-        self.app.ask(lambda engine: engine.learnings.chain(), self._ran, group="chain")
+        self.app.ask(lambda engine: engine.learnings.chain(), self._on_chain_report, group="chain")
 
-    def _ran(self, report: ChainReport) -> None:
+    def _on_chain_report(self, report: ChainReport) -> None:
         counts = {"found": sum(report.extracted.values()), "promoted": len(report.promoted),
                   "repeated": len(report.reinforced), "merged": len(report.compacted)}  # fmt: skip
         self.app.say(", ".join(f"{count} {name}" for name, count in counts.items() if count) or "Nothing new recurs.")
@@ -406,8 +419,17 @@ def _id(view: Document) -> str:
     return str(view.get("candidate", view)["id"])
 
 
-def carry_out(engine: Engine, how: str, id: str, reason: str) -> object:
-    """Do what was decided. Blocking. Raises the engine's refusals."""
-    port = engine.adaptation if how in ("approve", "reject", "roll back") else engine.learnings
-    call: Callable[..., object] = getattr(port, how.replace(" ", "_"))
-    return call(id, reason) if DECISIONS[how].takes_reason else call(id)
+def preview_fields(view: Document, name: str) -> list[Field]:
+    """What the decision `name` changes."""
+    if name == "retract":
+        return list(entry.retraction_fields(view))
+    if name == "promote":
+        return list(entry.promotion_fields(view))
+    return list(candidate.decision_fields(view, name))
+
+
+def carry_out(engine: Engine, name: str, id: str, reason: str) -> object:
+    """Carry out the decision `name`. Blocking. Raises the engine's refusals."""
+    service = engine.adaptation if name in ("approve", "reject", "roll back") else engine.learnings
+    call: Callable[..., object] = getattr(service, name.replace(" ", "_"))
+    return call(id, reason) if DECISIONS[name].takes_reason else call(id)

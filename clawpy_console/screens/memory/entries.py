@@ -1,6 +1,6 @@
-"""The entries of the seven layers of memory: read from the engine, and in words for screen and verbs (SPEC 4, 9.5).
+"""The entries of the seven layers of memory: read from the engine, and as fields for screen and verbs (SPEC 4, 9.5).
 
-What reads blocks: call it in a thread.
+Functions that take an engine block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 MAX_RECALLED_CHARS = 300
-"""Characters of a recalled memory that are shown."""
+"""Maximum number of characters of a recalled memory that are shown."""
 
 MAX_PLACES = 6
-"""Places of a text to forget that are shown."""
+"""Maximum number of places of a text to forget that are shown."""
 
 LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
     Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
@@ -76,79 +76,85 @@ ATTRIBUTES: Mapping[str, str] = {
 
 @frozen
 class Entry:
-    """An entry in a list, or a link to one. `layer` None leads to a session.
-
-    `word` stands before the text: its kind, state, or how it is linked. `group` is the heading it stands under, `old`
-    that it is no longer valid, `forgotten` that its text was erased, `value` the engine's value.
-    """
+    """An entry of a layer in a list, or a link to an entry or a session."""
 
     layer: Layer | None
+    """None for a session."""
     id: str
     text: str
-    word: str
+    label: str
+    """What stands before the text: the kind, the state or the relation."""
     at: datetime | None
     group: str = ""
+    """The heading above it, "" for none."""
     mark: str = ""
     mark_style: str = "faint"
-    old: bool = False
-    forgotten: bool = False
+    is_old: bool = False
+    """Whether it is no longer valid."""
+    is_forgotten: bool = False
+    """Whether its text was erased."""
     value: Any = None
+    """The engine's value, None for a session."""
 
     @property
     def key(self) -> str:
         """The id of its row."""
-        return f"{self.layer.value if self.layer else 'session'}/{self.id}/{self.group}/{self.word}"
+        return f"{self.layer.value if self.layer else 'session'}/{self.id}/{self.group}/{self.label}"
 
     @property
     def can_be_forgotten(self) -> bool:
-        """Whether its text can be forgotten: you edit files, and rows of the ledger stay."""
-        return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.forgotten
+        """Whether its text can be forgotten; files are edited instead, and rows of the ledger stay."""
+        return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.is_forgotten
 
 
 def to_entry(value: Any) -> Entry:
     """A value of the engine as an entry of its layer."""
-    content = sanitise(getattr(value, "text", "") or getattr(value, "fact", "") or getattr(value, "title", ""))
-    group, mark, style, old = "", "", "faint", getattr(value, "forgotten", False)
+    entry = replace(_entry_of_layer(value), value=value)
+    if entry.text:
+        return entry
+    if entry.layer in (Layer.MARKDOWN, Layer.LEDGER):
+        return replace(entry, text="It is empty.")
+    return replace(entry, text="forgotten", is_forgotten=True)  # what is erased keeps its place
+
+
+def _entry_of_layer(value: Any) -> Entry:
+    text = sanitise(getattr(value, "text", "") or getattr(value, "fact", "") or getattr(value, "title", ""))
+    is_old = getattr(value, "forgotten", False)
     match value:
         case AgentFile():
-            layer, id, group, word, at = (
-                Layer.MARKDOWN,
-                f"{value.agent}/{value.name}",
-                value.agent,
-                value.name,
-                value.written,
-            )
-            content, mark, style = value.problem or content, "✗" if value.problem else "", "wrong"
+            mark, id = "✗" if value.problem else "", f"{value.agent}/{value.name}"
+            text = value.problem or text
+            return Entry(Layer.MARKDOWN, id, text, value.name, value.written, value.agent, mark, "wrong", is_old)
         case Memory() | RecallMatch():
-            layer, id, at = value.layer, value.id, value.at
-            word = value.reason if isinstance(value, RecallMatch) else sanitise(value.kind)
-            content = f"{value.speaker}: {content}" if value.speaker and content else content
-            old = old or bool(getattr(value, "superseded_by", ""))
+            label = value.reason if isinstance(value, RecallMatch) else sanitise(value.kind)
+            if value.speaker and text:
+                text = f"{value.speaker}: {text}"
+            is_old = is_old or bool(getattr(value, "superseded_by", ""))
+            return Entry(value.layer, value.id, text, label, value.at, is_old=is_old)
         case Capture():
-            layer, id, word, at = Layer.CAPTURE, value.id, value.kind, value.at
+            return Entry(Layer.CAPTURE, value.id, text, value.kind, value.at, is_old=is_old)
+        case GraphNode() if value.invalidated_at is not None:
+            return Entry(Layer.GRAPH, value.task_id, text, "invalid", value.timestamp, "", "·", is_old=True)
         case GraphNode():
-            layer, id, at, old = Layer.GRAPH, value.task_id, value.timestamp, value.invalidated_at is not None
-            mark, style, word = ("·", "faint", "invalid") if old else TASK_OUTCOMES[value.success]
-            if value.outcome == PROBLEM_FOUND and not old:
+            mark, style, label = TASK_OUTCOMES[value.success]
+            if value.outcome == PROBLEM_FOUND:
                 mark, style = words.PROBLEM_SIGN
-            word = word if old else value.outcome or word
+            return Entry(Layer.GRAPH, value.task_id, text, value.outcome or label, value.timestamp, "", mark, style)
+        case ParaFact() if value.active:
+            label = value.bucket.value
+            return Entry(Layer.PARA, value.id, text, label, value.created_at, "FACTS", "●", "accent")
         case ParaFact():
-            layer, id, group, at, old = Layer.PARA, value.id, "FACTS", value.created_at, not value.active
-            mark, style, word = ("·", "faint", "replaced") if old else ("●", "accent", value.bucket.value)
+            return Entry(Layer.PARA, value.id, text, "replaced", value.created_at, "FACTS", "·", is_old=True)
         case FactDraft():
-            layer, id, group, word, at = Layer.PARA, value.id, "DRAFTS: a keeps, n rejects", "draft", value.created_at
-            mark, style = "▲", "wants"
-        case _:
-            layer, id, word, at = Layer.LEDGER, str(value.id), value.kind, value.at
-            values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
-            content = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
-    forgotten = not content and layer not in (Layer.MARKDOWN, Layer.LEDGER)  # what is erased keeps its place
-    content = content or ("forgotten" if forgotten else "It is empty.")
-    return Entry(layer, id, content, word, at, group, mark, style, old, forgotten, value)
+            group = "DRAFTS: a keeps, n rejects"
+            return Entry(Layer.PARA, value.id, text, "draft", value.created_at, group, "▲", "wants", is_old)
+    values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
+    text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
+    return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
 
 
 def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
-    """What a layer holds and how it stands."""
+    """A layer: what it holds, its state and the number of its entries."""
     name, what = LAYER_NAMES[state.layer]
     sign, tone = STATES.get(state.state, ("▲", "wants"))
     yield Field("", f"{state.layer.value} {name}", "title")
@@ -160,21 +166,18 @@ def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
 
 
 def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
-    """All about one entry but its links. `folder` holds the files of agents."""
+    """The details of an entry without its links. `folder` holds the files of agents."""
     value = entry.value
     if entry.layer is not None:
-        yield Field(
-            "",
-            f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}"
-            + (f"  {words.moment(entry.at, now)}" if entry.at else ""),
-        )
+        at = f"  {words.moment(entry.at, now)}" if entry.at else ""
+        yield Field("", f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}{at}")
     yield Field("", f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
     for attribute, name in ATTRIBUTES.items():
-        if shown := _value(getattr(value, attribute, None), attribute, now):
+        if shown := _attribute_text(getattr(value, attribute, None), attribute, now):
             yield Field(name, words.one_line(sanitise(shown)), "grey")
-    if entry.old:
+    if entry.is_old:
         yield Field("", "· no longer valid", "wants")
     if problem := getattr(value, "problem", ""):
         yield Field("", f"✗ {problem}", "wrong")
@@ -182,7 +185,7 @@ def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     yield from text_fields(full_text(entry))
 
 
-def _value(value: Any, attribute: str, now: datetime) -> str:
+def _attribute_text(value: Any, attribute: str, now: datetime) -> str:
     if not value:
         return ""
     if attribute == "workspace":
@@ -199,7 +202,7 @@ def _value(value: Any, attribute: str, now: datetime) -> str:
 def full_text(entry: Entry) -> str:
     """The whole text of an entry."""
     value = entry.value
-    if entry.forgotten:
+    if entry.is_forgotten:
         return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
     if isinstance(value, GraphNode):
         return sanitise(f"{value.title}\n\n{value.description}".strip())
@@ -209,7 +212,7 @@ def full_text(entry: Entry) -> str:
 
 
 def recalled_fields(memory: Document) -> Iterator[Field]:
-    """A memory that was recalled: its score, layer and text, then where it is from and why it was found."""
+    """A memory that was recalled: score, layer and text, then its source and the reason why it was found."""
     excerpt = words.crop(words.one_line(memory["text"]), MAX_RECALLED_CHARS)
     yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
     origin = " · ".join(
@@ -219,7 +222,7 @@ def recalled_fields(memory: Document) -> Iterator[Field]:
 
 
 def forgetting_fields(report: Document) -> Iterator[Field]:
-    """What forgetting touches, store by store, and what it leaves."""
+    """The places where forgetting removes a text, by store, and what stays."""
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
     yield Field("", f"{words.count(sum(report['counts'].values()), 'place')}: {counts}")
     if not report["forgotten"]:
@@ -249,12 +252,12 @@ RELATIONS = {
 
 
 def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
-    """Entries of a layer, the newest first, those with all the words of `needle`; the page after those there are."""
+    """A page of the entries of a layer that have all words of `needle`, newest first; the page that follows `after`."""
     memory, knowledge, last = engine.memory, engine.knowledge, after[-1].value if after else None
     before = getattr(last, "seq", None) or getattr(last, "id", None)
     match layer:
         case Layer.LEDGER:
-            return _ledger(engine, needle, before)
+            return _read_ledger_page(engine, needle, before)
         case Layer.VECTORS | Layer.CONTEXT:
             return [to_entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.CAPTURE:
@@ -263,7 +266,7 @@ def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] 
             nodes = knowledge.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
             return [to_entry(item) for item in nodes[len(after) :]]
     if after:
-        return []  # files and facts are read at once
+        return []  # all files and facts are on the first page
     if layer is Layer.PARA:
         drafts = [draft for draft in knowledge.drafts.waiting() if _has_words(draft.fact, needle)]
         return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=needle))]
@@ -277,11 +280,11 @@ def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Ent
     return [to_entry(item) for item in recall.items], recall.left_out
 
 
-def _ledger(engine: Engine, needle: str, before: int | None) -> list[Entry]:
+def _read_ledger_page(engine: Engine, needle: str, before: int | None) -> list[Entry]:
     entries: list[Entry] = []
     for _ in range(MAX_SCANNED_PAGES if needle else 1):
         rows = engine.ledger.latest(PAGE_SIZE, before=before)
-        entries += [item for item in map(to_entry, rows) if _has_words(f"{item.word} {item.text}", needle)]
+        entries += [item for item in map(to_entry, rows) if _has_words(f"{item.label} {item.text}", needle)]
         if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
             break
         before = rows[-1].id
@@ -321,7 +324,7 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
 
 
 def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
-    """An entry as it is now, and its links. Raises `Refusal` as `find`."""
+    """An entry as it is now, and its links. Raises `Refusal` as `find_entry`."""
     if isinstance(entry.value, (RecallMatch, AgentFile)) and entry.layer is not None:
         entry = find_entry(engine, entry.layer, entry.id)
     value, links = entry.value, []
@@ -329,60 +332,61 @@ def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
         case Memory():
             if value.superseded_by:
                 links.append(Entry(value.layer, value.superseded_by, value.superseded_by, "", None, "CORRECTED BY"))
-            links += _session(value.session, "SAID IN")
+            links += _session_link(value.session, "SAID IN")
         case Capture():
-            links += _session(value.session, "SAID IN")
+            links += _session_link(value.session, "SAID IN")
             if value.corrects:
                 links.append(Entry(Layer.CAPTURE, value.corrects, value.corrects, "", None, "CORRECTS"))
         case GraphNode():
-            links += [*_around(engine, value.task_id), *_session(value.task_id, "ITS SESSION")]
+            links += [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
         case FactDraft() if value.supersedes:
-            links += _chain(engine, value.supersedes, "IT WOULD REPLACE")
+            links += _correction_links(engine, value.supersedes, "IT WOULD REPLACE")
         case ParaFact():
-            chain = _chain(engine, value.id, "CORRECTIONS, OLDEST FIRST")
+            chain = _correction_links(engine, value.id, "CORRECTIONS, OLDEST FIRST")
             links += chain if len(chain) > 1 else []
     if isinstance(entry.value, AgentFile):
         return entry, []
     if entry.layer is Layer.LEDGER:
-        return entry, _session(value.subject, "ABOUT")
-    return entry, [*links, *_used_by(engine, entry.id)]
+        return entry, _session_link(value.subject, "ABOUT")
+    return entry, [*links, *_using_sessions(engine, entry.id)]
 
 
-def _session(id: str, heading: str) -> list[Entry]:
+def _session_link(id: str, heading: str) -> list[Entry]:
     return [Entry(None, id, id, "session", None, heading, "▸", "grey")] if id.startswith("sess_") else []
 
 
-def _around(engine: Engine, task_id: str) -> list[Entry]:
+def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
     """The tasks one step away in the graph."""
-    around = engine.knowledge.graph.neighbourhood(task_id)
-    nodes = {node.task_id: node for node in around.neighbours}
+    neighbourhood = engine.knowledge.graph.neighbourhood(task_id)
+    nodes = {node.task_id: node for node in neighbourhood.neighbours}
     links = []
-    for edge in around.edges:
-        outward = edge.source == task_id
-        word = RELATIONS[edge.relation.value][not outward]
-        near = f" {edge.weight:.2f}" if edge.weight < 1 else ""
-        if node := nodes.get(edge.target if outward else edge.source):
-            word = f"formerly {word}" if edge.invalidated else word + near
-            links.append(replace(to_entry(node), word=word, group="AROUND THIS TASK", old=False))
+    for edge in neighbourhood.edges:
+        is_outward = edge.source == task_id
+        label = RELATIONS[edge.relation.value][not is_outward]
+        if edge.invalidated:
+            label = f"formerly {label}"
+        elif edge.weight < 1:
+            label += f" {edge.weight:.2f}"
+        if node := nodes.get(edge.target if is_outward else edge.source):
+            links.append(replace(to_entry(node), label=label, group="AROUND THIS TASK", is_old=False))
     return links
 
 
-def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
-    return [
-        replace(
-            to_entry(correction),
-            group=heading,
-            word="this one" if correction.id == fact_id else "valid" if correction.active else "replaced",
-        )
-        for correction in engine.knowledge.para.corrections(fact_id)
-    ]
+def _correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
+    links = []
+    for fact in engine.knowledge.para.corrections(fact_id):
+        label = "valid" if fact.active else "replaced"
+        if fact.id == fact_id:
+            label = "this one"
+        links.append(replace(to_entry(fact), group=heading, label=label))
+    return links
 
 
-def _used_by(engine: Engine, id: str) -> list[Entry]:
-    """The sessions whose prompts had it in them, newest first."""
+def _using_sessions(engine: Engine, id: str) -> list[Entry]:
+    """The sessions whose prompts contained the entry, newest first."""
     by_session: dict[str, Entry] = {}
     for call in engine.calls.calls_with_memory(id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
-        used = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
-        by_session.setdefault(call.session_id, used)
+        link = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
+        by_session.setdefault(call.session_id, link)
     return list(by_session.values())

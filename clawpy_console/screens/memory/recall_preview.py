@@ -1,4 +1,4 @@
-"""What would be recalled for a task (SPEC 9.5): the block as it would be sent, and why each line is in it."""
+"""A preview of what would be recalled for a task (SPEC 9.5): the block as it would be sent, and the reasons."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.model import (
 
 
 class RecallPreview(PreviewDialog[RecallMatch | None]):
-    """Asks for a task and shows its recall. Gives the memory you want to see, None when you close it."""
+    """Asks for a task and shows its recall. Gives the memory that the operator opens, None on Escape."""
 
     BINDINGS = bindings("recalled", "panes", "zoom")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal")]
@@ -51,7 +51,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
     """
 
     def __init__(self, request: PromptRequest) -> None:
-        """Its task is asked for at once when there is one."""
+        """Shows the recall for the task of `request` at once, if there is one."""
         super().__init__()
         self._request = request
         self._recall: Injection | None = None
@@ -73,22 +73,21 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
 
     def on_mount(self) -> None:
         self.query_one("#block", PromptLines).clear(empty="The block as it would be sent appears here.")
-        self._ask(self._request.task)
+        self._recall_for(self._request.task)
 
     @on(Input.Submitted, "#task")
     def _submitted(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self._ask(event.value)
+            self._recall_for(event.value)
             self.set_focus(self.query_one("#block"))
 
-    def _ask(self, task: str) -> None:
-        wanted = self._request
+    def _recall_for(self, task: str) -> None:
         if task.strip():
-            request = PromptRequest(wanted.agent, wanted.channel, wanted.workspace, task)
+            request = PromptRequest(self._request.agent, self._request.channel, self._request.workspace, task)
             self.say("Searching all layers…", "$grey")
-            self.preview(lambda engine: engine.recall_part.preview(request), self._show, wait=0)
+            self.preview(lambda engine: engine.recall_part.preview(request), self._show_recall, wait=0)
 
-    def _show(self, recall: Injection) -> None:
+    def _show_recall(self, recall: Injection) -> None:
         self._recall = recall
         summary = "Nothing would be recalled" + ("" if recall.budget else ": recallTokens is 0")
         if recall.part is not None:
@@ -104,13 +103,13 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         )
         parts = [recall.part] if recall.part is not None else []
         if recall.dropped:
-            lines = tuple(line for memory in recall.dropped for line in _lines(memory))
+            lines = tuple(line for memory in recall.dropped for line in _prompt_lines(memory))
             tokens = sum(memory.tokens for memory in recall.dropped)
             parts.append(PromptPart("left out (budget)", lines, "not sent", tokens))
         block = self.query_one("#block", PromptLines)
         block.show(parts)
         block.seek(SourceKind.MEMORY)
-        self._show_why()
+        self._show_reasons()
 
     @property
     def current(self) -> RecallMatch | None:
@@ -121,12 +120,12 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         return next((memory for memory in (*recall.items, *recall.dropped) if memory.id == source.ref), None)
 
     @on(PromptLines.Moved, "#block")
-    def _show_why(self) -> None:
+    def _show_reasons(self) -> None:
         if self._recall is not None:
-            self.show(self._why(self.current, self._recall))
+            self.show(self._reason_fields(self.current, self._recall))
 
-    def _why(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
-        """Where a memory is from, and each part of its score."""
+    def _reason_fields(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
+        """The source of a memory, and each part of its score."""
         if memory is None:
             yield Field("", "Select a line of a memory.", "faint")
             return
@@ -160,6 +159,6 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
             self.app.say("Copied the block.")
 
 
-def _lines(memory: RecallMatch) -> list[PromptLine]:
+def _prompt_lines(memory: RecallMatch) -> list[PromptLine]:
     source = PromptSource(SourceKind.MEMORY, memory.id, f"{memory.layer.value} {memory.source or memory.id}")
     return [PromptLine(line, source) for line in sanitise(memory.text)[:2_000].split("\n")]

@@ -40,17 +40,20 @@ if TYPE_CHECKING:
     from engine import Engine
 
 TYPING_DEBOUNCE_S = 0.15
-"""Seconds without a key after which the words typed are searched."""
+"""Seconds without a key after which the list is filtered again."""
 
 REFRESH_S = 2.0
-"""Seconds between two readings of how the layers stand, while they change."""
+"""Seconds between two readings of the layers, while they change."""
+
+MAX_LABEL_CELLS = 20
+"""Maximum number of cells of the label before an entry."""
 
 
 class MemoryScreen(FilterableScreen):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
-    Entries are a page of the layer, those with some words, those with a meaning, or one that another screen led to.
-    Nothing of it is read on the event loop.
+    The entries are pages of the layer, filtered by words or searched by meaning, or a single one that another screen
+    opened. All is read in threads.
     """
 
     MODE = "memory"
@@ -66,10 +69,11 @@ class MemoryScreen(FilterableScreen):
         super().__init__()
         self._layer = Layer.MARKDOWN
         self._entries: list[Entry] = []
-        self._by_meaning = False  # the words are searched by meaning
-        self._stale = False  # something happened since the layers were read
-        self._is_single = False  # the entry is one that another screen led to
-        self._shown: tuple[Entry, list[Entry]] | None = None  # the entry and its links
+        self._by_meaning = False  # the filter searches by meaning
+        self._stale = False  # the engine reported something since the layers were read
+        self._is_single = False  # a single entry is shown, which another screen opened
+        self._detail_entry: Entry | None = None  # the entry on the right, None until it was read
+        self._links: list[Entry] = []  # the links of that entry
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -94,9 +98,9 @@ class MemoryScreen(FilterableScreen):
         self.read_again()
 
     def on_mount(self) -> None:
-        self.set_interval(REFRESH_S, self._look_again, name="building")
+        self.set_interval(REFRESH_S, self._refresh_layers, name="building")
 
-    def _look_again(self) -> None:
+    def _refresh_layers(self) -> None:
         if self.is_current and (self._stale or any(layer.state == "building" for layer in self.state.layers)):
             self._stale = False
             self.app.renew(["memory"])
@@ -114,24 +118,29 @@ class MemoryScreen(FilterableScreen):
             self.read_again()
 
     def engine_moved(self, topics: frozenset[str]) -> None:
-        self._stale = True  # whatever it was, the ledger has a row more
+        self._stale = True  # at least the ledger has another row
         if "memory" in topics:
             self.read_again()
 
     def _draw_lists(self, now: datetime) -> None:
-        """Draw the layers and the entries of one."""
-        states = {item: LayerState(item, 0, None, "off", "not read yet") for item in Layer}
+        """Draw the layers, and the entries of the selected one."""
+        states = {layer: LayerState(layer, 0, None, "off", "not read yet") for layer in Layer}
         states |= {layer.layer: layer for layer in self.state.layers}
         self.query_one("#layers", Rows).show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
         self.show_fields("#layer", layer_fields(state, now))
-        count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
-        how = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.needle)}”" if self.needle else ""
-        aside = "  from another screen" if self._is_single else how
+        count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
-        self.put("#entries-title", Content.assemble(title, (count, "$grey"), (aside, "not bold $grey")))
-        by_meaning = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
-        empty = "Nothing similar." if self._by_meaning else by_meaning if self.needle else "None yet."
+        filter_text, empty = "", "None yet."
+        if self._is_single:
+            filter_text = "  from another screen"
+        elif self.needle:
+            filter_text = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.needle)}”"
+        if self._by_meaning:
+            empty = "Nothing similar."
+        elif self.needle:
+            empty = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
+        self.put("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
         self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
         self.draw_columns()
 
@@ -142,61 +151,64 @@ class MemoryScreen(FilterableScreen):
         """Draw the entry under the cursor, and its links."""
         self.show_fields("#detail", self._fields())
         links = self.query_one("#links", Rows)
-        links.show(_rows(self._shown[1] if self._shown else (), self.app.now()))
-        links.display = bool(self._shown and self._shown[1])
+        links.show(_rows(self._links, self.app.now()))
+        links.display = bool(self._links)
         self.set_class(links.display, "-links")
         self.refresh_bindings()
 
     def _fields(self) -> Iterator[Field]:
         engine = self.app.engine
-        if self._shown is None or engine is None:
+        if self._detail_entry is None or engine is None:
             yield Field("", "Select an entry.", "faint")
         else:
-            yield from detail_fields(self._shown[0], str(engine.agent_files.folder), self.app.now())
+            yield from detail_fields(self._detail_entry, str(engine.agent_files.folder), self.app.now())
 
     # Reading
 
-    def read_again(self, wait: float = 0.0, *, whole: bool = False) -> None:
-        """Read the entries of the layer that match the filter; with `whole` also while a single one is shown."""
+    def read_again(self, wait: float = 0.0, *, leave_single: bool = False) -> None:
+        """Read the entries of the layer that match the filter. `leave_single`: also while a single one is shown."""
         layer, needle = self._layer, " ".join(self.needle)
-        self._is_single = self._is_single and not whole
+        self._is_single = self._is_single and not leave_single
         if self._is_single:
             return
         if self._by_meaning and needle:
             self.read(
                 lambda engine: entries.search_by_meaning(engine, layer, needle),
-                self._take_meaning,
+                self._show_similar,
                 group="entries",
                 wait=wait,
             )
         else:
-            self.read(lambda engine: entries.read_page(engine, layer, needle), self._take, group="entries", wait=wait)
+            self.read(
+                lambda engine: entries.read_page(engine, layer, needle), self._show_entries, group="entries", wait=wait
+            )
 
-    def _take(self, entries: list[Entry]) -> None:
+    def _show_entries(self, entries: list[Entry]) -> None:
         self._entries = entries
         self._draw_lists(self.app.now())
         self._read_detail()
 
-    def _take_meaning(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
+    def _show_similar(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
         entries, left_out = result
-        self._take(entries)
+        self._show_entries(entries)
         if left_out:
             self.app.say(f"without {'; '.join(left_out)}", "warning")
 
     @property
-    def _more(self) -> bool:
-        """Whether the layer may have entries beyond those read."""
+    def _has_more(self) -> bool:
+        """Whether the layer may have entries that are not read yet."""
         return bool(self._entries) and len(self._entries) % PAGE_SIZE == 0
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self) -> None:
-        here = self.query_one("#layers", Rows).current
-        if here and Layer(here) is not self._layer:
-            self._go_to_layer(Layer(here))
+        current = self.query_one("#layers", Rows).current
+        if current and Layer(current) is not self._layer:
+            self._go_to_layer(Layer(current))
             self.read_again(TYPING_DEBOUNCE_S)
 
     def _go_to_layer(self, layer: Layer) -> None:
-        self._layer, self._entries, self._shown = layer, [], None
+        self._layer, self._entries = layer, []
+        self._detail_entry, self._links = None, []
         self._is_single = self._by_meaning = False
         self.filter.close()
         self._draw_lists(self.app.now())
@@ -211,25 +223,28 @@ class MemoryScreen(FilterableScreen):
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
         self._read_detail()
-        layer, after, needle = self._layer, self._entries, " ".join(self.needle)
-        if self._more and self.entry is after[-1]:
+        layer, before, needle = self._layer, self._entries, " ".join(self.needle)
+        if self._has_more and self.entry is before[-1]:
             self.read(
-                lambda engine: [*after, *entries.read_page(engine, layer, needle, after)], self._take, group="entries"
+                lambda engine: [*before, *entries.read_page(engine, layer, needle, before)],
+                self._show_entries,
+                group="entries",
             )
 
     def _read_detail(self) -> None:
         entry = self.entry
         self.refresh_bindings()
         if entry is None:
-            self._shown = None
+            self._detail_entry, self._links = None, []
             self._draw_detail()
         else:
-            self.read(lambda engine: entries.entry_with_links(engine, entry), self._take_detail, group="detail")
+            self.read(lambda engine: entries.entry_with_links(engine, entry), self._show_detail, group="detail")
 
-    def _take_detail(self, shown: tuple[Entry, list[Entry]]) -> None:
-        before, self._shown = self._shown, shown
+    def _show_detail(self, entry_with_links: tuple[Entry, list[Entry]]) -> None:
+        before = self._detail_entry
+        self._detail_entry, self._links = entry, _ = entry_with_links
         self._draw_detail()
-        if before is None or before[0].id != shown[0].id:
+        if before is None or before.id != entry.id:
             self.query_one("#entry").scroll_home(animate=False)
 
     # Moving about
@@ -244,25 +259,25 @@ class MemoryScreen(FilterableScreen):
 
     @on(Rows.Opened, "#links")
     def _link_opened(self, message: Rows.Opened) -> None:
-        link = next(linked for linked in (self._shown[1] if self._shown else ()) if linked.key == message.row_id)
+        link = next(link for link in self._links if link.key == message.row_id)
         if link.layer is None:
             self.app.open("work", link.id)
         else:
             self.show(link.layer, link.id)
 
     def show(self, layer: Layer, id: str) -> None:
-        """Show one entry by itself; Escape leads back to all of its layer."""
+        """Show a single entry; Escape leads back to all entries of its layer."""
 
-        def on_found(entry: Entry) -> None:
-            self.workers.cancel_group(self, "entries")  # of whatever was shown
+        def on_entry(entry: Entry) -> None:
+            self.workers.cancel_group(self, "entries")  # a reading of other entries
             self._go_to_layer(layer)
             with self.prevent(Rows.Moved):
                 self.query_one("#layers", Rows).select(layer.value)
             self._is_single = True
-            self._take([entry])
+            self._show_entries([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entries.find_entry(engine, layer, id), on_found, group="led")
+        self.read(lambda engine: entries.find_entry(engine, layer, id), on_entry, group="single")
 
     # Filter and meaning
 
@@ -284,18 +299,19 @@ class MemoryScreen(FilterableScreen):
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            led, self._is_single, self._by_meaning = self._is_single, False, False
-            if led and not self.filter.has_class("-shown"):
+            was_single, self._is_single, self._by_meaning = self._is_single, False, False
+            if was_single and not self.filter.has_class("-shown"):
                 event.stop()
                 self.read_again()
 
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""
 
-    # What is done with an entry
+    # Actions on an entry
 
     @property
     def _value(self) -> Any:
+        """The engine's value of the entry under the cursor, None for no entry."""
         return self.entry.value if self.entry is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -309,34 +325,41 @@ class MemoryScreen(FilterableScreen):
         return super().check_action(action, parameters)
 
     def action_edit(self) -> None:
-        """Edit the file here."""
+        """Edit the file in the console."""
         file = self._value
+
+        def on_close(saved: bool | None) -> None:
+            if saved:
+                self.read_again()
+
         self.app.look_up(
             lambda engine: engine.agent_files.read(file.agent, file.name),
-            lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
+            lambda content: self.app.push_screen(EditFile(content), on_close),
         )
 
     def action_editor(self) -> None:
-        """Edit the file in your own editor; what you save there is shown by itself."""
+        """Edit the file in the operator's own editor; what is saved there is shown by itself."""
         engine, file = self.app.engine, self._value
         if engine is not None:
             outside.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
             self.read_again()
 
-    def action_decide(self, how: str) -> None:
-        """Keep the draft as a fact (`promote`), or `reject` it: it is not drafted again."""
+    def action_decide(self, decision: str) -> None:
+        """`promote` the draft to a fact, or `reject` it: it is not drafted again."""
         draft = self._value
-        confirmation = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
-        message = confirmation if how == "promote" else "Rejected. It will not be drafted again."
-        self._do(lambda engine: getattr(engine.knowledge.drafts, how)(draft.id), lambda _: message)
+        message = "Rejected. It will not be drafted again."
+        if decision == "promote":
+            message = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+        self._change_memory(lambda engine: getattr(engine.knowledge.drafts, decision)(draft.id), lambda _: message)
 
     def action_forget(self) -> None:
-        """Show what forgetting it would touch, and ask."""
+        """Forget the entry, after a question that says where it would be removed."""
         if (entry := self.entry) is None:
             return
 
         def forget() -> None:
-            self._do(lambda engine: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
+            request = {"what": entry.id, "yes": True}
+            self._change_memory(lambda engine: dispatch(engine, "forget", request), _forgotten_message)
 
         def confirm_forget(preview: Document) -> None:
             title = f"Forget it in {words.count(sum(preview['counts'].values()), 'place')}?"
@@ -345,55 +368,67 @@ class MemoryScreen(FilterableScreen):
 
         self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
 
-    def _do(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
-        """Do something to the memory, say what it did, and show the layer as it is then."""
+    def _change_memory(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
+        """Call `act`, show its result as `describe` words it, and read the layer again."""
 
-        def done(result: Any) -> None:
+        def on_done(result: Any) -> None:
             self.app.say(describe(result))
             self.app.renew(["memory", "changes"])
-            self.read_again(whole=True)
+            self.read_again(leave_single=True)
 
-        self.app.ask(act, done)
+        self.app.ask(act, on_done)
 
     def action_recall(self) -> None:
-        """What would be recalled for the task under the cursor, or for the first card."""
-        card, thing = next(iter(self.state.cards), None), self._value
-        task = thing.title if isinstance(thing, GraphNode) else card.assignment.prompt if card else ""
-        workspace = card.assignment.workspace if card else next(iter(self.state.workspaces), "")
-        place = (card.agent, card.assignment.channel) if card else ("", "")
-        request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
-        self.app.push_screen(
-            RecallPreview(request), lambda memory: self.show(memory.layer, memory.id) if memory else None
-        )
+        """Show what would be recalled for the task under the cursor, or for the first card."""
+        value, card = self._value, next(iter(self.state.cards), None)
+        agent = channel = task = ""
+        workspace = next(iter(self.state.workspaces), "")
+        if card is not None:
+            agent, channel = card.agent, card.assignment.channel
+            task, workspace = card.assignment.prompt, card.assignment.workspace
+        if isinstance(value, GraphNode):
+            task = value.title
+        request = PromptRequest(agent, channel, getattr(value, "workspace", "") or workspace, task)
+
+        def on_choice(memory: RecallMatch | None) -> None:
+            if memory is not None:
+                self.show(memory.layer, memory.id)
+
+        self.app.push_screen(RecallPreview(request), on_choice)
 
 
 def _layer_row(state: LayerState, now: datetime) -> Row:
-    """A layer: letter, name, how many entries, how fresh."""
+    """A layer: letter, name, number of entries, and its progress or age."""
     sign, style = STATES.get(state.state, ("▲", "wants"))
-    fresh = f"{state.progress:>4.0%}" if state.state == "building" else ""
-    fresh = fresh or (f"{words.span(now - state.fresh_at):>4}" if state.fresh_at else "")
+    age = ""
+    if state.state == "building":
+        age = f"{state.progress:>4.0%}"
+    elif state.fresh_at:
+        age = f"{words.span(now - state.fresh_at):>4}"
     count = f"{state.count:,}" if state.count < 100_000 else words.tokens(state.count)
-    right = f"{count} {fresh}" if state.count else ""
-    return Row(
-        state.layer.value, f"{state.layer.value}  {LAYER_NAMES[state.layer][0]}", sign, right, "ink", style, "grey"
-    )
+    right = f"{count} {age}" if state.count else ""
+    name = f"{state.layer.value}  {LAYER_NAMES[state.layer][0]}"
+    return Row(state.layer.value, name, sign, right, "ink", style, "grey")
 
 
 def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     """Entries as rows, below the headings of their groups."""
-    wide = min(20, max((len(entry.word) for entry in entries if not isinstance(entry.value, RecallMatch)), default=0))
+    label_lengths = (len(entry.label) for entry in entries if not isinstance(entry.value, RecallMatch))
+    label_width = min(MAX_LABEL_CELLS, max(label_lengths, default=0))
     groups: dict[str, list[Row]] = {}
     for entry in entries:
-        text, ago = words.one_line(entry.text[:400]), words.span(now - entry.at) if entry.at else ""
+        text, age = words.one_line(entry.text[:400]), words.span(now - entry.at) if entry.at else ""
+        group = entry.group
         if isinstance(entry.value, RecallMatch):
-            row = Row(entry.key, text, f"{entry.value.score:.2f}", ago, "ink", "accent")
+            group = ""
+            row = Row(entry.key, text, f"{entry.value.score:.2f}", age, "ink", "accent")
         else:
-            text = f"{words.fit_to_width(entry.word, wide)}  {text}" if wide else text
-            row = Row(entry.key, text, entry.mark or " ", ago, "faint" if entry.old else "ink", entry.mark_style)
-        groups.setdefault("" if isinstance(entry.value, RecallMatch) else entry.group, []).append(row)
+            text = f"{words.fit_to_width(entry.label, label_width)}  {text}" if label_width else text
+            row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
+        groups.setdefault(group, []).append(row)
     return grouped(groups)
 
 
-def _forgotten(report: Document) -> str:
+def _forgotten_message(report: Document) -> str:
     remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
     return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{remainder}"

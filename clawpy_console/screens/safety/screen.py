@@ -1,4 +1,4 @@
-"""Screen 6, safety: rails, caps, the state, stops and pauses, what was blocked and why (SPEC 3, 7)."""
+"""Screen 6, safety: rails, caps, stops and pauses, blocked work, switches (SPEC 3, 7)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import LogEntry, Verdict
 
-NOTHING = "Nothing was blocked."
+NOTHING_BLOCKED = "Nothing was blocked."
 
-MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
-"""Fields of `AppState` whose change makes what is read of the rails old."""
+RAIL_FIELDS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
+"""Fields of `AppState` after whose change the rails are read again."""
 
 READ_INTERVAL = timedelta(minutes=1)
-"""Windows slide and waits end without an event: so often the rails are read again while they are looked at."""
+"""Time between two readings of the rails while the screen is shown, because windows and waits end without an event."""
 
-DND = timedelta(hours=2)
+DND_DURATION = timedelta(hours=2)
 
-SWITCH_WORDS = {
+SWITCH_QUESTIONS = {
     "crossPollEnabled": "New cards appear again and approved work runs.",
     "autonomousModeEnabled": "When you are inactive, the engine may start work without asking: only what the "
     "rails allow, only kinds you have often approved and items of a heartbeat.md that you marked `run`, only in "
@@ -42,18 +42,20 @@ SWITCH_WORDS = {
     "twinModelEnabled": "A model predicts which cards you want. It costs money, within the caps.",
     "dpoExportEnabled": "Your decisions are written to dpo-pairs.jsonl every day.",
 }
-AUTONOMY = (
+"""What turning a switch on means, by its setting."""
+
+AUTONOMY_ANSWERS = (
     ("o", "off", "no cards, nothing runs"),
     ("c", "cards", "cards; nothing runs by itself"),
     ("A", "act", "may act by itself within the rails"),
 )
+"""The answers to the question for a workspace's autonomy: key, autonomy, meaning."""
 
 
 class SafetyScreen(FilterableScreen):
-    """What keeps the engine in bounds, and how it stands: rails, what was blocked, what can be switched.
+    """Rails left, blocked work in the middle, switches right.
 
-    On a middling terminal the last two share a place, on a narrow one all three: the pane in focus is the one that is
-    seen.
+    On a terminal of normal width the last two columns share a place; the one in focus is shown.
     """
 
     MODE = "safety"
@@ -65,8 +67,11 @@ class SafetyScreen(FilterableScreen):
     COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
     FILTER_PANE = "blocked"
 
-    _beat: Timer | None = None
+    _countdown: Timer | None = None
+    """Ticks each second while the screen is shown."""
+
     _read_at: datetime | None = None
+    """When the rails were read last."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -77,7 +82,7 @@ class SafetyScreen(FilterableScreen):
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
                 yield Filter("rail, rule, words of the prompt or the reason")
-                yield Rows(id="blocked", empty=NOTHING, can_open=False, classes="-fit")
+                yield Rows(id="blocked", empty=NOTHING_BLOCKED, can_open=False, classes="-fit")
                 yield ReflowingText(id="why")
             with VerticalScroll(id="third", classes="pane", can_focus=False):
                 yield Static("SWITCHES", classes="heading", markup=False)
@@ -87,17 +92,17 @@ class SafetyScreen(FilterableScreen):
     # Time
 
     def on_screen_resume(self) -> None:
-        if self._beat is None:
-            self._beat = self.set_interval(1.0, self._second, name="countdown")
+        if self._countdown is None:
+            self._countdown = self.set_interval(1.0, self._on_second, name="countdown")
         self._read_again(self.app.now())
 
     def on_screen_suspend(self) -> None:
-        if self._beat is not None:
-            self._beat.stop()
-            self._beat = None
+        if self._countdown is not None:
+            self._countdown.stop()
+            self._countdown = None
 
-    def _second(self) -> None:
-        """While this screen is looked at, a second that makes a difference is drawn."""
+    def _on_second(self) -> None:
+        """Draw what counts down, and read the rails again when it is time."""
         now = self.app.now()
         if self.ready and safety_fields.counts_down(self.state, now):
             self._draw_standing(now)
@@ -117,8 +122,8 @@ class SafetyScreen(FilterableScreen):
 
     def draw(self, changed: frozenset[str]) -> None:
         state, now = self.state, self.app.now()
-        if changed & MOVE_THE_RAILS and self.is_current:
-            # Not the autonomy: while a check is due its next time is now, another one with each reading.
+        if changed & RAIL_FIELDS and self.is_current:
+            # Not the autonomy: while a check is due its time is now, so each reading would cause the next.
             self.app.renew(["rails", "phase"])
         self._draw_standing(now)
         self._draw_blocked(now)
@@ -127,7 +132,7 @@ class SafetyScreen(FilterableScreen):
         self.refresh_bindings()
 
     def _draw_standing(self, now: datetime) -> None:
-        """The rails, cost and state: what a second can change."""
+        """Draw the rails, the state and the costs, which change with the time."""
         state, rows = self.state, self.query_one("#rails", Rows)
         rows.show(list(rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
@@ -146,22 +151,22 @@ class SafetyScreen(FilterableScreen):
         needle, total = self.needle, len(self.state.blocked)
         shown = [entry for entry in self.state.blocked if all(word in search_text(entry) for word in needle)]
         count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
-        aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
-        self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
-        rows = [blocked_row(item, now) for item in shown]
-        self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING)
+        hint = "   ⇥ switches" if self.has_class("-normal") else ""
+        self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
+        rows = [blocked_row(entry, now) for entry in shown]
+        self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING_BLOCKED)
         self._draw_why()
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
-        entry, key = self._current, shown_key("safety.allow_once", self.app.keymap)
+        entry, key = self._blocked_entry, shown_key("safety.allow_once", self.app.keymap)
         self.show_fields("#why", safety_fields.blocked_fields(entry, self.app.now(), key) if entry else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")
     @on(Rows.Moved, "#switches")
-    def _moved(self, message: Rows.Moved) -> None:
-        """On a low terminal the cursor takes what stands below the list along."""
+    def _scroll_column(self, message: Rows.Moved) -> None:
+        """Scroll the column of a list with its cursor, so that a low terminal also shows what stands below the list."""
         if message.view.id == "rails":
             self._draw_standing(self.app.now())
         column = self.query_one("#left" if message.view.id == "rails" else "#third")
@@ -171,13 +176,14 @@ class SafetyScreen(FilterableScreen):
     # Blocked work
 
     @property
-    def _current(self) -> LogEntry | None:
+    def _blocked_entry(self) -> LogEntry | None:
+        """The entry under the cursor of the blocked work."""
         current = self.query_one("#blocked", Rows).current if self.ready else ""
         return next((entry for entry in self.state.blocked if str(entry.id) == current), None)
 
     def action_allow_once(self) -> None:
-        """Allow once exactly what the content filter blocked, after a second key."""
-        if (entry := self._current) is None:
+        """Allow once exactly what the content filter blocked, after a question."""
+        if (entry := self._blocked_entry) is None:
             return
         block = safety_fields.content_block(entry)
         if block is None:
@@ -192,13 +198,13 @@ class SafetyScreen(FilterableScreen):
         )
 
         def allow() -> None:
-            self.app.ask(lambda engine: engine.safety.allow_once(entry.prediction_id), lambda _: self._allowed())
+            self.app.ask(lambda engine: engine.safety.allow_once(entry.prediction_id), on_allowed)
+
+        def on_allowed(_: object) -> None:
+            self.app.say("Allowed once. Approve the card to run it.")
+            self.app.renew(["log", "cards", "rails"])
 
         confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)
-
-    def _allowed(self) -> None:
-        self.app.say("Allowed once. Approve the card to run it.")
-        self.app.renew(["log", "cards", "rails"])
 
     def apply_filter(self) -> None:
         self._draw_blocked(self.app.now())
@@ -209,62 +215,60 @@ class SafetyScreen(FilterableScreen):
     def _toggle(self, message: Rows.Opened) -> None:
         name = message.row_id
         if name.startswith("/"):
-            self._choose_autonomy(name)
-            return
-        if dict(self.state.switches).get(name, False):
+            self._ask_for_autonomy(name)
+        elif dict(self.state.switches).get(name, False):
             self.app.keep_setting(name, False)
-            return
+        else:
+            question = SWITCH_QUESTIONS.get(name, "")
+            confirm(self.app, f"Turn {name} on?", question, "turn on", lambda: self.app.keep_setting(name, True))
 
-        meaning = SWITCH_WORDS.get(name, "")
-        confirm(self.app, f"Turn {name} on?", meaning, "turn on", lambda: self.app.keep_setting(name, True))
-
-    def _choose_autonomy(self, workspace: str) -> None:
+    def _ask_for_autonomy(self, workspace: str) -> None:
         present = dict(self.state.autonomies).get(workspace, "")
 
         def on_answer(key: str | None) -> None:
-            chosen = next((word for own, word, _ in AUTONOMY if own == key), present)
+            chosen = next((autonomy for answer, autonomy, _ in AUTONOMY_ANSWERS if answer == key), present)
             if chosen != present:
                 self.app.keep_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
 
         title = f"What may the engine do in {words.workspace_name(workspace)}?"
-        self.app.push_screen(Ask(title, "", AUTONOMY, present=present), on_answer)
+        self.app.push_screen(Ask(title, "", AUTONOMY_ANSWERS, present=present), on_answer)
 
     # Holds
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "allow_once":
-            entry = self._current
-            in_pane = self.pane == "blocked"
-            return in_pane and entry is not None and not entry.lifted and safety_fields.content_block(entry) is not None
+            entry = self._blocked_entry
+            if entry is None or entry.lifted or self.pane != "blocked":
+                return False
+            return safety_fields.content_block(entry) is not None
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:
-        """Do not disturb for two hours, or not any more."""
-        span = None if self.state.quiet.dnd_until is not None else DND
+        """Turn do-not-disturb on for two hours, or off."""
+        duration = None if self.state.quiet.dnd_until is not None else DND_DURATION
 
-        def done(until: datetime | None) -> None:
-            self.app.say(
-                f"Nothing runs by itself until {words.clock_time(until)}" if until else "Do not disturb is off."
-            )
+        def on_done(until: datetime | None) -> None:
+            message = f"Nothing runs by itself until {words.clock_time(until)}" if until else "Do not disturb is off."
+            self.app.say(message)
             self.app.renew(["rails", "autonomy"])
 
-        self.app.ask(lambda engine: engine.autonomy.dnd(span), done)
+        self.app.ask(lambda engine: engine.autonomy.dnd(duration), on_done)
 
     def copy_text(self) -> str:
-        entry = self._current
+        entry = self._blocked_entry
         return entry.prediction_id or entry.reason if entry else ""
 
 
 def search_text(entry: LogEntry) -> str:
-    """What the words of the filter are looked for in, in lower case."""
+    """The text of an entry that the filter searches, in lower case."""
     verdicts = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in entry.verdicts if v.verdict is not Verdict.ALLOW)
     return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}".lower()
 
 
 def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
-    """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
+    """The rails in their order, each with its status and last verdict; then what becomes of unapproved work."""
     for rail in state.rails:
-        sign, label, tone = safety_fields.rail_standing(rail, now, state.acts_by_itself)
+        sign, label, tone = safety_fields.rail_status(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {words.VERDICT_SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
@@ -273,28 +277,30 @@ def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
             rail.rail, f"{safety_fields.rail_name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey"
         )
     if state.rails:
-        sign, label, tone = safety_fields.unapproved_work_standing(state.rails, state.acts_by_itself)
+        sign, label, tone = safety_fields.unapproved_work_status(state.rails, state.acts_by_itself)
         yield Row("execute", f"{'execute':<12} {label}", sign, f"{len(state.running)} running", "ink", tone, "grey")
 
 
 def switch_rows(state: AppState) -> Iterator[Row]:
-    """The flags, then what each workspace allows; a workspace's row has its path as id."""
+    """The switches, then the autonomy of each workspace, whose row has the path of the workspace as id."""
     for name, is_on in state.switches:
-        yield Row(name, name, "●" if is_on else "○", "on" if is_on else "off", "ink" if is_on else "grey",
-                  "accent" if is_on else "faint", "ink" if is_on else "faint")  # fmt: skip
+        if is_on:
+            yield Row(name, name, "●", "on", "ink", "accent", "ink")
+        else:
+            yield Row(name, name, "○", "off", "grey", "faint", "faint")
     if state.autonomies:
         yield Row("", " AUTONOMY BY WORKSPACE")
     for workspace, autonomy in state.autonomies:
-        mark = {"act": "●", "cards": "◐"}.get(autonomy, "○")
-        yield Row(workspace, words.workspace_name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
-                  "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
+        mark, style = {"act": "●", "cards": "◐"}.get(autonomy, "○"), "accent" if autonomy == "act" else "grey"
+        text_style = "grey" if autonomy == "off" else "ink"
+        yield Row(workspace, words.workspace_name(workspace), mark, autonomy, text_style, style, style)
 
 
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
-    """One decision that did not pass: the rail, what was asked, when."""
-    decided_by = safety_fields.decisive_verdict(entry.verdicts)
-    sign, style = (
-        ("◌", "accent") if entry.lifted else words.VERDICT_SIGNS[decided_by.verdict if decided_by else Verdict.BLOCK]
-    )
-    text = f"{safety_fields.rail_name(decided_by.rail) if decided_by else '':<11} {words.one_line(entry.prompt)}"
+    """A decision that did not allow work: the rail, the prompt, the time."""
+    decisive = safety_fields.decisive_verdict(entry.verdicts)
+    sign, style = words.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
+    if entry.lifted:
+        sign, style = "◌", "accent"
+    text = f"{safety_fields.rail_name(decisive.rail) if decisive else '':<11} {words.one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, words.moment(entry.at, now), "ink", style)
