@@ -60,11 +60,11 @@ class StateView:
 
 
 class Autonomy:
-    """Keeps the state, and runs what comes round.
+    """The state machine of autonomy, and the scheduled jobs.
 
-    `acting` makes cards and acts; `housekeeping` is called every half minute (cards expire, follow-ups are made);
-    `jobs` are others that come round by themselves. `last_sign()` is when the operator last did anything that
-    workspaces show: it asks git, so it is called by jobs only.
+    `acting` makes cards and runs them; `housekeeping` is called every half minute (cards expire, follow-ups are made);
+    `jobs` are other scheduled jobs. `last_sign()` is the operator's last activity in the workspaces: it asks git, so
+    only jobs call it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Autonomy:
             clock,
             [
                 Job(CARDS, self._card_interval, acting.predict, self.operator_there),
-                Job(STATE, lambda: STATE_EVERY, self._tick, kept=False),
+                Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
                 Job(ACT, self._act_interval, self.act, self._may_act),
                 *jobs,
             ],
@@ -119,16 +119,16 @@ class Autonomy:
         self.schedule.close()
 
     def poke(self) -> None:
-        """Something the state depends on changed: look again soon. Quick, from any thread."""
+        """Evaluate the state soon, because something it depends on changed. Quick, from any thread."""
         self.schedule.soon(STATE)
 
     def state(self) -> StateView:
-        """The state by the facts as they are now; a change it finds is recorded."""
+        """The present state; a change is recorded."""
         return self.evaluate()
 
     def last_state(self) -> StateView | None:
-        """The state as the last engine left it, None when none ran here: for an engine that a verb opened for its own
-        time, to which nobody's silence says anything. A hold that came since counts."""
+        """The state that the last engine stored, None without one: for an engine that only one verb opened. A hold
+        placed since counts."""
         facts = self._facts(self._holds.holds())
         if next_trigger(self._view.state, facts) not in (
             None,
@@ -140,14 +140,14 @@ class Autonomy:
         return self._view if self._view.cause != FIRST else None
 
     def evaluate(self) -> StateView:
-        """Let the facts move the machine, one recorded move after the other. Must not run inside a write."""
+        """Make and record all transitions that follow from the present facts. Must not run inside a write."""
         with self._changing:
             holds = self._holds.holds()
             facts = self._settle(holds)
             return replace(self._view, next_change=self._next_change(facts, holds))
 
     def _settle(self, holds: Sequence[Hold]) -> Facts:
-        """Let the facts move the machine; what they are. The lock is held."""
+        """Make all transitions that follow from the present facts, and return the facts. Call with the lock held."""
         facts = self._facts(holds)
         moves = settle_moves(self._view.state, facts)
         if moves:
@@ -159,7 +159,7 @@ class Autonomy:
         return facts
 
     def apply(self, trigger: AutonomyTrigger) -> StateView:
-        """Put something into the machine that no stored fact tells, such as a prediction that is ready."""
+        """Apply a trigger that does not follow from stored facts, such as a prediction that is ready."""
         with self._changing:
             after = next_state(self._view.state, trigger)
             if after is not self._view.state:
@@ -168,7 +168,7 @@ class Autonomy:
             return self._view
 
     def heard(self, source: str) -> None:
-        """The operator did something (SPEC 2.2)."""
+        """Note an activity of the operator (SPEC 2.2)."""
         has_returned = self.presence.silence() >= self._threshold()
         self.presence.note_now(source)
         if has_returned and self.schedule.due(CARDS) <= self._clock.now():
@@ -177,7 +177,7 @@ class Autonomy:
             self.evaluate()
 
     def look_for_operator(self) -> AutonomyState:
-        """Look for signs of the operator in the workspaces too, and say where the machine then stands. Asks git."""
+        """Look for the operator's activity in the workspaces too; returns the state after that. Asks git."""
         if self._last_sign is not None:
             sign = self._last_sign()
             if sign is not None:
@@ -188,12 +188,11 @@ class Autonomy:
             return self._view.state
 
     def act(self) -> AutonomousCycleFinished:
-        """One autonomous cycle (SPEC 7.2), in this thread: silence? → context → predict → rails → band → act, card or
-        discard → log. Its end is a fact in the ledger, with what was done and why the rest was not. The schedule calls
-        it.
+        """Run one autonomous cycle (SPEC 7.2) in this thread: predict, and run at most one card. Its end is an event
+        with the card that ran and the reasons why others did not. The schedule calls it.
 
-        Silence is looked at before anything is predicted and again before anything is done, in the workspaces too:
-        an operator who works in an editor is not absent (SPEC 2.2)."""
+        The operator's activity is checked before predicting and again before running, in the workspaces too: an
+        operator who works in an editor is not inactive (SPEC 2.2)."""
         finished = self._cycle()
         self._database.write(lambda tx: tx.record(finished))
         return finished
@@ -214,31 +213,31 @@ class Autonomy:
         )
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
-        """What is still needed before anything in `workspaces` runs by itself."""
+        """What is missing before cards in `workspaces` run by themselves."""
         return self._acting.requirements(workspaces)
 
     def silence(self) -> timedelta:
-        """Time since the operator did anything."""
+        """Time since the operator's last activity."""
         return self.presence.silence()
 
     def operator_there(self) -> bool:
-        """True while the silence is shorter than `silenceThresholdMs`, and nothing is stopped."""
+        """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
         return self.silence() < self._threshold() and self._not_stopped()
 
     def next_cycle(self) -> datetime | None:
-        """When a cycle runs next by itself: of cards while the operator is there, of acting while he is away and the
-        engine may; None when neither will."""
+        """When the next cycle runs: a card cycle while the operator is active, an autonomous one while inactive; None
+        if neither will."""
         if self.operator_there():
             return self.schedule.due(CARDS)
         return self.schedule.due(ACT) if self._may_act() else None
 
     @property
     def scheduled(self) -> bool:
-        """Whether anything comes round by itself: False in an engine that a verb opened for its own time."""
+        """Whether jobs are scheduled: False in an engine that only one verb opened."""
         return self.schedule.running
 
     def quiet(self) -> bool:
-        """Quiet hours or do-not-disturb: cards are made, nothing executes by itself (SPEC 7.3)."""
+        """Whether it is quiet hours or do-not-disturb: cards are made, but none runs by itself (SPEC 7.3)."""
         settings = self._settings.current
         dnd = self._dnd_until is not None and self._clock.now() < self._dnd_until
         return dnd or is_quiet(self._clock.local(), settings.quiet_hours_start, settings.quiet_hours_end)
@@ -290,22 +289,22 @@ class Autonomy:
                 log.exception("a part of housekeeping failed; it comes again")
 
     def _look_interval(self) -> timedelta:
-        """A silence that is short by the settings is not to wait for a look that is longer in coming."""
+        """The interval between two looks at the workspaces, not longer than the threshold in the settings."""
         return max(STATE_EVERY, min(LOOK_EVERY, self._threshold()))
 
     def _confirmed_silence(self) -> timedelta:
-        """The silence up to the last check of the workspaces: before that check nobody counts as absent."""
+        """The time without activity that the last check of the workspaces confirms."""
         silence = self.presence.silence()
         if self._last_sign is None or silence < self._threshold():
             return silence
         if self._view.state in ACTING:
-            return silence  # it was confirmed before; who comes back is found by the next look
+            return silence  # it was confirmed before; the next check finds an operator who is back
         since = self.presence.last()[0]
         return timedelta(0) if self._looked_at is None else min(silence, max(timedelta(0), self._looked_at - since))
 
     def _facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
-        # A pause stops only what runs by itself, so it is told apart from the levels that stop everything.
+        # A pause only stops what runs by itself; the levels stop everything.
         killed = self._holds.ask(by_operator=True)
         pause = next((hold for hold in holds if hold.word == "pause"), None)
         return Facts(
@@ -319,7 +318,7 @@ class Autonomy:
         )
 
     def _next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
-        """When time alone changes the state; while the operator may be present, counted from the last sign."""
+        """When the state changes by time alone, None for never."""
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)

@@ -1,7 +1,7 @@
-"""Jobs that come round (SPEC 7.2), on APScheduler with a memory store and our own record of when each last ran.
+"""Scheduled jobs (SPEC 7.2), by APScheduler with a memory store; the time of each last run is stored here.
 
-A job that was missed, however often, runs once. After a suspend nothing fires by itself, so the scheduler is woken
-every 30 seconds. Nothing heavy is imported before `start`.
+A job that was missed, however often, runs once. The scheduler is woken every 30 seconds, because after a suspend of the
+machine no timer fires. Nothing heavy is imported before `start`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ log = logging.getLogger(__name__)
 HEARTBEAT = 30.0
 """Seconds between two wake-ups."""
 
-SLIP = timedelta(seconds=5)
-"""A job is planned from when it ended and is due from when it began: so much is no change of its interval."""
+MAX_DELAY = timedelta(seconds=5)
+"""A job is planned from the end of its last run and due from the beginning: up to this difference it is not planned
+again."""
 
 
 @frozen
 class Job:
-    """One job. `interval` is asked anew after each run and every 30 seconds, since settings change; `wanted` says
-    whether to run now.
-
-    `kept`: when it last ran survives a restart. Not for what comes round within the minute and runs at every start: an
-    engine that does nothing is not to write to the disk twice a minute.
-    """
+    """One job."""
 
     name: str
     interval: Callable[[], timedelta]
+    """Read after each run and every 30 seconds, since settings change."""
     action: Callable[[], object]
-    wanted: Callable[[], bool] = lambda: True
-    kept: bool = True
+    has_work: Callable[[], bool] = lambda: True
+    """Whether to run now."""
+    is_stored: bool = True
+    """Whether the time of the last run is stored. Not for jobs that run every minute, so that an idle engine does not
+    write to the disk."""
 
 
 def next_run(now: datetime, last: datetime | None, interval: timedelta) -> datetime:
-    """When a job is due: an interval after it last ran, but not in the past; at once when it never ran.
+    """When a job is due: an interval after its last run, but not in the past; at once if it never ran.
 
     A last run in the future (the clock was set back) counts as now.
     """
@@ -60,7 +60,7 @@ class Schedule:
         self._last: dict[str, datetime | None] = {}
         self._lock = threading.Lock()
         self._soon: set[str] = set()
-        """Jobs that are to run soon; one that runs already runs once more after that."""
+        """Jobs that will run soon; a running one runs once more after that."""
         self._running: set[str] = set()
         self._planned: dict[str, datetime] = {}
         self._scheduler: Any = None
@@ -72,12 +72,12 @@ class Schedule:
         from apscheduler.executors.pool import ThreadPoolExecutor
         from apscheduler.schedulers.background import BackgroundScheduler
 
-        # Its own log handler of last resort writes to stderr and would tear the screen: ours goes to the log file.
+        # Without a handler its log would go to stderr and destroy the screen.
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(4)},
-            # A job whose last run is just ending counts as running there, and would be passed over for a whole
-            # interval: that runs never overlap is seen to here (`_fire`).
+            # There, a job whose last run is just ending counts as running, and would be skipped for a whole interval.
+            # `_fire` prevents overlapping runs instead.
             job_defaults={"coalesce": True, "max_instances": 4, "misfire_grace_time": None},
             timezone="UTC",
         )
@@ -89,7 +89,7 @@ class Schedule:
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
-        with self._lock:  # planning the next run is either done or sees that there is no scheduler
+        with self._lock:  # planning the next run is either finished, or sees that there is no scheduler
             self._closing.set()
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
@@ -104,11 +104,11 @@ class Schedule:
         return self._scheduler is not None
 
     def due(self, name: str) -> datetime:
-        """When the job runs next, by what is stored."""
+        """When the job runs next."""
         return next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())
 
     def last_run(self, name: str) -> datetime | None:
-        """When the job last ran; survives a restart, unless the job is one that does not."""
+        """When the job last ran, also before a restart if that is stored."""
         if name not in self._last:  # read once: only this engine writes it
             with self._database.read() as session:
                 stored = state.get(session, _key(name))
@@ -123,12 +123,12 @@ class Schedule:
                 self._again(name, self._clock.now())
 
     def run(self, name: str) -> bool:
-        """Run the job now, in this thread, if it is wanted; True when it ran. A fault is logged, and it runs again."""
+        """Run the job now, in this thread, if it has work; returns whether it ran. An error is logged."""
         job = self._jobs[name]
-        if not job.wanted():
+        if not job.has_work():
             return False
         now = self._clock.now()
-        if job.kept:
+        if job.is_stored:
             state.put_with_next_write(self._database, _key(name), now.isoformat())
         self._last[name] = now
         try:
@@ -138,7 +138,7 @@ class Schedule:
         return True
 
     def _fire(self, name: str) -> None:
-        """Run the job, and again as long as that was asked for meanwhile; never beside itself."""
+        """Run the job, and again while `soon` was called meanwhile; runs never overlap."""
         with self._lock:
             early = name not in self._soon and self._clock.now() < self._planned[name]
             if name in self._running or early:  # the thread that runs it also runs what was requested meanwhile
@@ -173,12 +173,12 @@ class Schedule:
         )
 
     def replan(self) -> None:
-        """Plan anew what is due at another time than was planned, because its interval was changed meanwhile."""
+        """Plan jobs again whose interval has changed."""
         for name in self._jobs:
             due = self.due(name)
             with self._lock:
                 idle = name not in self._running and name not in self._soon
-                if self._scheduler is not None and idle and abs(due - self._planned[name]) > SLIP:
+                if self._scheduler is not None and idle and abs(due - self._planned[name]) > MAX_DELAY:
                     self._again(name, due)
 
     def _beat(self) -> None:

@@ -1,8 +1,7 @@
-"""Cost caps (SPEC 3.4): the pure part. Windows of time, caps, the verdict, and when to warn.
+"""Cost caps (SPEC 3.4): windows of time, the verdict, when to warn, and the burn rate. Pure.
 
-Money is whole micro-dollars. The hour slides; day and month begin at local midnight, which is not always 24 hours
-before the next one. `engine.safety.costs` keeps the ledger these functions judge. `burn` says how fast money goes: the
-buckets of a window, the recent pace, when the cap comes (SPEC 9.1).
+Money is in micro-dollars. The hour slides; day and month begin at local midnight. `engine.safety.costs` stores the
+costs. `burn` gives the buckets of a window, the recent pace, and when the cap is reached (SPEC 9.1).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ AGENT_BUDGET = "agent-budget"
 
 @frozen
 class Windows:
-    """Where the three windows begin, as instants in UTC. What lies exactly at a beginning counts."""
+    """The beginnings of the three windows in UTC, which belong to the windows."""
 
     hour: datetime
     day: datetime
@@ -45,7 +44,7 @@ def cost_windows(local: datetime) -> Windows:
 
 @frozen
 class AgentBudget:
-    """What an agent spent today, reservations included, and its own budget of a day; None is without limit."""
+    """An agent's spending today, with reservations, and its daily budget, None for no limit."""
 
     agent: str
     spent: int = 0
@@ -53,7 +52,7 @@ class AgentBudget:
 
 
 def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerdict:
-    """May `estimate` more be spent? Reaching a cap exactly is allowed, passing it is not.
+    """Whether `estimate` more may be spent. Reaching a cap exactly is allowed, passing it is not.
 
     Rules in order: `month` (hard stop: the caller places the hold), `day`, `hour`, `agent-budget`.
     """
@@ -118,8 +117,8 @@ def bucket_edges(window: str, local: datetime) -> list[datetime]:
 
 
 def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, cap: int) -> Burn:
-    """The window as it burns. `spent` are settled prices, oldest first, at least since the window began and for the
-    span of its pace; others do not matter."""
+    """The burn rate of a window. `spent` are settled prices, oldest first, at least since the beginning of the window
+    and of the span of its pace."""
     now, edges = local.astimezone(UTC), bucket_edges(window, local)
     buckets = [0] * (len(edges) - 1)
     for at, amount in spent:
@@ -150,7 +149,7 @@ def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
 def _reached_in_sliding_hour(
     now: datetime, spent: Sequence[Spent], reserved: int, cap: int, pace: int
 ) -> datetime | None:
-    """The same for the sliding hour: what was spent leaves it an hour later, so the sum falls between payments."""
+    """When the cap of the sliding hour is reached: each price leaves the window an hour later."""
     counted = reserved + sum(amount for _, amount in spent)
     left_by_then = [0, *accumulate(amount for _, amount in spent)]
     expiries = [*(at + HOUR for at, _ in spent), now + HOUR]

@@ -1,9 +1,9 @@
-"""The human gate (SPEC 3.6): what needs a person's word before it runs.
+"""The human gate (SPEC 3.6): what needs a person's approval before it runs.
 
-An operator's approval is that word and satisfies every row (SPEC 3.2) but one: where no sandbox works, it must be
-confirmed each time that nothing confines what runs, unless the workspace's settings do. For all else each row that
-applies says ask, or block after a content hit. The rows for acting without an operator (SPEC 2.5, 2.6, 7.3, 7.4) stand
-here too, so that nothing that runs by itself finds a way around them.
+An operator's approval satisfies every rule (SPEC 3.2) but one: where no sandbox works, the operator must confirm each
+time that nothing confines the run, unless the workspace's settings allow it. Otherwise each rule that applies asks, or
+blocks after a content hit. The rules for running without an operator (SPEC 2.5, 2.6, 7.3, 7.4) are here too, so that
+nothing that runs by itself gets around them.
 """
 
 from __future__ import annotations
@@ -25,24 +25,21 @@ RAIL = "gate"
 MIN_CONFIDENCE = 0.6
 COSTLY_ABOVE = 1 * MICRO
 MAX_REJECTIONS = 3
-UNCONFINED = "no sandbox on this machine, so nothing confines what this runs; install bubblewrap to get one"
+NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs; install bubblewrap to get one"
 MIN_DECISIONS = 10
-"""Decisions until which everything is a card."""
+"""Minimum number of decisions before anything runs by itself."""
 MIN_APPROVAL_BOUND = 0.8
-"""Wilson's lower bound of past approvals that acting alone needs (SPEC 2.5)."""
+"""Minimum of Wilson's lower bound of past approvals before a card runs by itself (SPEC 2.5)."""
 
 
 @frozen
 class GateFacts:
-    """What the gate looks at. Money in micro-dollars; `targets` are the production targets found, in words.
-
-    `confined`: a sandbox works on this machine. Where none does, `waived` says that the workspace's settings allow it,
-    `confirmed` that the operator confirmed it for this decision.
-    """
+    """The conditions that the gate checks. Money in micro-dollars."""
 
     confidence: float
     estimate: int
     targets: tuple[str, ...]
+    """The production targets that it touches, in words."""
     novel_pair: bool
     rejections: int
     decisions: int
@@ -58,15 +55,19 @@ class GateFacts:
     threshold: float = 0.8
     suggested: bool = False
     ordered: bool = False
+    """Whether the operator ordered it to run by itself."""
     confined: bool = True
+    """Whether a sandbox works on this machine."""
     waived: bool = False
+    """Whether the workspace's settings allow runs without a sandbox."""
     confirmed: bool = False
+    """Whether the operator confirmed the run without a sandbox for this decision."""
     always_asked: bool = False
 
 
 @frozen
 class GateRule:
-    """One row of the gate that applies."""
+    """A rule of the gate that applies."""
 
     rule: str
     verdict: Verdict
@@ -74,11 +75,11 @@ class GateRule:
 
 
 def gate_rules(facts: GateFacts) -> list[GateRule]:
-    """Every row that applies, in SPEC's order, also for an operator's approval."""
-    is_guess = not facts.ordered  # what you wrote to run by itself is no guess: it needs no confidence and no record
+    """The rules that apply, in SPEC's order, also for an operator's approval."""
+    is_guess = not facts.ordered  # an order of the operator needs no confidence and no past approvals
     below_threshold = MIN_CONFIDENCE <= facts.confidence < facts.threshold
     table: tuple[tuple[bool, str, str], ...] = (
-        (not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED),
+        (not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, NO_CONFINEMENT),
         (
             is_guess and facts.confidence < MIN_CONFIDENCE,
             "low-confidence",

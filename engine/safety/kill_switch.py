@@ -1,9 +1,9 @@
-"""The kill switch (SPEC 3.7) and the holds that only their own word lifts.
+"""The kill switch (SPEC 3.7), and the holds that stop or pause work.
 
-Four levels, any one stops: `crossPollEnabled = false`, the API's toggle for this run, F12 in the console, and the stop
-file from outside (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a restart.
-`pause` (three rejections in a row) lasts two hours and stops what runs by itself; an operator's approval is itself the
-word that the pause waits for (SPEC 3.2, 3.6). `month` stops everything until it is lifted.
+Each of four levels stops everything: `crossPollEnabled = false`, the API's toggle for this run, F12 in the console, and
+the stop file from outside (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a
+restart. `pause` (three rejections in a row) lasts two hours and stops what runs by itself, but not what the operator
+approves (SPEC 3.2, 3.6). `month` stops everything until the operator resumes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RAIL = "kill"
 STOP, PAUSE, MONTH = "stop", "pause", "month"
 HOLD_WORDS = (STOP, PAUSE, MONTH)
 CONSOLE = "operator"
-"""Who places the stop of F12; whatever else places one came from outside the console."""
+"""`by` of the stop that F12 places; any other comes from outside the console."""
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.1
 """Seconds between two checks of the stop file and the settings."""
@@ -46,7 +46,7 @@ _LIFTED_BY_OPERATOR = "safety.lifted_by_hand"
 
 @frozen
 class KillFacts:
-    """What the kill switch looks at; `holds` are those in force."""
+    """The conditions that the kill switch checks; `holds` are the active ones."""
 
     enabled: bool
     enabled_this_run: bool
@@ -55,7 +55,7 @@ class KillFacts:
 
 
 def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
-    """May anything run? A pause stops only what no operator approved."""
+    """Whether anything may run. A pause only stops what no operator approved."""
     if facts.stop_requested:
         return RailVerdict(RAIL, Verdict.BLOCK, stop_file.STOPPED, "stop-file")
     for hold in facts.holds:
@@ -71,7 +71,7 @@ def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
 
 
 def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
-    """The four levels in SPEC's order, each with its state and how it is lifted.
+    """The four levels in SPEC's order, each with its state and how to end it.
 
     F12 and a stop from outside place the same hold; `by` distinguishes them.
     """
@@ -98,13 +98,13 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
 
 
 def active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
-    """The holds that are still active at `now`, the hardest first. At `until` itself a hold is over."""
+    """The holds that are active at `now`, strictest first. At `until` itself a hold is over."""
     active = [hold for hold in holds if hold.until is None or now < hold.until]
     return tuple(sorted(active, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
 
 
 class HoldRow(Row, table=True):
-    """One hold in force."""
+    """One active hold."""
 
     __tablename__ = "holds"
     __table_args__ = (
@@ -122,7 +122,7 @@ _HOLDS = select(col(HoldRow.word), col(HoldRow.reason), col(HoldRow.since), col(
 
 
 class KillSwitch:
-    """Answers whether anything may run, and ends what runs when it may not.
+    """Answers whether anything may run, and ends running sessions when nothing may.
 
     `stop_sessions(reason)` ends every running session within a second. `on_change` is called after holds changed,
     possibly on the writer thread: it must be quick and not write.
@@ -157,7 +157,7 @@ class KillSwitch:
             self._by_hand = bool(state.get(session, _LIFTED_BY_OPERATOR, False))
 
     def start(self) -> None:
-        """Begin to watch the stop file and the settings; a stop that was asked for meanwhile is adopted at once."""
+        """Begin to watch the stop file and the settings; a stop requested meanwhile takes effect at once."""
         self.poll()
         self._watcher = threading.Thread(target=self._watch, name="clawpy-kill-switch", daemon=True)
         self._watcher.start()
@@ -170,25 +170,25 @@ class KillSwitch:
             self._watcher = None
 
     def holds(self) -> list[Hold]:
-        """The holds in force, the hardest first."""
+        """The active holds, strictest first."""
         return list(active_holds(self._holds, self._clock.now()))
 
     def lifted_by_hand(self) -> bool:
-        """Whether the last pause or month stop was lifted by its word, rather than by time (SPEC 7.1)."""
+        """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
         return self._by_hand
 
     def ask(self, *, by_operator: bool = False) -> RailVerdict:
-        """May anything run now? Before a cycle, before a session, and while it runs. A stat and no database."""
+        """Whether anything may run now, asked before a cycle, before a session, and while it runs. Reads no
+        database."""
         return decide_kill(self._facts(self._holds), by_operator)
 
     def stop_reason(self) -> str:
-        """Why nothing may begin now, not even what you approved; "" when it may. A pause holds only what runs by
-        itself."""
+        """Why nothing may begin now, not even what the operator approved; "" if it may. A pause does not count."""
         verdict = self.ask(by_operator=True)
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
     def block_reason(self) -> str:
-        """Why nothing may run by itself now; "" when it may."""
+        """Why nothing may run by itself now, "" if it may."""
         verdict = self.ask()
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
@@ -197,18 +197,18 @@ class KillSwitch:
         return levels(self._facts(self._holds))
 
     def kill_reason(self) -> str:
-        """Why everything is to end, "" while no level is thrown; a pause and a month stop are none (SPEC 3.7)."""
+        """Why running sessions must end, "" if they need not; a pause and a month stop end none (SPEC 3.7)."""
         reasons = [hold.reason for hold in self.holds() if hold.word == STOP]
         return next(iter([*reasons, *(level.words for level in self.levels() if level.thrown)]), "")
 
     def verdict(self, session: Session, trigger_type: TriggerType) -> RailVerdict:
-        """The same from the database, for decisions inside a transaction."""
+        """The verdict by the holds in the database, for decisions inside a transaction."""
         return decide_kill(self._facts(_read(session)), trigger_type is TriggerType.MANUAL)
 
     def stop(self, reason: str, by: str) -> None:
-        """Stop everything (F12, `clawpy stop`): sessions end now, the hold is kept.
+        """Stop everything (F12, `clawpy stop`): end all sessions, and place the hold `stop`.
 
-        The stop file comes first, so that the stop holds even when the database hangs or this process dies here.
+        The stop file is written first, so that the stop lasts even if the database hangs or this process dies.
         """
         self._stopping = True
         try:
@@ -221,7 +221,7 @@ class KillSwitch:
             self._adopt(reason, by)
 
     def resume(self, word: str) -> None:
-        """Lift one hold by its own word. Raises `Refusal` `unknown_hold`, or `not_held` when it is not in force."""
+        """End the hold `word`. Raises `Refusal` `unknown_hold`, or `not_held` if it is not active."""
         if word not in HOLD_WORDS:
             raise Refusal(
                 "unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(HOLD_WORDS)}"
@@ -244,8 +244,8 @@ class KillSwitch:
                 self._stopping = False
 
     def set_enabled(self, enabled: bool) -> None:
-        """The API's toggle, for this run only: in force at once. Switching off ends running sessions; where that
-        fails the watcher tries it again, and the toggle is thrown nevertheless."""
+        """Switch everything on or off for this run, by the API. Switching off ends running sessions; if that fails, the
+        watcher tries it again."""
         self._enabled_this_run = enabled
         try:
             self.poll()
@@ -254,7 +254,7 @@ class KillSwitch:
         self._on_change()
 
     def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:
-        """Place a hold in the caller's transaction; False when it is in force already."""
+        """Place a hold in the caller's transaction; False if it is active already."""
         existing = load(transaction.session, HoldRow, word)
         if existing is not None and (existing.until is None or transaction.now < existing.until):
             return False
@@ -268,17 +268,17 @@ class KillSwitch:
         return True
 
     def cap_reached(self, transaction: Transaction, window: str, reason: str) -> None:
-        """A cost cap is reached (SPEC 3.4, 7.1): the month's is a hard stop until lifted by hand, others pause."""
+        """Place the hold of a reached cost cap (SPEC 3.4, 7.1): a month stop for the month's cap, else a pause."""
         self.place(transaction, MONTH if window == "month" else PAUSE, reason)
 
     def rejections(self, session: Session) -> int:
-        """Rejections in a row since the last pause was lifted: resuming resets the count (SPEC 7.1)."""
+        """Number of rejections in a row since the last pause ended (SPEC 7.1)."""
         after = state.get(session, _LAST_AT_RESUME, 0)
         return self.decisions.consecutive_rejections(session, after)
 
     def decided(self, transaction: Transaction) -> None:
-        """A decision was made in this transaction: the third rejection in a row pauses what runs by itself (SPEC 3.6).
-        Where nothing runs by itself there is nothing to pause, and nothing to announce."""
+        """Place a pause after the third rejection in a row (SPEC 3.6), if cards may run by themselves. Call it in the
+        transaction of a decision."""
         if not self._settings.current.acts_by_itself:
             return
         count = self.rejections(transaction.session)
@@ -286,13 +286,13 @@ class KillSwitch:
             self.place(transaction, PAUSE, f"{count} rejections in a row")
 
     def lift_expired(self, transaction: Transaction) -> None:
-        """Take holds away whose time is over."""
+        """Remove holds whose time is over."""
         for hold in _read(transaction.session):
             if hold.until is not None and transaction.now >= hold.until:
                 self._lift(transaction, hold.word, by_hand=False)
 
     def poll(self) -> None:
-        """One check: adopt a stop file, lift what ran out, end sessions when a level was thrown since the last look."""
+        """One check: adopt a stop file, remove expired holds, end sessions if a level stopped since the last check."""
         facts = self._facts(self._holds)
         if facts.stop_requested and not self._stopping:
             request = stop_file.read_request(self._file)
@@ -313,7 +313,7 @@ class KillSwitch:
             try:
                 self.poll()
             except Exception:
-                # The watcher outlives a fault of the disk: the next look may succeed, and `ask` blocks meanwhile.
+                # The watcher survives an error of the disk: the next check may succeed, and `ask` blocks meanwhile.
                 log.exception("the kill switch could not act on what it found")
 
     def _facts(self, holds: tuple[Hold, ...]) -> KillFacts:
@@ -325,7 +325,7 @@ class KillSwitch:
         )
 
     def _adopt(self, reason: str, by: str) -> None:
-        """Turn a stop into a hold, then take the file away: at no instant is neither there."""
+        """Turn a stop into a hold, then remove the file, so that one of them always exists."""
         with self._changing:
             self._database.write(lambda transaction: self.place(transaction, STOP, reason, by=by))
             try:
@@ -341,7 +341,7 @@ class KillSwitch:
         transaction.session.delete(row)
         transaction.session.flush()
         if word == PAUSE:
-            # Which decision was the last, not how many there were: undoing an older one must not move this mark.
+            # The id of the last decision, not their number, because an undo changes the number.
             state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
         if word != STOP:
             state.put(transaction, _LIFTED_BY_OPERATOR, by_hand)

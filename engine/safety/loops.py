@@ -1,9 +1,9 @@
-"""The loop detector (SPEC 3.3): channels that trigger each other in circles are stopped.
+"""The loop detector (SPEC 3.3): blocks channels that trigger each other in circles.
 
-A link says whose work led to a trigger on which channel: a channel's, or a program's that asked from outside. Links
-from `owner`, which a person's approvals and the engine's own predictions make, begin a chain: they are recorded, never
-blocked, and do not count in its depth. What a program asked for and the rate alone held back is a link that did not
-run: it counts as a repeat and in nothing else.
+A link leads from the channel, or the program, whose work caused a trigger to the channel of the trigger. Links from
+`owner`, made by a person's approvals and the engine's own predictions, begin a chain: they are recorded, never blocked,
+and do not count in its depth. A trigger by a program that only the rate blocked is a link that did not run: it only
+counts as a repeat.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OWNER = "owner"
 REVERSE_WINDOW = timedelta(minutes=5)
 PAIR_WINDOW = timedelta(minutes=10)
 PAIR_LIMIT = 2
-"""A pair may be asked for so often within `PAIR_WINDOW`; once more is a loop."""
+"""Maximum number of equal links within `PAIR_WINDOW`; one more is a loop."""
 MAX_DEPTH = 3
-"""Channels in a chain: A→B→C passes, →D does not."""
+"""Maximum number of channels in a chain: A→B→C passes, →D does not."""
 MAX_LINKS = 50
 
 
@@ -45,7 +45,7 @@ class Link:
 
 
 class ChainLink(Row, table=True):
-    """A link as it is stored, so that a loop is seen across a restart."""
+    """A stored link, so that loops are detected across a restart."""
 
     __tablename__ = "chain_links"
     __table_args__ = (Index("ix_chain_links_at", "at", "id"),)
@@ -76,8 +76,9 @@ _NEWEST_LINKS = (
 _INSERT_LINK = sqlalchemy.insert(ChainLink)
 
 
-def depth(links: Sequence[Link], channel: str) -> int:
-    """How many channels the chain that ends at `channel` has, at least 1. `links` oldest first, one workspace."""
+def chain_depth(links: Sequence[Link], channel: str) -> int:
+    """The number of channels in the chain that ends at `channel`, at least 1. `links` are of one workspace, oldest
+    first."""
     channels = 1
     for link in reversed(links):
         if link.to_channel != channel:
@@ -90,9 +91,9 @@ def depth(links: Sequence[Link], channel: str) -> int:
 
 
 def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
-    """Would `link` close a loop, given the last links (oldest first, any workspace)?
+    """Whether `link` would close a loop, after the last `links` (oldest first, any workspace).
 
-    Only links of the same workspace make a chain. A link exactly as old as a window lies outside it.
+    Only links of the same workspace make a chain. A link exactly as old as a window is outside it.
     """
     if link.from_channel == OWNER:
         return RailVerdict(RAIL, Verdict.ALLOW, "a new chain")
@@ -108,7 +109,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
                 f"{step} would reverse {earlier.from_channel} → {earlier.to_channel} within 5 min",
                 "reverse",
             )
-    channels = depth(ran, link.from_channel) + 1
+    channels = chain_depth(ran, link.from_channel) + 1
     if channels > MAX_DEPTH:
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed", "depth"
@@ -124,13 +125,13 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     return RailVerdict(RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 
 
-def link_of(trigger: Trigger, from_channel: str, now: datetime, *, ran: bool = True) -> Link:
+def make_link(trigger: Trigger, from_channel: str, now: datetime, *, ran: bool = True) -> Link:
     """The link that `trigger` would add."""
     assignment = trigger.assignment
     return Link(from_channel, assignment.channel, trigger.prediction_id, assignment.workspace, now, ran)
 
 
-def recent(session: Session, now: datetime) -> list[Link]:
+def recent_links(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
     links = [Link(*row) for row in ask(session, _NEWEST_LINKS)]
     oldest = [link for link in links if link.ran][:MAX_LINKS][-1:]
@@ -138,12 +139,12 @@ def recent(session: Session, now: datetime) -> list[Link]:
     return counted[::-1]
 
 
-def record(transaction: Transaction, link: Link) -> None:
+def record_link(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
     transaction.ask(_INSERT_LINK, shallow_dict(link))
 
 
-def forget(transaction: Transaction) -> None:
+def forget_links(transaction: Transaction) -> None:
     """Delete links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
     session = transaction.session
     oldest = session.exec(

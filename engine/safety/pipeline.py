@@ -125,8 +125,8 @@ _PAIR = _REACHED.where(col(CrosspollLog.from_channel) == bindparam("start"))
 
 
 class Pipeline:
-    """Decides on triggers. `quiet` says whether it is quiet hours now (SPEC 7.3), `confined` whether a sandbox works on
-    this machine."""
+    """Asks all rails about triggers. `quiet` says whether it is quiet hours (SPEC 7.3), `confined` whether a sandbox
+    works on this machine."""
 
     def __init__(
         self,
@@ -150,9 +150,9 @@ class Pipeline:
         self.confined = confined
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
-        """Every rail's verdict on a card without a decision yet; changes nothing.
+        """The verdicts of all rails on a pending card; changes nothing.
 
-        Gate and content judge as if no operator had approved, so that the card shows what they ask. `novel-pair` in
+        Gate and content answer as if no operator had approved, so that the card shows what they ask. `novel-pair` in
         the gate's `rule` is the NEW badge.
         """
         with self._database.read() as session:
@@ -160,7 +160,7 @@ class Pipeline:
             return self._ask_all(session, trigger, self._clock.now(), spent, decided=False)
 
     def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
-        """Decide on a trigger: log it, and when every rail allows, reserve its cost and issue its permit."""
+        """Ask the rails about a trigger and log it; if all allow, reserve its cost and issue its permit."""
         session = transaction.session
         self.kill_switch.lift_expired(transaction)
         for prediction_id in self._permits.expired(transaction):
@@ -172,25 +172,27 @@ class Pipeline:
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
             self.costs.reserve(transaction, trigger, permit.id, spent())
-            loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now))
+            loops.record_link(transaction, loops.make_link(trigger, chain_start(trigger), transaction.now))
             if any(verdict.rule and verdict.rail == "content" for verdict in verdicts):
                 self._use_allowance(transaction, trigger.assignment.digest)
         else:
             if trigger.asked_by and blocked_by.rail == rates.RAIL:
-                loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now, ran=False))
+                loops.record_link(
+                    transaction, loops.make_link(trigger, chain_start(trigger), transaction.now, ran=False)
+                )
             self._blocked(transaction, trigger, verdicts, blocked_by)
         ask(session, _LOG, _row(trigger, verdicts, blocked_by, permit, transaction.now))
         return Ruling(verdicts, permit, blocked_by)
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
-        """An approval is taken back before its session started: permit void, reservation released."""
+        """Revoke the permit of an approval that was undone before its session started, and release its reservation."""
         self._permits.revoke(transaction, prediction_id)
         self.costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
-        """Lift the content block of what this card last asked for, for one run of exactly that; returns its digest.
+        """Allow one run of what the content filter last blocked of this card; returns its digest.
 
-        Raises `Refusal` `nothing_blocked` when the content filter did not block it at its last decision.
+        Raises `Refusal` `nothing_blocked` if the content filter did not block its last trigger.
         """
         last = transaction.session.exec(
             select(CrosspollLog)
@@ -207,7 +209,7 @@ class Pipeline:
         return last.digest
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
-        """Write what became of a trigger into its log row."""
+        """Store the result of a trigger in its row of the log."""
         for row in load_all(transaction.session, CrosspollLog, _LAST_PASSED, {"card": view.prediction_id}):
             row.result = {
                 "session": view.id,
@@ -232,7 +234,7 @@ class Pipeline:
         return tuple(self._guard(name, rail) for name, rail in rails)
 
     def _guard(self, name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
-        """A rail that raises blocks: what cannot be judged does not run."""
+        """The verdict of a rail; a rail that raises blocks."""
         try:
             return rail()
         except Exception as error:
@@ -246,8 +248,8 @@ class Pipeline:
         return rates.decide_rate(trigger, last_unattended(session), now, interval)
 
     def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        link = loops.link_of(trigger, chain_start(trigger), now)
-        return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent(session, now))
+        link = loops.make_link(trigger, chain_start(trigger), now)
+        return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent_links(session, now))
 
     def _cost(self, session: Session, trigger: Trigger, spent: Callable[[], CostState]) -> RailVerdict:
         return cost.decide_cost(spent(), trigger.estimate, self.costs.budget(session, trigger.agent))
@@ -305,8 +307,8 @@ class Pipeline:
         )
 
     def _novel(self, session: Session, trigger: Trigger) -> bool:
-        """True when this pair of channels never was let through before. Within one channel, and where a program asks,
-        there is no pair: it is as novel as the channel itself."""
+        """Whether no trigger of this pair of channels ever passed. Within one channel, and for a program, the channel
+        itself counts."""
         channel, start = trigger.assignment.channel, chain_start(trigger)
         if start == channel or start not in (loops.OWNER, *self.settings.current.channels):
             return ask(session, _REACHED, {"channel": channel}).first() is None
@@ -323,7 +325,7 @@ class Pipeline:
     def _blocked(
         self, transaction: Transaction, trigger: Trigger, verdicts: tuple[RailVerdict, ...], first: RailVerdict
     ) -> None:
-        """What follows from a block besides the log: events, counters, holds."""
+        """Record the events of a block, count loops, and place holds."""
         transaction.record(
             TriggerBlocked(
                 subject=trigger.prediction_id,
@@ -357,14 +359,14 @@ class Pipeline:
 
 
 def last_unattended(session: Session) -> datetime | None:
-    """When the last trigger that no operator approved was let through: what the rate limiter counts from."""
+    """The time of the last trigger without an operator's approval that passed, for the rate limiter."""
     last: datetime | None = ask(session, _LAST_UNATTENDED).scalar()
     return last
 
 
 def chain_start(trigger: Trigger) -> str:
-    """Where a trigger's link comes from: `owner` for an operator's approval (SPEC 3.3), else the channel whose work led
-    to it, else the program that asks."""
+    """The start of a trigger's link: `owner` for an operator's approval (SPEC 3.3), else the program that asks, or the
+    channel whose work caused it."""
     if rates.is_by_operator(trigger):
         return loops.OWNER
     return trigger.asked_by if trigger.asked_by and trigger.from_channel == loops.OWNER else trigger.from_channel

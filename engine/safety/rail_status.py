@@ -103,7 +103,7 @@ class RailStatus:
         """The newest links of the loop detector first, each with what counts of it now."""
         now = self._clock.now()
         with self._database.read() as session:
-            links = [link for link in loops.recent(session, now) if link.ran]
+            links = [link for link in loops.recent_links(session, now) if link.ran]
         steps = []
         for index in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
             link = links[index]
@@ -122,7 +122,7 @@ class RailStatus:
                     link.prediction_id,
                     link.workspace,
                     link.at,
-                    depth=loops.depth(links_so_far, link.to_channel),
+                    depth=loops.chain_depth(links_so_far, link.to_channel),
                     runs=run_count if counted else 0,
                     answer_until=until if counted and now < until else None,
                 )
@@ -139,7 +139,7 @@ class RailStatus:
     def _loop(self, session: Session, now: datetime) -> RailState:
         counted = [
             link
-            for link in loops.recent(session, now)
+            for link in loops.recent_links(session, now)
             if link.from_channel != loops.OWNER and now - link.at < loops.PAIR_WINDOW
         ]
         stopped = state.get(session, LOOPS_KEY, 0)

@@ -1,4 +1,4 @@
-"""The safety port: what console, verbs, socket and the other services ask of the rails."""
+"""The service `engine.safety`: all rails of one home."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from engine.storage.database import Database, Transaction
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """What the rails ask of the services above them."""
+    """Functions of services above, which the rails call."""
 
     stop_sessions: Callable[[str], object]
     """Ends every running session within a second; takes the reason."""
@@ -106,18 +106,18 @@ class Safety:
         self.kill_switch.close()
 
     def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
-        """At start-up, after sessions were recovered: mend reservations that a crash left, but for the `lasting` ones;
-        returns how many."""
+        """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
+        after the sessions are recovered."""
 
         def mend(transaction: Transaction) -> int:
-            loops.forget(transaction)
+            loops.forget_links(transaction)
             waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
             return self.costs.recover(transaction, session_of, waiting, lasting)
 
         return self._database.write(mend)
 
     def holds(self) -> list[Hold]:
-        """The holds in force, the hardest first."""
+        """The active holds, strictest first."""
         return self.kill_switch.holds()
 
     def stop(self, reason: str, by: str) -> None:
@@ -125,7 +125,7 @@ class Safety:
         self.kill_switch.stop(reason, by)
 
     def resume(self, word: str) -> None:
-        """Lift `stop`, `pause` or `month`. Raises `Refusal` `unknown_hold` or `not_held`."""
+        """End `stop`, `pause` or `month`. Raises `Refusal` `unknown_hold` or `not_held`."""
         self.kill_switch.resume(word)
 
     def decided(self, transaction: Transaction) -> None:
@@ -133,7 +133,7 @@ class Safety:
         self.kill_switch.decided(transaction)
 
     def allow_once(self, prediction_id: str) -> str:
-        """Lift one content block for exactly what this card last asked for. Raises `Refusal` `nothing_blocked`."""
+        """Allow one run of what the content filter last blocked of this card. Raises `Refusal` `nothing_blocked`."""
         return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
 
     def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
@@ -153,12 +153,12 @@ class Safety:
         return own_rules(content.allow, content.block)
 
     def loop_detection_count(self) -> int:
-        """How many loops were stopped, ever (`loopDetectionCount`)."""
+        """The number of all blocked loops (`loopDetectionCount`)."""
         with self._database.read() as session:
             return int(state.get(session, LOOPS_KEY, 0))
 
     def triggers(self) -> tuple[int, datetime | None]:
-        """How many triggers every rail let through, ever (`totalTriggers`), and when the last was (`lastTriggerAt`)."""
+        """The number of all triggers that passed (`totalTriggers`), and the time of the last (`lastTriggerAt`)."""
         query = select(func.count(), func.max(col(CrosspollLog.created_at))).where(col(CrosspollLog.blocked).is_(False))
         with self._database.read() as session:
             count, last = session.exec(query).one()
@@ -175,7 +175,7 @@ class Safety:
         return [_entry(row, row.blocked and row.digest in lifted) for row in rows]
 
     def rails(self) -> tuple[RailState, ...]:
-        """How each rail stands, and what it said at the newest decision."""
+        """The state of each rail, with its verdict on the newest trigger."""
         return self._status.rails()
 
     def chain(self, limit: int = 20) -> list[ChainStep]:

@@ -195,7 +195,9 @@ def test_a_missed_job_runs_once_when_the_engine_starts(tmp_path: Any) -> None:
 
 
 def test_a_job_that_is_not_kept_writes_nothing(database: Database, clock: FakeClock) -> None:
-    jobs = [Job(name, lambda: timedelta(seconds=30), lambda: None, kept=name == "kept") for name in ("kept", "often")]
+    jobs = [
+        Job(name, lambda: timedelta(seconds=30), lambda: None, is_stored=name == "kept") for name in ("kept", "often")
+    ]
     schedule = Schedule(database, clock, jobs)
     for name in ("kept", "often"):
         assert schedule.run(name)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DecidedBy, Trigger, TriggerType, Verdict
-from engine.safety.loops import MAX_DEPTH, MAX_LINKS, Link, decide_loop, depth, record
+from engine.safety.loops import MAX_DEPTH, MAX_LINKS, Link, chain_depth, decide_loop, record_link
 from engine.safety.rates import decide_rate
 
 from .helpers import WORKSPACE, Rails, approval, on, unattended
@@ -80,7 +80,7 @@ def test_the_reverse_link_blocks_for_five_minutes(seconds: int, verdict: str) ->
 
 def test_a_chain_of_three_passes_and_of_four_blocks() -> None:
     links = [link("owner", "a", timedelta(minutes=30)), link("a", "b", timedelta(minutes=20))]
-    assert depth(links, "b") == 2
+    assert chain_depth(links, "b") == 2
     assert decide_loop(link("b", "c"), links).verdict == "allow"
     links.append(link("b", "c", timedelta(minutes=10)))
     blocked = decide_loop(link("c", "d"), links)
@@ -130,7 +130,7 @@ def test_no_chain_ever_grows_past_three(steps: list[tuple[str, str, int]]) -> No
         new = Link(from_channel, to_channel, "p", "/w", now)
         if decide_loop(new, links).verdict is Verdict.ALLOW:
             links.append(new)
-            assert depth(links, to_channel) <= MAX_DEPTH == 3
+            assert chain_depth(links, to_channel) <= MAX_DEPTH == 3
             pairs = [(link.from_channel, link.to_channel) for link in links if now - link.at < TEN]
             assert pairs.count((from_channel, to_channel)) <= 2
 
@@ -138,7 +138,7 @@ def test_no_chain_ever_grows_past_three(steps: list[tuple[str, str, int]]) -> No
 def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - TEN)
-    rails.database.write(lambda tx: [record(tx, old) for _ in range(60)])
+    rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
     assert rails.rule(unattended()).permit
     rails.safety.recover(lambda prediction_id: None)
     assert len(rails.safety.chain(100)) == MAX_LINKS
@@ -221,4 +221,4 @@ def test_whatever_programs_ask_for_no_pair_runs_three_times_and_no_answer_comes_
             and new.at - earlier.at < timedelta(minutes=5)
             for earlier in before
         )
-        assert depth([earlier for earlier in links[: index + 1] if earlier.ran], new.to_channel) <= MAX_DEPTH
+        assert chain_depth([earlier for earlier in links[: index + 1] if earlier.ran], new.to_channel) <= MAX_DEPTH
