@@ -82,7 +82,7 @@ def text_prompts(home: Home, settings: Settings, keys: Keys) -> Check:
 
 def coding_agents(home: Home, settings: Settings) -> list[Check]:
     """Coding agents in the settings, and those that are installed and could serve a channel (SPEC 9.8)."""
-    from engine.execution.runners.acp.agents import describe_agent, discover
+    from engine.execution.runners.acp.agents import describe_agent, find_agents
 
     checks = []
     for name, section in settings.acp.items():
@@ -97,7 +97,7 @@ def coding_agents(home: Home, settings: Settings) -> list[Check]:
             reach = ", ".join(section.hosts) or "none"
             words = f"{message}; network: {reach}; to log in, if needed: {agent.login}"
             checks.append(Check("coding agent", OK, words))
-    for agent in discover(data=home.data):
+    for agent in find_agents(data=home.data):
         if agent.name not in settings.acp:
             fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"
             lacks = " without its adapter" if agent.missing else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.config.agents import ACP, AUTO, MODEL, model_problem
 from engine.execution.local_models import query_local_models
 from engine.execution.routing import ModelChoice
-from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, discover
+from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
 from engine.model import FoundAgent, LocalModels, Refusal
 from engine.settings_store import SettingsStore
 
@@ -72,7 +72,7 @@ class AgentSetup:
 
     def find_agents(self) -> list[FoundAgent]:
         """The coding agents of this machine, with those that lack their adapter."""
-        return discover(self._path, data=self._data)
+        return find_agents(self._path, data=self._data)
 
     def list_agents(self) -> list[FoundAgent]:
         """The agents of the settings, then the others of this machine."""

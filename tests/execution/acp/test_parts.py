@@ -17,7 +17,7 @@ from engine.execution.runners.acp.agents import (
     agent_confinement,
     agent_environment,
     command_confinement,
-    discover,
+    find_agents,
 )
 from engine.execution.runners.acp.json_rpc_pipe import parse_message
 from engine.execution.runners.acp.requests import choose_option
@@ -127,7 +127,7 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
 
     transcript = AgentTranscript(write, lambda tool, message: None, redact)
     for kind, text in pieces:
-        transcript.chunk(kind, schema.TextContentBlock(type="text", text=text))
+        transcript.add_chunk(kind, schema.TextContentBlock(type="text", text=text))
     transcript.flush()
     for kind in written:
         said = "".join(text for one, text in pieces if one == kind)
@@ -167,14 +167,14 @@ def programs(folder: Path, *names: str) -> str:
 
 def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
     path = programs(tmp_path / "bin", "claude-code-acp", "claude-agent-acp", "gemini", "codex")
-    here = {one.name: one for one in discover(path, data=tmp_path / "data")}
+    here = {one.name: one for one in find_agents(path, data=tmp_path / "data")}
     assert list(here) == ["claude", "codex", "gemini"]
     assert here["claude"].command == ("claude-agent-acp",)  # the newer of the two
     assert here["claude"].hosts[0] == "api.anthropic.com"
     assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in here["claude"].login
     assert "codex-acp" in here["codex"].missing
     assert here["gemini"].command == ("gemini", "--acp")
-    assert discover(str(tmp_path)) == []
+    assert find_agents(str(tmp_path)) == []
 
 
 def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_no_provider_claims_more_than_was_reserved(
     )
     assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD
     assert 0 <= usage.output_tokens <= limit
-    assert usage.is_reported or usage.cost == price.of(usage.input_tokens, usage.output_tokens)
+    assert usage.is_reported or usage.cost == price.cost_of(usage.input_tokens, usage.output_tokens)
     lost = budget.count_cancelled(prompt=prompt, limit=limit, received=received, price=price)
     assert all(0 <= spent.cost <= budget.max_cost(prompt, limit, price) for spent in (usage, lost))
 
@@ -65,7 +65,7 @@ def test_no_provider_claims_more_than_was_reserved(
 def test_the_price_is_the_list_s_else_an_estimate_that_says_so() -> None:
     assert budget.price_of({"input": 3, "output": 4}, keyless=True, estimate=50_000) == Price(3, 4)
     unlisted = budget.price_of(None, keyless=False, estimate=50_000)
-    assert (unlisted.known, unlisted.least, unlisted.of(1_000_000, 0)) == (False, 50_000, 3_000_000)
+    assert (unlisted.known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
     assert budget.price_of(None, keyless=True, estimate=50_000) == Price(0, 0, known=False)  # nobody is paid
 
 

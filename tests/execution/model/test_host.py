@@ -121,7 +121,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     program = (
         "import sys, os, signal\n"
         "from engine.execution.runners.model.host_client import ModelHost\n"
-        "host = ModelHost()\nhost.warm()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        "host = ModelHost()\nhost.start()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
@@ -139,7 +139,7 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
     host = ModelHost(command)
     big = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
     try:
-        conversation = host.converse()
+        conversation = host.open_conversation()
         conversation.open(Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=big, history=None)
         message = conversation.take(5)
         assert message is not None
@@ -217,7 +217,7 @@ def test_the_key_is_nowhere_to_be_seen(alone: ModelWorld, tmp_path: Path, caplog
 
 def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHost) -> None:
     """It listens nowhere and holds no file of the engine's but the pipe."""
-    warm.warm()
+    warm.start()
     process = psutil.Process(warm.pid)
     assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)

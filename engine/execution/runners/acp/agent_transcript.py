@@ -1,4 +1,4 @@
-"""What an agent says and does, as lines of a transcript: text as it streams, tool calls, its plan (SPEC 9.4)."""
+"""Writes a coding agent's text, tool calls and plan into the transcript as they stream in (SPEC 9.4)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""
 
 MAX_PARAGRAPH = 400
-"""Characters after which a paragraph that has not ended is shown as far as it came, up to a space."""
+"""Characters after which an incomplete paragraph is shown up to its last space."""
 
 MAX_MESSAGE_CHARACTERS = 100_000
-"""Characters of what it said in one turn that are kept for the X-ray and the summary: the last ones."""
+"""Characters of the end of a turn's message that are kept for the X-ray and the summary."""
 
 MAX_CONTENT_LINES = 200
 """Lines of one tool's output or diff that are shown."""
@@ -42,21 +42,22 @@ class _ToolCall:
 
 
 class AgentTranscript:
-    """One conversation's part of the transcript. `failed(tool, message)` receives calls that failed (SPEC 5.1); `clean`
-    cuts secrets out: where a paragraph is broken, none is torn."""
+    """One conversation's part of the transcript."""
 
     def __init__(self, write: Write, on_failure: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
+        """`on_failure(tool, message)` receives calls that failed (SPEC 5.1). `clean` cuts secrets out, so that a
+        paragraph is never broken inside one."""
         self._write = write
         self._on_failure = on_failure
-        self._streamed = StreamedText(write, clean, longest=MAX_PARAGRAPH)
+        self._streamed = StreamedText(write, clean, max_line=MAX_PARAGRAPH)
         self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
         self._message_parts: list[str] = []
-        self._size = 0
+        self._message_size = 0
 
     @property
     def message(self) -> str:
-        """What it said in the present turn, at least its last `MAX_MESSAGE_CHARACTERS` characters."""
+        """The message of the present turn, at least its last `MAX_MESSAGE_CHARACTERS` characters."""
         return "".join(self._message_parts)
 
     @property
@@ -65,26 +66,26 @@ class AgentTranscript:
         return bool(self._message_parts or self._calls)
 
     def begin_turn(self) -> None:
-        """A turn begins: nothing of it is said yet."""
-        self._message_parts, self._size = [], 0
+        """Empty the message: a turn begins."""
+        self._message_parts, self._message_size = [], 0
 
-    def chunk(self, kind: str, content: Any) -> None:
-        """A piece of "say" or "thought": whole lines are written, the rest waits for its end."""
+    def add_chunk(self, kind: str, content: Any) -> None:
+        """Add a piece of "say" or "thought": whole lines are written, the rest waits for its end."""
         text = _block_text(content)
         if kind == "say":
             self._message_parts.append(text)
-            self._size += len(text)
-            if self._size > 2 * MAX_MESSAGE_CHARACTERS:
+            self._message_size += len(text)
+            if self._message_size > 2 * MAX_MESSAGE_CHARACTERS:
                 self._message_parts = ["".join(self._message_parts)[-MAX_MESSAGE_CHARACTERS:]]
-                self._size = MAX_MESSAGE_CHARACTERS
+                self._message_size = MAX_MESSAGE_CHARACTERS
         self._streamed.take(kind, text)
 
     def flush(self) -> None:
-        """What is left of a paragraph is shown now: something else follows, or the turn is over."""
+        """Write the rest of a paragraph: something else follows, or the turn is over."""
         self._streamed.end()
 
-    def tool(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
-        """A tool call began or came further."""
+    def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
+        """Write the new status of a tool call, and its results when it ended."""
         self.flush()
         call = self._calls.setdefault(update.tool_call_id, _ToolCall())
         self._calls.move_to_end(update.tool_call_id)
@@ -102,15 +103,15 @@ class AgentTranscript:
                     "exec" if call.kind == "execute" else call.kind or "tool", _failure_reason(update) or call.title
                 )
             if call.status in ("completed", "failed"):
-                self._results(update.content or ())
+                self._write_results(update.content or ())
 
     def find_call(self, call_id: str) -> tuple[str, str]:
         """Title and kind of an earlier tool call, "" each for an unknown one."""
         call = self._calls.get(call_id)
         return (call.title, call.kind) if call else ("", "")
 
-    def plan(self, entries: Iterable[schema.PlanEntry]) -> None:
-        """The plan as it is now; what did not change since is not repeated."""
+    def add_plan(self, entries: Iterable[schema.PlanEntry]) -> None:
+        """Write the steps of the plan that changed."""
         self.flush()
         before = self._plan
         self._plan = [
@@ -120,7 +121,7 @@ class AgentTranscript:
             if step not in before:
                 self._write("note", f"plan {number + 1}/{len(self._plan)} {PLAN_MARKS[step[1]]} {step[0]}")
 
-    def _results(self, contents: Iterable[Any]) -> None:
+    def _write_results(self, contents: Iterable[Any]) -> None:
         for content in itertools.islice(contents, 20):
             if isinstance(content, schema.FileEditToolCallContent):
                 lines = diff_lines(content.path, content.old_text or "", content.new_text)
@@ -152,7 +153,7 @@ def diff_lines(path: str, old: str, new: str) -> list[str]:
 
 
 def command_of(raw: Any) -> str:
-    """The command that a call of an agent's own tool is to run, as it names it; "" when it does not."""
+    """The command in the arguments of a call of an agent's own tool, "" for none."""
     if not isinstance(raw, dict):
         return ""
     for name in ("command", "cmd", "script"):
@@ -168,7 +169,7 @@ def command_of(raw: Any) -> str:
 
 
 def _block_text(content: Any) -> str:
-    """The text of a content block, or what it is."""
+    """The text of a content block, or its type in brackets."""
     if isinstance(content, schema.TextContentBlock):
         return content.text
     if isinstance(content, schema.ResourceContentBlock):

@@ -1,5 +1,4 @@
-"""The coding agents that are known, how they are found and logged in, and where one lives (SPEC 3.8, 11.1): a home of
-its own, its installation, its environment, and nothing else."""
+"""Known coding agents: how they are found and logged in, and what an agent may touch (SPEC 3.8, 11.1)."""
 
 from __future__ import annotations
 
@@ -23,11 +22,17 @@ class KnownAgent:
     name: str
     title: str
     commands: tuple[tuple[str, ...], ...]
+    """Commands that may start it; the first one that is installed does."""
     hosts: tuple[str, ...]
+    """The hosts of its provider."""
     login: tuple[str, ...]
+    """The command that logs it in, empty for none."""
     keys: tuple[str, ...]
+    """Environment variables that may hold its key."""
     program: str
+    """The program of an agent that needs an adapter, "" for one that needs none."""
     adapter: str
+    """How to install the adapter."""
 
 
 def _parse_agent(name: str, row: Mapping[str, Any]) -> KnownAgent:
@@ -47,21 +52,22 @@ _TABLES = tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encodi
 KNOWN_AGENTS = tuple(_parse_agent(name, row) for name, row in _TABLES.items())
 
 
-def discover(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:
-    """The known agents on the search path (`path`, by default PATH). `data`: the home's data folder, where each gets a
-    folder of its own. Looks at files only, a few milliseconds."""
-    here = []
+def find_agents(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:
+    """Find the known agents on the search path (`path`, by default PATH).
+
+    `data` is the home's data folder, where each gets a folder of its own. Looks at files only, a few milliseconds."""
+    found = []
     for agent in KNOWN_AGENTS:
         command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
         if command is not None:
-            here.append(describe_agent(agent.name, command, data=data))
+            found.append(describe_agent(agent.name, command, data=data))
         elif agent.program and shutil.which(agent.program, path=path):
-            here.append(replace(describe_agent(agent.name, agent.commands[0], data=data), missing=agent.adapter))
-    return here
+            found.append(replace(describe_agent(agent.name, agent.commands[0], data=data), missing=agent.adapter))
+    return found
 
 
 def describe_agent(name: str, command: Sequence[str], *, data: Path | None = None) -> FoundAgent:
-    """What is known of the agent `name` that `command` starts; also of one that is not public."""
+    """Describe the agent `name` that `command` starts, be it known or not."""
     agent = find_known_agent(name, command)
     login = login_hint(name, None if data is None else agent_home(data, name), command)
     if agent is None:
@@ -84,7 +90,7 @@ def agent_home(data: Path, name: str) -> Path:
 
 
 def login_hint(name: str, home: Path | None, command: Sequence[str] = ()) -> str:
-    """How the operator lets an agent in, once: a command to run, or a variable to hand on."""
+    """How the operator logs an agent in, once: a command to run, or a variable to pass on."""
     agent = find_known_agent(name, command)
     folder = shlex.quote(str(home)) if home is not None else "ITS-FOLDER"
     hints = []
@@ -111,8 +117,7 @@ TOOL_HOMES = {
 
 
 def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
-    """What the agent may touch: what its session may, its own home, its installation; of the network `hosts` besides
-    what the workspace allows."""
+    """The confinement of the agent: its session's, with its own home, its installation and `hosts` added."""
     return replace(
         session,
         readable=tuple(dict.fromkeys((*session.readable, *script_paths(command)))),
@@ -122,7 +127,7 @@ def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str
 
 
 def command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
-    """What commands may touch that it has run for it: the same, but for its home and its way to its provider."""
+    """The confinement of commands that the agent has the client run: the agent's, without its home and its hosts."""
     return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
 
 
@@ -138,7 +143,7 @@ def script_paths(command: Sequence[str]) -> list[Path]:
 
 
 def agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """What is added to a session's clean environment: its home, toolchains, and the variables the operator named."""
+    """Variables to add to a session's clean environment: home, toolchains, and the `names` that the operator set."""
     user = Path(environment.get("HOME") or Path.home())
     added = {"HOME": str(home)}
     for name, folder in TOOL_HOMES.items():

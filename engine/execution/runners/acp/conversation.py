@@ -37,7 +37,7 @@ CANCEL_SECONDS = 0.25
 """Seconds in which an agent must answer a cancellation; then its processes are ended."""
 
 EXIT_SECONDS = 0.5
-"""An agent that closed its output may take so long to be gone."""
+"""Seconds in which an agent that closed its output must exit."""
 
 AUTH_REQUIRED = -32000
 _LOGIN_HINTS = ("auth", "log in", "login", "logged in", "api key", "api_key", "apikey", "credential", "401")
@@ -46,19 +46,18 @@ A = TypeVar("A", bound=BaseModel)
 
 
 @frozen
-class Turn:
-    """How a turn ended. `reason` is the protocol's: end_turn, max_tokens, max_turn_requests, refusal, cancelled.
-
-    `usage` holds totals of the conversation, None from an agent that does not tell.
-    """
+class TurnResult:
+    """The end of a turn."""
 
     reason: str
+    """The protocol's: end_turn, max_tokens, max_turn_requests, refusal, cancelled."""
     message: str
     usage: schema.Usage | None
+    """Totals of the conversation, None from an agent that reports none."""
 
 
 class Conversation:
-    """What is said with the agent in `process`. `login` says how the operator lets it in, when it is not."""
+    """The conversation with the agent in `process`. `login` tells the operator how to log it in."""
 
     def __init__(
         self,
@@ -86,44 +85,44 @@ class Conversation:
         self._listening: asyncio.BaseTransport | None = None
         self._error_lines: deque[str] = deque(maxlen=5)
         self.model = ""
-        """Name and version of the agent, as it says itself."""
+        """Name and version of the agent, as it reports them."""
 
     @contextmanager
-    def opened(self, folder: Path) -> Iterator[None]:
-        """Begin a session of the agent's in `folder`, and end the conversation with the block.
+    def open_session(self, folder: Path) -> Iterator[None]:
+        """Open a session of the agent's in `folder`, and end the conversation with the block.
 
-        Raises `RetryLater` when it cannot begin (the words say how to log in where that is it), `SessionStopped`.
+        Raises `RetryLater` when it cannot begin (with how to log in where that is needed), `SessionStopped`.
         """
         with self._runner:
             loop = self._runner.get_loop()
             loop.set_exception_handler(_log_quietly)
-            self._live.on_stop(lambda: _call_soon(loop, self._cancel))
+            self._live.on_stop(lambda: _call_soon(loop, self._cancel_turn))
             try:
                 try:
-                    self._runner.run(self._begin(folder))
+                    self._runner.run(self._start_session(folder))
                 except FlowError as error:
                     raise RetryLater(error.message, error.fix) from None
                 yield
             finally:
-                self._runner.run(self._end())
+                self._runner.run(self._close_connection())
 
-    def turn(self, blocks: list[str]) -> Turn:
+    def run_turn(self, blocks: list[str]) -> TurnResult:
         """Send text blocks and wait for the end of the agent's turn.
 
         Raises `FlowError` when it fails, dies or breaks the protocol (`RetryLater` when it is not logged in and did
         nothing), `SessionStopped` when the session ends.
         """
         self._live.check_running()
-        return self._runner.run(self._turn(blocks))
+        return self._runner.run(self._run_turn(blocks))
 
-    async def _begin(self, folder: Path) -> None:
+    async def _start_session(self, folder: Path) -> None:
         self._pipe = await JsonRpcPipe.open(self._process, self._on_invalid_line)
         await self._read_stderr()
         self._connection = Connection(self._requests, self._pipe)
         capabilities = schema.ClientCapabilities(
             fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
         )
-        initialized = await self._ask(
+        initialized = await self._request(
             "initialize",
             schema.InitializeRequest(
                 protocol_version=PROTOCOL_VERSION,
@@ -140,7 +139,7 @@ class Conversation:
             )
         if initialized.agent_info is not None:
             self.model = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
-        session = await self._ask(
+        session = await self._request(
             "session/new",
             schema.NewSessionRequest(cwd=str(folder), mcp_servers=[]),
             schema.NewSessionResponse,
@@ -148,7 +147,7 @@ class Conversation:
         )
         self._requests.session_id = session.session_id
 
-    async def _turn(self, blocks: list[str]) -> Turn:
+    async def _run_turn(self, blocks: list[str]) -> TurnResult:
         assert self._requests.session_id is not None
         self._transcript.begin_turn()
         prompt = schema.PromptRequest(
@@ -156,25 +155,25 @@ class Conversation:
             prompt=[schema.TextContentBlock(type="text", text=text) for text in blocks],
         )
         try:
-            answer = await self._ask("session/prompt", prompt, schema.PromptResponse, None)
+            answer = await self._request("session/prompt", prompt, schema.PromptResponse, None)
         finally:
             self._transcript.flush()
-        return Turn(answer.stop_reason, self._transcript.message, answer.usage)
+        return TurnResult(answer.stop_reason, self._transcript.message, answer.usage)
 
-    async def _ask(self, method: str, request: BaseModel, answer: type[A], seconds: float | None) -> A:
+    async def _request(self, method: str, request: BaseModel, answer: type[A], seconds: float | None) -> A:
         """Send a request and wait for its answer, at most `seconds`."""
         assert self._connection is not None
         self._live.check_running()
-        answering = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
+        pending = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
         stop = asyncio.ensure_future(self._requests.stopping.wait())
         try:
-            await asyncio.wait({answering, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({pending, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if self._requests.stopping.is_set():
-                await asyncio.wait({answering}, timeout=CANCEL_SECONDS)
+                await asyncio.wait({pending}, timeout=CANCEL_SECONDS)
                 self._live.check_running()
-            if not answering.done():
+            if not pending.done():
                 raise FlowError(f"{self._title} did not answer `{method}` within {seconds:g} s", self._login)
-            return answer.model_validate(answering.result())
+            return answer.model_validate(pending.result())
         except RequestError as error:
             raise self._request_refused(error) from None
         except ConnectionError:
@@ -183,20 +182,19 @@ class Conversation:
             raise FlowError(f"{self._title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
-            answering.cancel()
+            pending.cancel()
 
     def _request_refused(self, error: RequestError) -> FlowError:
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
-        words = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
-        shut = error.code == AUTH_REQUIRED or any(word in words.lower() for word in _LOGIN_HINTS)
-        if shut:
-            return (FlowError if self._transcript.has_acted else RetryLater)(
-                f"{self._title} is not logged in: {words}", self._login
-            )
-        return FlowError(f"{self._title} answered with an error: {words}")
+        message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
+        needs_login = error.code == AUTH_REQUIRED or any(hint in message.lower() for hint in _LOGIN_HINTS)
+        if not needs_login:
+            return FlowError(f"{self._title} answered with an error: {message}")
+        kind = FlowError if self._transcript.has_acted else RetryLater
+        return kind(f"{self._title} is not logged in: {message}", self._login)
 
     async def _connection_lost(self) -> FlowError:
-        """Why there is no connection any more, in words."""
+        """The error that tells why the connection ended."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
             return FlowError(f"{self._title} was ended: {self._pipe.problem}")
@@ -208,7 +206,7 @@ class Conversation:
         return FlowError(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
 
     async def _read_stderr(self) -> None:
-        """What it writes to stderr goes into the transcript, and its last lines into an error."""
+        """Write its stderr into the transcript, and keep the last lines for an error."""
         if self._process.stderr is None:
             return
 
@@ -224,15 +222,15 @@ class Conversation:
         self._requests.warn_once("the agent writes lines that are not messages")
         self._live.write("output", line)
 
-    def _cancel(self) -> None:
+    def _cancel_turn(self) -> None:
         """In the event loop: pending permissions are answered `cancelled`, and the agent is sent a cancellation."""
         self._requests.stopping.set()
         if self._connection is not None and self._requests.session_id is not None:
             note = schema.CancelNotification(session_id=self._requests.session_id)
-            sending = self._connection.send_notification("session/cancel", serialize_params(note))
-            asyncio.ensure_future(_ignore_closed(sending))  # noqa: RUF006 (the loop ends moments later, with it or without)
+            notification = self._connection.send_notification("session/cancel", serialize_params(note))
+            asyncio.ensure_future(_ignore_closed(notification))  # noqa: RUF006 (the loop ends moments later)
 
-    async def _end(self) -> None:
+    async def _close_connection(self) -> None:
         if self._connection is not None:
             await self._connection.close()  # and the wire with it
         if self._listening is not None:
@@ -251,9 +249,9 @@ class _LineProtocol(asyncio.Protocol):
         self._tell(self._splitter.end())
 
 
-async def _ignore_closed(sending: Any) -> None:
+async def _ignore_closed(notification: Any) -> None:
     with contextlib.suppress(ConnectionError):
-        await sending
+        await notification
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, act: Any) -> None:
@@ -262,5 +260,5 @@ def _call_soon(loop: asyncio.AbstractEventLoop, act: Any) -> None:
 
 
 def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """asyncio's own complaints, which it would log to the terminal."""
+    """Log errors of asyncio at a level that does not reach the terminal."""
     log.debug("%s", context.get("message"), exc_info=context.get("exception"))

@@ -32,10 +32,9 @@ MAX_OPEN_REQUESTS = 64
 """Requests of one agent that may wait at once."""
 
 MAX_DETAIL = 20_000
-"""Characters of what a permission is asked for that are judged and shown."""
+"""Characters of a permission's details that are judged and shown."""
 
 T = TypeVar("T")
-
 
 UsageCallback = Callable[[int, "schema.Cost | None"], None]
 
@@ -59,31 +58,31 @@ class ClientRequests:
         self._terminals = terminals
         self._transcript = transcript
         self._on_usage = on_usage
-        self._open = 0
+        self._open_requests = 0
         self._granted_commands: Counter[str] = Counter()
         self._warnings: set[str] = set()
         self._handlers: dict[str, tuple[type[BaseModel], Callable[[Any], Awaitable[BaseModel]]]] = {
-            "session/request_permission": (schema.RequestPermissionRequest, self._permission),
-            "fs/read_text_file": (schema.ReadTextFileRequest, self._read),
-            "fs/write_text_file": (schema.WriteTextFileRequest, self._write),
-            "terminal/create": (schema.CreateTerminalRequest, self._create),
-            "terminal/output": (schema.TerminalOutputRequest, self._output),
+            "session/request_permission": (schema.RequestPermissionRequest, self._answer_permission),
+            "fs/read_text_file": (schema.ReadTextFileRequest, self._read_file),
+            "fs/write_text_file": (schema.WriteTextFileRequest, self._write_file),
+            "terminal/create": (schema.CreateTerminalRequest, self._create_terminal),
+            "terminal/output": (schema.TerminalOutputRequest, self._terminal_output),
             "terminal/wait_for_exit": (schema.WaitForTerminalExitRequest, self._wait_for_exit),
-            "terminal/kill": (schema.KillTerminalRequest, self._kill),
-            "terminal/release": (schema.ReleaseTerminalRequest, self._release),
+            "terminal/kill": (schema.KillTerminalRequest, self._kill_terminal),
+            "terminal/release": (schema.ReleaseTerminalRequest, self._release_terminal),
         }
 
     async def __call__(self, method: str, params: Any, notification: bool) -> BaseModel | None:
         """Answer a request or handle a notification. A `RequestError` goes back to the agent."""
         if notification:
             if method == "session/update":
-                self._update(params)
+                self._handle_update(params)
             return None
         if method not in self._handlers:
             raise RequestError.method_not_found(sanitise(method)[:80])
-        if self._open >= MAX_OPEN_REQUESTS:
+        if self._open_requests >= MAX_OPEN_REQUESTS:
             raise _request_error(f"{MAX_OPEN_REQUESTS} requests are already waiting for an answer")
-        self._open += 1
+        self._open_requests += 1
         try:
             form, serve = self._handlers[method]
             return await serve(self._validate(form, params))
@@ -100,17 +99,17 @@ class ClientRequests:
             log.exception("%s of session %s", method, self._live.id)
             raise _request_error(f"it failed: {type(error).__name__}") from None
         finally:
-            self._open -= 1
+            self._open_requests -= 1
 
     def warn_once(self, warning: str) -> None:
-        """Say once that the agent does something strange."""
+        """Show a warning about the agent, once."""
         if warning not in self._warnings and len(self._warnings) < 20:
             self._warnings.add(warning)
             self._live.note(warning, error=True)
 
     # Notifications
 
-    def _update(self, params: Any) -> None:
+    def _handle_update(self, params: Any) -> None:
         try:
             note = schema.SessionNotification.model_validate(params)
         except ValidationError:
@@ -121,13 +120,13 @@ class ClientRequests:
             return
         update, transcript = note.update, self._transcript
         if isinstance(update, schema.AgentMessageChunk):
-            transcript.chunk("say", update.content)
+            transcript.add_chunk("say", update.content)
         elif isinstance(update, schema.AgentThoughtChunk):
-            transcript.chunk("thought", update.content)
+            transcript.add_chunk("thought", update.content)
         elif isinstance(update, schema.ToolCallStart | schema.ToolCallProgress):
-            transcript.tool(update)
+            transcript.add_tool_call(update)
         elif isinstance(update, schema.AgentPlanUpdate):
-            transcript.plan(update.entries)
+            transcript.add_plan(update.entries)
         elif isinstance(update, schema.UsageUpdate):
             self._on_usage(update.used, update.cost)
         elif isinstance(update, schema.CurrentModeUpdate):
@@ -135,12 +134,12 @@ class ClientRequests:
 
     # Requests
 
-    async def _permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
+    async def _answer_permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         if self.stopping.is_set():
             return _permission_response(None)
         kind, title, detail, arguments = self._describe_call(request.tool_call)
         try:
-            allowed = await self._in_thread(lambda: self._belt.may(kind, title, detail, arguments))
+            allowed = await self._run_in_thread(lambda: self._belt.may(kind, title, detail, arguments))
         except SessionStopped:
             return _permission_response(None)
         command = arguments.get("command")
@@ -151,26 +150,26 @@ class ClientRequests:
             self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
         return _permission_response(option)
 
-    async def _read(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
-        text = await self._in_thread(lambda: self._belt.read_text(request.path, request.line, request.limit))
+    async def _read_file(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
+        text = await self._run_in_thread(lambda: self._belt.read_text(request.path, request.line, request.limit))
         return schema.ReadTextFileResponse(content=text)
 
-    async def _write(self, request: schema.WriteTextFileRequest) -> schema.WriteTextFileResponse:
-        await self._in_thread(lambda: self._belt.write_text(request.path, request.content))
+    async def _write_file(self, request: schema.WriteTextFileRequest) -> schema.WriteTextFileResponse:
+        await self._run_in_thread(lambda: self._belt.write_text(request.path, request.content))
         return schema.WriteTextFileResponse()
 
-    async def _create(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
+    async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
         argv = terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
         if self._granted_commands[command] > 0:  # it asked for this very command, and may
             self._granted_commands[command] -= 1
-        elif not await self._in_thread(lambda: self._belt.may("execute", command, command, {"command": command})):
+        elif not await self._run_in_thread(lambda: self._belt.may("execute", command, command, {"command": command})):
             raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
         created = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=created)
 
-    async def _output(self, request: schema.TerminalOutputRequest) -> schema.TerminalOutputResponse:
+    async def _terminal_output(self, request: schema.TerminalOutputRequest) -> schema.TerminalOutputResponse:
         terminal = self._terminals.get(request.terminal_id)
         status = None
         if terminal.ended.is_set():
@@ -179,21 +178,21 @@ class ClientRequests:
 
     async def _wait_for_exit(self, request: schema.WaitForTerminalExitRequest) -> schema.WaitForTerminalExitResponse:
         terminal = self._terminals.get(request.terminal_id)
-        await self._in_thread(terminal.ended.wait)
+        await self._run_in_thread(terminal.ended.wait)
         return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
 
-    async def _kill(self, request: schema.KillTerminalRequest) -> schema.KillTerminalResponse:
+    async def _kill_terminal(self, request: schema.KillTerminalRequest) -> schema.KillTerminalResponse:
         terminal = self._terminals.get(request.terminal_id)
         terminal.cancel.set()
-        await self._in_thread(terminal.ended.wait)
+        await self._run_in_thread(terminal.ended.wait)
         return schema.KillTerminalResponse()
 
-    async def _release(self, request: schema.ReleaseTerminalRequest) -> schema.ReleaseTerminalResponse:
+    async def _release_terminal(self, request: schema.ReleaseTerminalRequest) -> schema.ReleaseTerminalResponse:
         self._terminals.release(request.terminal_id)
         return schema.ReleaseTerminalResponse()
 
     def _validate(self, form: type[BaseModel], params: Any) -> BaseModel:
-        """The request, when it is one of this session. Raises ValidationError, `RequestError`."""
+        """Parse a request of this session. Raises ValidationError, `RequestError`."""
         request = form.model_validate(params)
         if self.session_id is None or getattr(request, "session_id", None) != self.session_id:
             raise RequestError.invalid_params({"details": "there is no such session"})
@@ -225,8 +224,8 @@ class ClientRequests:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
         return kind, title, _truncate_detail(sanitise(detail)), arguments
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Have `work` done in a thread of its own; raises `SessionStopped` as soon as the session ends.
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread of its own; raises `SessionStopped` as soon as the session ends.
 
         Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.
         """
@@ -264,10 +263,10 @@ class ClientRequests:
 
 
 def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
-    """The option that says what was decided, by its kind, never by its order or name; None when none does.
+    """The id of the option that says what was decided, by its kind, never by its order or name; None for none.
 
-    What is allowed is allowed once: "always" is the agent's to remember, beyond this session, and what it remembers is
-    asked no more, so that it would pass the content filter by. Permissions remember what was allowed for the session.
+    An action is allowed once only: an agent that remembers "always" would ask no more, even beyond this session, and
+    pass the content filter by. Permissions remember what was allowed for the session.
     """
     for kind in ("allow_once",) if allowed else ("reject_once", "reject_always"):
         for option in options:
@@ -282,8 +281,8 @@ def _permission_response(option_id: str | None) -> schema.RequestPermissionRespo
     return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option_id))
 
 
-def _request_error(words: str) -> RequestError:
-    return RequestError.internal_error({"details": words})
+def _request_error(message: str) -> RequestError:
+    return RequestError.internal_error({"details": message})
 
 
 def _refusal_error(refusal: Refusal) -> RequestError:
@@ -293,9 +292,9 @@ def _refusal_error(refusal: Refusal) -> RequestError:
 
 
 def _truncate_detail(detail: str) -> str:
-    """The beginning of what a request says, as it is: rails judge it. A key that the end tears would be recognised by
-    nobody who shows it; the word that it would be in goes too."""
+    """The beginning of the details, unchanged, because rails judge it. It ends before a word that would be cut: half a
+    key would not be recognised as a secret."""
     if len(detail) <= MAX_DETAIL:
         return detail
-    begun = detail[:MAX_DETAIL]
-    return begun[: max(begun.rfind(" ") + 1, begun.rfind("\n") + 1, MAX_DETAIL - MAX_KEY_LENGTH)]
+    head = detail[:MAX_DETAIL]
+    return head[: max(head.rfind(" ") + 1, head.rfind("\n") + 1, MAX_DETAIL - MAX_KEY_LENGTH)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.config.agents import ACP, AcpSettings
 from engine.execution.live_session import LiveSession
@@ -26,23 +28,28 @@ from engine.execution.session_workspace import UNDO_NOTES
 from engine.frozen import frozen
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
+if TYPE_CHECKING:
+    from engine.execution.runners.acp.agent_transcript import AgentTranscript
+    from engine.execution.runners.acp.conversation import Conversation
+    from engine.execution.runners.acp.requests import ClientRequests
+
 START_SECONDS = 90.0
-"""An agent that does not answer its first requests within this is given up; a first start may unpack things."""
+"""Seconds in which an agent must answer its first requests; a first start may unpack things."""
 
 
 @frozen
 class ConfiguredAgent:
-    """A coding agent as the settings name it. `home` is its home folder here."""
+    """A coding agent of the settings."""
 
     name: str
     title: str
     settings: AcpSettings
     home: Path
+    """Its home folder here."""
 
 
 class AcpRunner(AgentRunner):
-    """Serves assignments whose runner is `acp:NAME`, NAME of `[acp.NAME]`. `data` is the home's data folder, `version`
-    that of Clawpy, which an agent receives."""
+    """Serves assignments whose runner is `acp:NAME`, NAME of `[acp.NAME]`."""
 
     name = "acp:*"
 
@@ -55,6 +62,7 @@ class AcpRunner(AgentRunner):
         environment: Mapping[str, str] = os.environ,
         start_seconds: float = START_SECONDS,
     ) -> None:
+        """`data` is the home's data folder, `version` that of Clawpy, which an agent receives."""
         super().__init__(services)
         self._data = data
         self._version = version
@@ -92,10 +100,9 @@ class AcpRunner(AgentRunner):
         return ConfiguredAgent(name, known.title if known else name, section, agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Have the agent do it. Raises `FlowError` when it cannot (`RetryLater` when it did nothing at all),
+        """Let the agent do the work. Raises `FlowError` when it cannot (`RetryLater` when it did nothing at all),
         `SessionStopped` when the session ends."""
         from engine.execution.runners.acp.agent_transcript import AgentTranscript
-        from engine.execution.runners.acp.conversation import Conversation
         from engine.execution.runners.acp.requests import ClientRequests
         from engine.execution.runners.acp.terminals import Terminals
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
@@ -105,9 +112,8 @@ class AcpRunner(AgentRunner):
         with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             kind = "reply" if workspace.continues else "task"
             prompt = self._prompt(live, view, workspace, kind)
-            command = agent.settings.command
             confinement = agent_confinement(
-                live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts
+                live.confinement, home=agent.home, command=agent.settings.command, hosts=agent.settings.hosts
             )
             _require_host_limits(live, agent, confinement)
             transcript = AgentTranscript(live.write, live.journal.note_error, live.without_secrets)
@@ -116,33 +122,22 @@ class AcpRunner(AgentRunner):
             )
             usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
             belt = self._services.belts.open(live, view, workspace.folder)
-            requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.update)
+            requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_update)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             live.say(f"{agent.title} · {_describe_start(live, agent)}")
-            environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
-            with live.spawn(command, cwd=workspace.folder, env=environment, confinement=confinement) as process:
-                conversation = Conversation(
-                    live,
-                    process,
-                    requests,
-                    transcript,
-                    title=agent.title,
-                    login=login_hint(agent.name, agent.home, command),
-                    version=self._version,
-                    start_seconds=self._start_seconds,
-                )
+            with self._conversation(live, agent, workspace.folder, confinement, requests, transcript) as conversation:
                 turns = AgentTurns(
                     live, view, conversation, usage_counter, self._services.calls, name=agent.name, title=agent.title
                 )
                 try:
-                    with conversation.opened(workspace.folder):
+                    with conversation.open_session(workspace.folder):
                         live.is_listening = True
-                        turns.task(prompt, kind)
-                        turns.replies()
-                        validated = self._validate(live, view, workspace, heal=turns.heal, reply=turns.replies)
-                except RetryLater as fault:
-                    live.journal.note_error(live.assignment.runner, fault.message)
+                        turns.run_task(prompt, kind)
+                        turns.run_replies()
+                        validated = self._validate(live, view, workspace, heal=turns.run_heal, reply=turns.run_replies)
+                except RetryLater as error:
+                    live.journal.note_error(live.assignment.runner, error.message)
                     raise
                 finally:
                     live.is_listening = False
@@ -161,6 +156,33 @@ class AcpRunner(AgentRunner):
                 },
             )
 
+    @contextmanager
+    def _conversation(
+        self,
+        live: LiveSession,
+        agent: ConfiguredAgent,
+        folder: Path,
+        confinement: Confinement,
+        requests: ClientRequests,
+        transcript: AgentTranscript,
+    ) -> Iterator[Conversation]:
+        """Start the agent in `folder`; its process ends with the block."""
+        from engine.execution.runners.acp.conversation import Conversation
+
+        command = agent.settings.command
+        environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
+        with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
+            yield Conversation(
+                live,
+                process,
+                requests,
+                transcript,
+                title=agent.title,
+                login=login_hint(agent.name, agent.home, command),
+                version=self._version,
+                start_seconds=self._start_seconds,
+            )
+
 
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
     """Raises `FlowError` where the sandbox cannot restrict the agent to the hosts of its provider."""
@@ -170,6 +192,6 @@ def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement:
 
 
 def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:
-    """What was started, under which sandbox, and what it reaches."""
-    words = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
-    return f"{shlex.join(agent.settings.command)} · sandbox: {words}"
+    """The agent's command, its sandbox, and the hosts it reaches."""
+    sandbox = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
+    return f"{shlex.join(agent.settings.command)} · sandbox: {sandbox}"

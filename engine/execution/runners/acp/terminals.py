@@ -26,34 +26,40 @@ _RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
 
 @dataclass(slots=True)
 class Terminal:
-    """One command. `exit_code` is None while it runs, and for one that a signal ended (`signal`)."""
+    """One command and its output."""
 
     max_bytes: int
+    """Bytes of the end of its output that are kept."""
     cancel: threading.Event = field(default_factory=threading.Event)
+    """Set to end the command."""
     ended: threading.Event = field(default_factory=threading.Event)
     exit_code: int | None = None
+    """None while it runs, and for one that a signal ended."""
     signal: str | None = None
+    """The name of the signal that ended it."""
     truncated: bool = False
+    """Whether output is missing."""
     _output: bytearray = field(default_factory=bytearray)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def hear(self, lines: list[str]) -> None:
-        """More output, clean (see `LiveSession.execute`)."""
+    def add_output(self, lines: list[str]) -> None:
+        """Add clean lines (see `LiveSession.execute`)."""
         with self._lock:
             self._output += "".join(f"{line}\n" for line in lines).encode(errors="replace")
-            if (excess := len(self._output) - self.max_bytes) > 0:
+            excess = len(self._output) - self.max_bytes
+            if excess > 0:
                 del self._output[:excess]
                 self.truncated = True
 
     @property
     def output(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         with self._lock:
             return self._output.decode(errors="replace")
 
 
 class Terminals:
-    """The terminals of one conversation. Methods may be called from any thread; `wait` blocks."""
+    """The terminals of one conversation. Methods may be called from any thread."""
 
     def __init__(self, live: LiveSession, folder: Path, confinement: Confinement) -> None:
         self._live = live
@@ -66,7 +72,7 @@ class Terminals:
     def create(
         self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], max_bytes: int | None = None
     ) -> str:
-        """Start a command that was allowed; returns the terminal's id. What cannot be started says so in its output.
+        """Start a command that was allowed; returns the terminal's id. A failure to start it goes into its output.
 
         Raises `Refusal` `too_many_terminals`, `outside` (a folder beyond the session's).
         """
@@ -117,7 +123,7 @@ class Terminals:
                 cwd=cwd,
                 env=env,
                 confinement=self._confinement,
-                listen=terminal.hear,
+                listen=terminal.add_output,
                 cancel=terminal.cancel,
                 cleared=True,
             )
@@ -128,7 +134,7 @@ class Terminals:
             else:
                 terminal.exit_code = result.exit_code
         except FlowError as error:  # not there, not allowed
-            terminal.hear([sanitise(str(error))])
+            terminal.add_output([sanitise(str(error))])
             terminal.exit_code = 126
             self._live.note(str(error), error=True)
         except SessionStopped:
@@ -138,7 +144,7 @@ class Terminals:
 
 
 def terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
-    """What to run: agents give a program and its arguments, or a whole line for a shell."""
+    """The command to run: agents give a program and its arguments, or a whole line for a shell."""
     if arguments:
         return [command, *arguments]
     words = command.split()

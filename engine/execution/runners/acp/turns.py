@@ -1,4 +1,4 @@
-"""The turns of one conversation: each on record for the X-ray, each paid for, counted while it runs (SPEC 3.4, 9.6).
+"""The turns of one conversation: each is stored for the X-ray, and its cost is counted while it runs (SPEC 3.4, 9.6).
 
 Agents report totals, if they report at all: tokens in context as they go, tokens of the conversation and money at the
 end of a turn or never. A total is counted once; an agent that names no price is counted at the estimate.
@@ -30,11 +30,21 @@ from engine.model import (
 )
 
 MAX_PLAUSIBLE = 1_000_000
-"""Dollars or billions of tokens that no session uses; a report beyond is no report."""
+"""Dollars or billions of tokens that no session uses; a report above is ignored."""
+
+OWN_PROMPT_NOTE = "what the agent adds itself is not visible here"
+"""The note on every prompt for an agent in the X-ray."""
+
+STOP_REASONS = {
+    "max_tokens": "it reached its own token limit; the work may be incomplete",
+    "max_turn_requests": "it reached its own request limit; the work may be incomplete",
+}
+MAX_SUMMARY = 600
+"""Characters of its last message that are a session's summary."""
 
 
 class UsageMeter:
-    """What one conversation used and what of it was counted: tokens, and micro-dollars."""
+    """Tokens and micro-dollars that were counted of one conversation."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -43,7 +53,7 @@ class UsageMeter:
         self.other_currency = ""
 
     def count_tokens(self, total: int) -> int:
-        """Tokens to count more, when `total` were used so far; less than is known says nothing new."""
+        """The tokens to count more when `total` were used so far; 0 when that is not more than is known."""
         if not 0 <= total <= MAX_PLAUSIBLE * 10**9:
             return 0
         more = max(0, total - self.tokens)
@@ -51,7 +61,7 @@ class UsageMeter:
         return more
 
     def count_cost(self, amount: float, currency: str) -> int:
-        """Micro-dollars to count more, when the conversation cost `amount` so far."""
+        """The micro-dollars to count more when the conversation cost `amount` so far."""
         if currency.upper() != "USD":
             self.other_currency = currency
             return 0
@@ -63,26 +73,15 @@ class UsageMeter:
         return more
 
     def end_turn(self, estimate: int) -> int:
-        """Micro-dollars to count for a turn that ends: `estimate` while the agent never named a price."""
+        """The micro-dollars to count for a turn that ends: `estimate` while the agent never named a price."""
         if self.price_known:
             return 0
         self.cost += estimate
         return estimate
 
 
-OWN_PROMPT = "what the agent adds itself is not visible here"
-"""Every prompt that goes to an agent says so in the X-ray."""
-
-STOP_REASONS = {
-    "max_tokens": "it reached its own token limit; the work may be incomplete",
-    "max_turn_requests": "it reached its own request limit; the work may be incomplete",
-}
-MAX_SUMMARY = 600
-"""Characters of its last words that stand as a session's summary."""
-
-
 class AgentTurns:
-    """The turns of one conversation, each on record, each paid for."""
+    """Runs the turns of one conversation; each is a stored call, and its cost is counted."""
 
     def __init__(
         self,
@@ -107,33 +106,33 @@ class AgentTurns:
         self._last_message = ""
         self._cut_reason = ""
 
-    def task(self, prompt: Prompt, kind: str = "task") -> None:
-        """The first turn."""
-        noted = replace(prompt, notes=(*prompt.notes, OWN_PROMPT))
-        self._turn([part.text for part in prompt.parts if part.text], kind, prompt=noted)
+    def run_task(self, prompt: Prompt, kind: str = "task") -> None:
+        """Run the first turn."""
+        noted = replace(prompt, notes=(*prompt.notes, OWN_PROMPT_NOTE))
+        self._run_turn([part.text for part in prompt.parts if part.text], kind, prompt=noted)
 
-    def heal(self, text: str) -> None:
-        """A turn about what the checks found."""
-        self._turn([text], "heal", messages=(_user_part("checks", text, SourceKind.RUNNER),))
+    def run_heal(self, text: str) -> None:
+        """Run a turn about the problems that the checks found."""
+        self._run_turn([text], "heal", messages=(_user_part("checks", text, SourceKind.RUNNER),))
 
-    def replies(self) -> None:
-        """What the operator said meanwhile, a turn each."""
+    def run_replies(self) -> None:
+        """Run a turn for each reply of the operator that came meanwhile."""
         while not self.live.replies.empty():
             text = self.live.replies.get()
-            self._turn([text], "reply", messages=(_user_part("reply", text, SourceKind.OPERATOR),))
+            self._run_turn([text], "reply", messages=(_user_part("reply", text, SourceKind.OPERATOR),))
 
     def summary(self) -> str:
-        """The end of what it said last, and how the turn ended when that was not by itself."""
+        """The end of its last message, and how the turn ended when the agent did not end it."""
         message = self._last_message.strip()
         last = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
-        return "\n".join(word for word in (sanitise(last), self.cut_short) if word)
+        return "\n".join(filter(None, [sanitise(last), self.cut_short]))
 
     @property
     def cut_short(self) -> str:
-        """What of that it did not say itself."""
+        """The part of the summary that is not the agent's own."""
         return self._cut_reason or ("" if self._last_message.strip() else f"{self._title} said nothing")
 
-    def _turn(
+    def _run_turn(
         self,
         blocks: list[str],
         kind: str,
@@ -141,7 +140,7 @@ class AgentTurns:
         prompt: Prompt | None = None,
         messages: tuple[PromptPart, ...] = (),
     ) -> None:
-        self._usage_counter.begin()
+        self._usage_counter.begin_turn()
         self._last_call = call = self._calls.begin(
             self.view,
             provider=f"{ACP}{self._name}",
@@ -154,7 +153,7 @@ class AgentTurns:
         self.turns += 1
         state, error, message, usage = "failed", "", "", None
         try:
-            turn = self._conversation.turn(blocks)
+            turn = self._conversation.run_turn(blocks)
             state, message, usage = "done", turn.message, turn.usage
         except SessionStopped:
             state = "cancelled"
@@ -164,7 +163,7 @@ class AgentTurns:
             self.live.journal.note_error(f"{ACP}{self._name}", failure.message)
             raise
         finally:
-            spent = self._usage_counter.end(usage)
+            spent = self._usage_counter.end_turn(usage)
             self._calls.finish(
                 call,
                 state=state,
@@ -177,10 +176,14 @@ class AgentTurns:
             )
         self.live.check_running()
         self._last_message = message or self._last_message
-        self._cut_reason = STOP_REASONS.get(turn.reason, "")
-        if turn.reason == "refusal":
+        self._check_stop_reason(turn.reason)
+
+    def _check_stop_reason(self, reason: str) -> None:
+        """Keep how a turn was cut short. Raises `FlowError` when the agent gave it up."""
+        self._cut_reason = STOP_REASONS.get(reason, "")
+        if reason == "refusal":
             raise FlowError(f"{self._title} refused to do this", "rephrase it, or try another way")
-        if turn.reason == "cancelled":
+        if reason == "cancelled":
             raise FlowError(f"{self._title} ended the turn early")
 
 
@@ -192,7 +195,7 @@ class _TurnUsage:
 
 
 class UsageCounter:
-    """Counts what the agent says it used against the session's limits and the caps (SPEC 3.4)."""
+    """Counts the usage that the agent reports against the session's limits and the caps (SPEC 3.4)."""
 
     def __init__(self, live: LiveSession, estimate: int) -> None:
         self.meter = UsageMeter()
@@ -201,20 +204,20 @@ class UsageCounter:
         self._turn_start = (0, 0)
         self._totals = (0, 0)
 
-    def begin(self) -> None:
-        """Before a turn: what it may cost is set aside. Raises `SessionStopped` when a cap does not allow it."""
+    def begin_turn(self) -> None:
+        """Reserve the cost of a turn. Raises `SessionStopped` when a cap does not allow it."""
         self._live.reserve_cost(self._estimate)
         self._turn_start = (self.meter.cost, self.meter.tokens)
 
-    def update(self, used: int, cost: schema.Cost | None) -> None:
-        """While it works: tokens in its context, money so far. Past a limit the session ends."""
-        self._count(used, cost)
+    def count_update(self, used: int, cost: schema.Cost | None) -> None:
+        """Count tokens in its context and money so far, while it works. Past a limit the session ends."""
+        self._count_totals(used, cost)
 
-    def end(self, usage: schema.Usage | None) -> _TurnUsage:
-        """After a turn, however it ended. Never raises: a session that is past its limit is ending already."""
+    def end_turn(self, usage: schema.Usage | None) -> _TurnUsage:
+        """Count a turn that ended, in whatever way. Never raises: a session past its limit is ending already."""
         input_tokens = output_tokens = 0
         if usage is not None:
-            self._count(usage.total_tokens, None)
+            self._count_totals(usage.total_tokens, None)
             before_in, before_out = self._totals
             self._totals = (max(before_in, usage.input_tokens), max(before_out, usage.output_tokens))
             input_tokens, output_tokens = self._totals[0] - before_in, self._totals[1] - before_out
@@ -226,7 +229,7 @@ class UsageCounter:
             self._live.note(f"it counts in {currency}; its cost is estimated")
         return _TurnUsage(self.meter.cost - self._turn_start[0], max(0, input_tokens), max(0, output_tokens))
 
-    def _count(self, tokens: int, cost: schema.Cost | None) -> None:
+    def _count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
         money = 0 if cost is None else self.meter.count_cost(cost.amount, cost.currency)
         self._charge(money, self.meter.count_tokens(tokens))
 

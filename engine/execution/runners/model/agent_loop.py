@@ -38,18 +38,21 @@ MAX_RESULT = 200_000
 """Characters of a tool's result that the model receives; tools limit their own further."""
 
 FIRST_BYTE_SECONDS = 180.0
+"""Seconds a provider may think before the first byte of its answer."""
+
 IDLE_SECONDS = 60.0
-"""So long a provider may think before the first byte of its answer, and be silent after it."""
+"""Seconds a provider may be silent after the first byte."""
 
 OPEN_SECONDS = 60.0
-"""So long the host may take to open a conversation, its own start included; wall time."""
+"""Seconds of wall time the host may take to open a conversation, its own start included."""
 
 POLL_SECONDS = 0.25
 """Seconds without news after which half a line is shown as it is."""
 
 _MAX_NUDGES = 2
+"""Times in a row that a model is asked to go on after an answer that was cut off or empty."""
 
-CUT_OFF_PROMPT = "Your answer was cut off: it may have {most} tokens. Go on in smaller steps."
+CUT_OFF_PROMPT = "Your answer was cut off: it may have {max_tokens} tokens. Go on in smaller steps."
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
 SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS} calls in one answer; make the rest again"
 
@@ -62,13 +65,17 @@ class _RequestFailed(Exception):
 
 @dataclass
 class _Request:
-    """The next request: its texts for the model, and its parts as the calls store them."""
+    """The next request to the model."""
 
     run_kind: str
     say: list[str]
+    """Texts for the model."""
     results: list[dict[str, Any]] = field(default_factory=list)
+    """Results of the tool calls of its last answer."""
     parts: list[PromptPart] = field(default_factory=list)
+    """The same texts and results as the calls store them."""
     prompt: Prompt | None = None
+    """The assembled prompt that the first text comes from."""
 
     @property
     def size(self) -> int:
@@ -79,7 +86,7 @@ class _Request:
 
 @frozen
 class Providers:
-    """How models are reached, and what was said with them."""
+    """Everything a conversation with a model needs from outside its session."""
 
     host: ModelHost
     router: ModelRouter
@@ -125,8 +132,9 @@ class AgentLoop:
         self._stopped = Event()
 
     def begin(self, *, continues: str = "", follows: str = "") -> None:
-        """Before the first turn: an empty conversation, or the one of a session that this one `continues`, with the
-        call that the first one here `follows`. Raises `Refusal` `no_conversation`."""
+        """Start an empty conversation, or go on with the one of the session that this one `continues`.
+
+        The first call here `follows` that call. Raises `Refusal` `no_conversation`."""
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
         about = budget.estimate_tokens(self._instructions + json.dumps(self._tools))
@@ -146,14 +154,14 @@ class AgentLoop:
         nudges = 0
         while True:
             self._add_replies(request)
-            answer = self._ask(request)
+            answer = self._send(request)
             reply, calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])
             self._last = assistant_part(reply, calls, self._follows)
             if answer["finish"] == "content_filter":
-                raise self._given_up(FlowError(f"the content filter of {self._model.provider} ended the answer"))
+                raise self._note_failure(FlowError(f"the content filter of {self._model.provider} ended the answer"))
             if calls:
-                self._carry_out(calls, request)
+                self._run_calls(calls, request)
                 nudges = 0
             elif (nudge := _follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
@@ -161,12 +169,12 @@ class AgentLoop:
             elif reply or self._answers > 1 + _MAX_NUDGES:
                 return reply or "it ended without an answer"
             else:
-                raise self._given_up(FlowError(f"{self._model.name} answered nothing", "choose another model"))
+                raise self._note_failure(FlowError(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
-                raise self._given_up(FlowError(f"it did not finish within {MAX_REQUESTS} requests"))
+                raise self._note_failure(FlowError(f"it did not finish within {MAX_REQUESTS} requests"))
 
-    def replies(self) -> str:
-        """What the operator said and the model does not know yet, "" for nothing."""
+    def take_replies(self) -> str:
+        """Take the replies of the operator that the model does not know yet; "" for none."""
         messages = []
         while not self._live.replies.empty():
             messages.append(self._live.replies.get())
@@ -180,28 +188,31 @@ class AgentLoop:
 
     # Tools
 
-    def _carry_out(self, calls: Sequence[Message], request: _Request) -> None:
+    def _run_calls(self, calls: Sequence[Message], request: _Request) -> None:
         for number, call in enumerate(calls):
-            result = self._call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
+            result = self._run_call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
             text = result.text[:MAX_RESULT]
             request.results.append({"id": call["id"], "name": call["name"], "text": text, "ok": result.ok})
             request.parts.append(result_part(call["name"], text, self._follows))
 
-    def _call(self, call: Message) -> ToolResult:
+    def _run_call(self, call: Message) -> ToolResult:
         """Run one tool call in this thread. A mistake of the model becomes the result; `SessionStopped` propagates."""
         self._live.check_running()
         name, tool_names = call["name"], [str(tool["name"]) for tool in self._tools]
         if name not in tool_names:
-            return self._wrong(call, f"there is no tool {name[:80]!r}; there are {', '.join(tool_names) or 'none'}")
+            return self._reject_call(
+                call, f"there is no tool {name[:80]!r}; there are {', '.join(tool_names) or 'none'}"
+            )
         try:
             arguments = json.loads(call["arguments"] or "{}")
         except (ValueError, RecursionError) as error:
-            return self._wrong(call, f"the arguments are not JSON: {error}")
+            return self._reject_call(call, f"the arguments are not JSON: {error}")
         if not isinstance(arguments, dict):
-            return self._wrong(call, "the arguments are not a JSON object")
+            return self._reject_call(call, "the arguments are not a JSON object")
         return self._belt.call(name, arguments, call["id"])
 
-    def _wrong(self, call: Message, problem: str) -> ToolResult:
+    def _reject_call(self, call: Message, problem: str) -> ToolResult:
+        """Show and record a call that cannot be run; the model receives `problem` as its result."""
         arguments = self._live.without_secrets(call["arguments"])[:200]
         self._live.write("tool", f"{call['name'][:80]} {arguments}".replace("\n", " "))
         self._live.write("error", problem)
@@ -210,14 +221,14 @@ class AgentLoop:
 
     # Requests
 
-    def _ask(self, request: _Request) -> Message:
+    def _send(self, request: _Request) -> Message:
         """Send the request until there is an answer or no retry is left."""
         messages = [*([self._last] if self._last else []), *request.parts]
         tried = 0
         while True:
             tried += 1
             try:
-                return self._ask_once(request, messages)
+                return self._send_once(request, messages)
             except _RequestFailed as failed:
                 failure = failed.failure
             except HostGone as gone:
@@ -229,17 +240,20 @@ class AgentLoop:
             )
             pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
-                if not self._answers and failures.is_provider_fault(failure):
-                    raise self._given_up(RetryLater(problem, fix))
-                raise self._given_up(FlowError(problem, fix))
+                if not self._answers and failures.is_provider_failure(failure):
+                    raise self._note_failure(RetryLater(problem, fix))
+                raise self._note_failure(FlowError(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
             self._wait(pause)
 
-    def _ask_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
-        conversation = self._open()
-        size = self._size.more(request.size)
-        most = self._answer_limit(size)
-        self._live.reserve_cost(max(budget.max_cost(size, most, self._price), self._price.least - self._live.cost))
+    def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
+        """Send the request, and count what it used however it ends. Raises `_RequestFailed`, `HostGone`."""
+        conversation = self._open_conversation()
+        size = self._size.plus(request.size)
+        max_tokens = self._answer_limit(size)
+        self._live.reserve_cost(
+            max(budget.max_cost(size, max_tokens, self._price), self._price.min_cost - self._live.cost)
+        )
         call_id = self._calls.begin(
             self._view,
             provider=self._model.provider,
@@ -251,10 +265,10 @@ class AgentLoop:
         )
         received = 0
         try:
-            conversation.ask(say=request.say, results=request.results, max_tokens=most)
-            answer, received = self._listen(conversation)
+            conversation.ask(say=request.say, results=request.results, max_tokens=max_tokens)
+            answer, received = self._await_answer(conversation)
         except SessionStopped as stopped:
-            self._end_call(call_id, "cancelled", self._broken_off(size, most, received), error=str(stopped))
+            self._end_call(call_id, "cancelled", self._cancelled_usage(size, max_tokens, received), error=str(stopped))
             raise
         except HostGone as gone:
             self._end_call(call_id, "failed", Usage(0, 0, 0), error=str(gone))
@@ -263,7 +277,11 @@ class AgentLoop:
             self._streamed.end()
         if answer["is"] == "failed":
             failure = host_protocol.failure_of(answer)
-            lost = self._broken_off(size, most, failure.received) if failures.may_be_billed(failure) else Usage(0, 0, 0)
+            lost = (
+                self._cancelled_usage(size, max_tokens, failure.received)
+                if failures.may_be_billed(failure)
+                else Usage(0, 0, 0)
+            )
             self._end_call(call_id, "failed", lost, error=f"{failure.kind}: {failure.message}")
             raise _RequestFailed(failure)
         usage = budget.count_usage(
@@ -271,18 +289,22 @@ class AgentLoop:
             output_tokens=answer["output"],
             cost=answer["cost"],
             prompt=size,
-            limit=most,
+            limit=max_tokens,
             received=received,
             price=self._price,
         )
-        answer["most"] = most
+        answer["max_tokens"] = max_tokens
+        self._record_answer(call_id, answer, usage)
+        return answer
+
+    def _record_answer(self, call_id: str, answer: Message, usage: Usage) -> None:
+        """Store an answer, and count its tokens into the next prompt."""
         self._answers += 1
         self._follows = call_id
         used = usage.input_tokens + usage.output_tokens
         self._size = PromptSize(counted=used) if usage.is_reported else PromptSize(estimated=used)
         self._store(answer["messages"])
         self._end_call(call_id, "done", usage, reply=str(answer["text"]))
-        return answer
 
     def _answer_limit(self, size: PromptSize) -> int:
         """How many tokens the next answer may have."""
@@ -290,9 +312,9 @@ class AgentLoop:
         allowance = budget.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
         )
-        most = budget.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
-        if most >= budget.MIN_OUTPUT_TOKENS:
-            return most
+        max_tokens = budget.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
+        if max_tokens >= budget.MIN_OUTPUT_TOKENS:
+            return max_tokens
         if allowance.tokens is not None and allowance.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
             raise FlowError(
                 f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
@@ -306,8 +328,8 @@ class AgentLoop:
             )
         return budget.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
 
-    def _listen(self, conversation: Conversation) -> tuple[Message, int]:
-        """The end of a request, and how many characters came before it."""
+    def _await_answer(self, conversation: Conversation) -> tuple[Message, int]:
+        """The message that ends a request, and how many characters of the answer came before it."""
         received, limit, heard = 0, FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
             message = conversation.take(POLL_SECONDS)
@@ -327,15 +349,15 @@ class AgentLoop:
                 case "done" | "failed":
                     return message, received
 
-    def _open(self) -> Conversation:
-        """The conversation, opened; with what was said so far when the host forgot it."""
+    def _open_conversation(self) -> Conversation:
+        """The open conversation; a host that forgot it is given its messages so far. Raises `_RequestFailed`."""
         if self._conversation is not None:
             return self._conversation
         self._live.check_running()  # a session that was stopped starts no host
-        conversation = self._providers.host.converse()
+        conversation = self._providers.host.open_conversation()
         self._conversation = conversation  # from here on a stop reaches it
         history = self._providers.histories.file(self._view.id)
-        stored = history if self._providers.histories.has(self._view.id) else None
+        stored = history if self._providers.histories.has_messages(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
         until = time.monotonic() + OPEN_SECONDS
         while True:
@@ -353,14 +375,14 @@ class AgentLoop:
             self._window = message["window"]
             return conversation
 
-    def _broken_off(self, size: PromptSize, most: int, received: int) -> Usage:
-        return budget.count_cancelled(prompt=size, limit=most, received=received, price=self._price)
+    def _cancelled_usage(self, size: PromptSize, max_tokens: int, received: int) -> Usage:
+        return budget.count_cancelled(prompt=size, limit=max_tokens, received=received, price=self._price)
 
     def _end_call(self, call_id: str, state: str, usage: Usage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""
         cost = usage.cost
         if usage.input_tokens and not self._price.known:
-            cost = max(cost, self._price.least - self._live.cost)
+            cost = max(cost, self._price.min_cost - self._live.cost)
         try:
             self._calls.finish(
                 call_id,
@@ -383,16 +405,16 @@ class AgentLoop:
                 f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
             )
 
-    def _given_up(self, fault: FlowError) -> FlowError:
-        """The model failed, and no further try will do; kept for adaptation."""
-        self._live.journal.note_error("model", fault.message)
-        return fault
+    def _note_failure(self, error: FlowError) -> FlowError:
+        """Record for adaptation that the model failed and no further try will help; returns `error` to be raised."""
+        self._live.journal.note_error("model", error.message)
+        return error
 
-    # Words
+    # Texts
 
     def _add_replies(self, request: _Request) -> None:
-        """What the operator said meanwhile goes with the next request."""
-        if messages := self.replies():
+        """Add the replies of the operator that came meanwhile."""
+        if messages := self.take_replies():
             request.say.append(messages)
             request.parts.append(operator_part(messages, "reply"))
 
@@ -416,7 +438,7 @@ class AgentLoop:
 
 
 def _follow_up_prompt(text: str, answer: Message) -> str:
-    """What to tell a model that stopped without being done, "" when it may well be."""
+    """The text that asks a model to go on after an answer that was cut off or empty, "" after any other."""
     if answer["finish"] == "length":
-        return CUT_OFF_PROMPT.format(most=answer["most"])
+        return CUT_OFF_PROMPT.format(max_tokens=answer["max_tokens"])
     return "" if text else EMPTY_PROMPT

@@ -14,7 +14,7 @@ MAX_OUTPUT_TOKENS = 16_384
 """Tokens of one answer, thinking included; no request asks for more."""
 
 MIN_OUTPUT_TOKENS = 256
-"""A request that may not answer with so many tokens is not worth making."""
+"""Tokens an answer must be allowed to have; with fewer the request is not worth making."""
 
 MESSAGE_OVERHEAD = 16
 """Tokens that stand around each message and each tool."""
@@ -31,93 +31,102 @@ _MILLION = 1_000_000
 
 @frozen
 class Price:
-    """Micro-dollars for a million tokens of prompt and of answer, at most. `known` is False for an estimate; `least`
-    is what the session then counts at least: some price is better than none (SPEC 3.4)."""
+    """The highest price of a model's tokens."""
 
     input: int
+    """Micro-dollars for a million tokens of prompt."""
     output: int
+    """Micro-dollars for a million tokens of answer."""
     known: bool = True
-    least: int = 0
+    """False for an estimate."""
+    min_cost: int = 0
+    """Micro-dollars that the session counts at least: some price is better than none (SPEC 3.4)."""
 
-    def of(self, input_tokens: int, output_tokens: int) -> int:
+    def cost_of(self, input_tokens: int, output_tokens: int) -> int:
         """What so many tokens cost at most, in micro-dollars, rounded up."""
         return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
 def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
-    """The price as the price list told it. Where it did not, the session counts at least `estimate` micro-dollars
-    (`costPerTrigger`), and each token as `UNLISTED_PRICE`; nothing where the provider takes no key."""
+    """The price of a model: as `listed`; nothing where the provider takes no key; else `UNLISTED_PRICE`, with
+    `estimate` micro-dollars (`costPerTrigger`) as the least that the session counts."""
     if listed is not None:
         return Price(listed["input"], listed["output"])
     if keyless:
         return Price(0, 0, known=False)
-    return Price(*UNLISTED_PRICE, known=False, least=estimate)
+    return Price(*UNLISTED_PRICE, known=False, min_cost=estimate)
 
 
 def estimate_tokens(text: str) -> int:
     """Tokens of a text, on the high side."""
-    ascii_only = sum(map(str.isascii, text))
-    rest = len(text) - ascii_only
-    return -(-ascii_only // 2) + (0 if not rest else len(text.encode(errors="replace")) - ascii_only)
+    ascii_characters = sum(map(str.isascii, text))
+    other_bytes = len(text.encode(errors="replace")) - ascii_characters
+    return -(-ascii_characters // 2) + other_bytes
 
 
 @frozen
 class Allowance:
-    """What a session may still use: tokens (None for any number), micro-dollars."""
+    """The tokens and the money a session may still use."""
 
     tokens: int | None
+    """None for any number."""
     cost: int
+    """Micro-dollars."""
 
 
 @frozen
 class PromptSize:
-    """Tokens of a prompt: those that the provider counted with the answer before, and those that are estimated."""
+    """Tokens of a prompt."""
 
     counted: int = 0
+    """Those that the provider counted with the answer before."""
     estimated: int = 0
+    """Those that are estimated."""
 
     @property
     def expected(self) -> int:
-        """What it is thought to be, on the high side."""
+        """All its tokens, on the high side."""
         return self.counted + self.estimated
 
     @property
-    def believed(self) -> int:
-        """More than this no provider is believed. An estimate counts half a token a character, and twice as many are
-        the most there can be; `PROVIDER_OVERHEAD` is for what a provider adds of its own."""
+    def max_tokens(self) -> int:
+        """The most tokens a provider is believed to have read. An estimate counts half a token a character, and there
+        can be twice as many; `PROVIDER_OVERHEAD` is for what a provider adds of its own."""
         return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD
 
-    def more(self, estimated: int) -> PromptSize:
-        """With so many estimated ones more."""
+    def plus(self, estimated: int) -> PromptSize:
+        """The size of a prompt with `estimated` more tokens."""
         return PromptSize(self.counted, self.estimated + estimated)
 
 
 def max_cost(prompt: PromptSize, limit: int, price: Price) -> int:
-    """What a request with an answer of at most `most` tokens can be counted as, in micro-dollars: what is to be
-    reserved before it, so that what is settled after it passes no cap."""
-    return price.of(prompt.believed, limit)
+    """Micro-dollars to reserve before a request whose answer has at most `limit` tokens, so that what is settled after
+    it passes no cap."""
+    return price.cost_of(prompt.max_tokens, limit)
 
 
 def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
-    """How many tokens the next answer may have; 0 or less when there is no room for one."""
-    most = MAX_OUTPUT_TOKENS
+    """The number of tokens the next answer may have; 0 or less when there is no room for one."""
+    limit = MAX_OUTPUT_TOKENS
     if allowance.tokens is not None:
-        most = min(most, allowance.tokens - prompt.expected)
+        limit = min(limit, allowance.tokens - prompt.expected)
     if window is not None:
-        most = min(most, window - prompt.expected)
+        limit = min(limit, window - prompt.expected)
     if price.output:
-        most = min(most, (allowance.cost * _MILLION - prompt.believed * price.input) // price.output)
-    return most
+        limit = min(limit, (allowance.cost * _MILLION - prompt.max_tokens * price.input) // price.output)
+    return limit
 
 
 @frozen
 class Usage:
-    """What a request used. `told` is False when the provider did not say, or said what cannot be."""
+    """The tokens and the money that a request used."""
 
     input_tokens: int
     output_tokens: int
     cost: int
+    """Micro-dollars."""
     is_reported: bool = True
+    """False when the provider did not say, or said what cannot be."""
 
 
 def count_usage(
@@ -130,24 +139,24 @@ def count_usage(
     received: int,
     price: Price,
 ) -> Usage:
-    """What a finished request used, as the provider told it, or estimated where it did not; never more than
+    """The usage of a finished request as the provider reported it, or estimated where it did not; never more than
     `max_cost`.
 
-    A provider that claims more than `prompt` can be, or more than `most`, the limit of the answer, is not believed
-    beyond that. `received` characters came.
+    A provider that claims more than `prompt` can be, or an answer of more than `limit` tokens, is not believed beyond
+    that. `received` characters of an answer came.
     """
     if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
         output_tokens = min(limit, max(1, received))
-        return Usage(prompt.expected, output_tokens, price.of(prompt.expected, output_tokens), is_reported=False)
-    believed = min(input_tokens, prompt.believed), min(output_tokens, limit)
+        return Usage(prompt.expected, output_tokens, price.cost_of(prompt.expected, output_tokens), is_reported=False)
+    believed = min(input_tokens, prompt.max_tokens), min(output_tokens, limit)
     is_reported = believed == (input_tokens, output_tokens)
     if is_reported and cost is not None and price.known:
         # Parts of a prompt that a provider keeps for the next may cost more than the usual.
         return Usage(*believed, min(cost, max_cost(prompt, limit, price)))
-    return Usage(*believed, price.of(*believed), is_reported)
+    return Usage(*believed, price.cost_of(*believed), is_reported)
 
 
 def count_cancelled(*, prompt: PromptSize, limit: int, received: int, price: Price) -> Usage:
-    """What a request that was broken off is counted as: providers charge what they read and wrote until then."""
+    """The usage of a request that was cancelled: providers charge what they read and wrote until then."""
     output_tokens = min(limit, -(-received // 2))
-    return Usage(prompt.expected, output_tokens, price.of(prompt.expected, output_tokens), is_reported=False)
+    return Usage(prompt.expected, output_tokens, price.cost_of(prompt.expected, output_tokens), is_reported=False)

@@ -14,22 +14,23 @@ from engine.model.secrets import redact_json
 FILE_SUFFIX = ".messages.jsonl"
 
 UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
-"""Names of what a provider wants back as it said it; no secret is looked for there."""
+"""Fields that a provider wants back unchanged; no secret is looked for there."""
 
 
 class ConversationStore:
-    """The conversations of one home. `folder` is where transcripts are; `secrets` are values that are cut out of one
-    that is continued: a key may have been set since it was said."""
+    """The conversations of one home."""
 
     def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        """`folder` holds the transcripts. `secrets` are cut out of a conversation that is continued: a key may have
+        been set since it was stored."""
         self._folder = folder
         self._secrets = secrets
 
     def file(self, session_id: str) -> Path:
-        """Where a session's conversation is, whether it is there or not."""
+        """The file of a session's conversation, whether it exists or not."""
         return self._folder / f"{session_id}{FILE_SUFFIX}"
 
-    def has(self, session_id: str) -> bool:
+    def has_messages(self, session_id: str) -> bool:
         """Whether there is anything to continue."""
         try:
             return self.file(session_id).stat().st_size > 0
@@ -37,7 +38,7 @@ class ConversationStore:
             return False
 
     def begin(self, session_id: str, *, continues: str = "") -> Path:
-        """An empty conversation, or a copy of the one it continues; the former stays as it is.
+        """Create an empty conversation, or a copy of the one that it `continues`, which stays as it is.
 
         Raises `Refusal` `no_conversation` when there is none to continue."""
         file = self.file(session_id)
@@ -46,7 +47,7 @@ class ConversationStore:
         with os.fdopen(descriptor, "wb") as copy:
             if continues:
                 try:
-                    copy.writelines(self._cleaned(self.file(continues)))
+                    copy.writelines(self._redacted_lines(self.file(continues)))
                 except FileNotFoundError as error:
                     raise Refusal(
                         "no_conversation",
@@ -55,7 +56,7 @@ class ConversationStore:
                     ) from error
         return file
 
-    def _cleaned(self, file: Path) -> Iterator[bytes]:
+    def _redacted_lines(self, file: Path) -> Iterator[bytes]:
         secrets = tuple(self._secrets())
         with file.open("rb") as lines:
             for line in lines:
@@ -66,6 +67,6 @@ class ConversationStore:
                 yield (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")
 
     def add(self, session_id: str, messages: Sequence[str]) -> None:
-        """What was said since. Raises OSError."""
+        """Append messages to a session's conversation. Raises OSError."""
         with self.file(session_id).open("a", encoding="utf-8") as file:
             file.writelines(f"{message}\n" for message in messages)

@@ -1,18 +1,20 @@
-"""What follows a request that failed: is it tried again, after how long, and what is the operator told. Pure."""
+"""Failed requests: whether and when one is tried again, and how the operator is told. Pure."""
 
 from __future__ import annotations
 
 from engine.execution.runners.model.host_protocol import Failure, Kind
 
 MAX_TRIES = 4
-"""A request is tried again so often at most."""
+"""The most times a request is tried again."""
 
 FIRST_DELAY = 1.0
+"""Seconds before the first try again; twice as many before each further one."""
+
 MAX_DELAY = 60.0
-"""Seconds before the first try again, twice as many before each further one, up to this."""
+"""The most seconds before a try again."""
 
 MAX_RETRY_AFTER = 120.0
-"""A provider that asks for a longer pause is not waited for: the card is given back instead."""
+"""The longest pause in seconds that a provider may ask for; after a longer one the card is given back."""
 
 _RETRIES = {
     Kind.RATE: MAX_TRIES,
@@ -23,7 +25,7 @@ _RETRIES = {
     Kind.RUBBISH: 1,
 }
 
-_WORK_FAULTS = {Kind.CONTEXT, Kind.REFUSED, Kind.HISTORY}
+_WORK_FAILURES = {Kind.CONTEXT, Kind.REFUSED, Kind.HISTORY}
 
 
 def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
@@ -41,10 +43,9 @@ def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
     return max(requested, delay * (0.5 + chance / 2))
 
 
-def is_provider_fault(failure: Failure) -> bool:
-    """Whether the fault lies with the provider or the way there and not with the work: done later, the same may
-    succeed."""
-    return failure.kind not in _WORK_FAULTS
+def is_provider_failure(failure: Failure) -> bool:
+    """Whether the provider or the network failed and not the work: done later, the same may succeed."""
+    return failure.kind not in _WORK_FAILURES
 
 
 def may_be_billed(failure: Failure) -> bool:
@@ -53,15 +54,15 @@ def may_be_billed(failure: Failure) -> bool:
 
 
 def describe_failure(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
-    """What happened and how to mend it, in words."""
+    """The problem and its fix, as texts for the operator."""
     status = f" ({failure.status})" if failure.status else ""
     detail = f": {failure.message}" if failure.message else ""
-    problem, fix = _WORDS[failure.kind]
+    problem, fix = _DESCRIPTIONS[failure.kind]
     names = {"provider": provider, "model": model, "address": address}
     return problem.format(**names) + status + detail, fix.format(**names)
 
 
-_WORDS: dict[Kind, tuple[str, str]] = {
+_DESCRIPTIONS: dict[Kind, tuple[str, str]] = {
     Kind.AUTH: ("{provider} refuses the key", "set a valid key: clawpy key set {provider}"),
     Kind.QUOTA: ("the account at {provider} has no credit left", "add credit there, or choose another provider"),
     Kind.RATE: ("{provider} accepts no more requests at the moment", "approve it again later, or choose another model"),

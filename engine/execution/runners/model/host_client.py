@@ -1,4 +1,4 @@
-"""The model host as the engine sees it: started when it is first needed, kept warm, killed when it does not obey.
+"""The engine's side of the model host: starts it when it is first needed, and kills it when it does not obey.
 
 One process for all sessions, in a process group of its own. Keys travel over its pipe alone. It carries no session's
 mark: its life is the engine's, or until `end`, after which the next conversation starts a new one.
@@ -60,12 +60,12 @@ class ModelHost:
             running = self._running
         return running.pid if running is not None and running.alive else None
 
-    def warm(self) -> None:
-        """Start it, so that the first conversation need not wait. Returns at once. Raises `HostGone`."""
+    def start(self) -> None:
+        """Start the process, so that the first conversation need not wait. Returns at once. Raises `HostGone`."""
         self._process()
 
-    def converse(self) -> Conversation:
-        """A conversation that is not open yet. Raises `HostGone` when no host can be started."""
+    def open_conversation(self) -> Conversation:
+        """Make a conversation that is not open yet. Raises `HostGone` when no host can be started."""
         process = self._process()
         return process.add(f"c{next(self._numbers)}")
 
@@ -220,9 +220,8 @@ class _Process:
             self._conversations.pop(name, None)
 
     def write(self, message: Message, *, timeout_s: float | None = None) -> None:
-        """Tell the host something. A host that does not take it `timeout_s` seconds, or `WRITE_SECONDS`, is killed.
-
-        Raises `HostGone`."""
+        """Send the host a message. It is killed when it does not read it within `timeout_s` seconds, or
+        `WRITE_SECONDS` when that is None. Raises `HostGone`."""
         timeout_s = WRITE_SECONDS if timeout_s is None else timeout_s
         until = time.monotonic() + timeout_s
         if not self._writing.acquire(timeout=timeout_s):

@@ -1,4 +1,4 @@
-"""HTTP of the model host: bounded answers, no redirect, no compressed bomb, a word when bytes come; what went wrong.
+"""The HTTP client of the model host, which bounds answers and follows no redirect, and its failures by kind.
 
 Runs in the model host only.
 """
@@ -18,7 +18,10 @@ from engine.execution.runners.model.host_protocol import Failure, Kind
 from engine.model.secrets import redact
 
 CONNECT_SECONDS = 15.0
-"""Seconds to reach a provider. How long an answer may take is for the engine to say."""
+"""Seconds to reach a provider. The engine decides how long an answer may take."""
+
+MAX_MESSAGE = 600
+"""Characters of a provider's message that are passed on."""
 
 on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
 """Called with the bytes that come for the request of this task."""
@@ -44,7 +47,7 @@ class AnswerCutShort(Exception):
 
 
 class EndDetector:
-    """Watches a stream for the words that end an answer, in either protocol. Quoted in a text they are escaped."""
+    """Watches a stream for the marks that end an answer, in either protocol. Quoted in a text they are escaped."""
 
     def __init__(self) -> None:
         self.is_seen = False
@@ -86,8 +89,8 @@ async def _bound_response(response: httpx2.Response) -> None:
     response.stream = _BoundedStream(stream)
 
 
-def client(base_url: str) -> httpx2.AsyncClient:
-    """A client for one provider. Proxies are taken from the environment, but never for this machine itself."""
+def make_client(base_url: str) -> httpx2.AsyncClient:
+    """Make a client for one provider. Proxies are taken from the environment, but never for this machine itself."""
     host = urlsplit(base_url).hostname or ""
     return httpx2.AsyncClient(
         follow_redirects=False,  # the key would travel along
@@ -98,10 +101,7 @@ def client(base_url: str) -> httpx2.AsyncClient:
     )
 
 
-MAX_MESSAGE = 600
-"""Characters of a provider's words that are told."""
-
-_KINDS: tuple[tuple[type[Exception], Kind], ...] = (
+_FAILURE_KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (exceptions.ModelAuthenticationError, Kind.AUTH),
     (exceptions.ModelQuotaExceededError, Kind.QUOTA),
     (exceptions.ModelRateLimitError, Kind.RATE),
@@ -113,22 +113,21 @@ _KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (exceptions.ModelRequestRejectedError, Kind.REFUSED),
 )
 
-
 _TOO_LONG = "exceed_context_size_error"
-"""What llama.cpp calls a conversation that is longer than it reads; the libraries know other servers' words alone."""
+"""The error of llama.cpp for a conversation that is too long; the libraries know those of other servers only."""
 
 
 def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
-    """The failure that `error` stands for. `key` is cut out of its words."""
+    """The failure that `error` stands for. `key` is cut out of its message."""
     chain = list(_exception_chain(error))
     codes = (getattr(cause, "status_code", None) for cause in chain)
     status = next((code for code in codes if isinstance(code, int)), None)
     retry_after = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
     message = redact(_error_message(error), [key])[:MAX_MESSAGE]
-    return Failure(_kind(chain, status), message, status, retry_after, received)
+    return Failure(_classify(chain, status), message, status, retry_after, received)
 
 
-def _kind(chain: list[BaseException], status: int | None) -> Kind:
+def _classify(chain: list[BaseException], status: int | None) -> Kind:
     if any(isinstance(cause, AnswerTooBig) for cause in chain):
         return Kind.TOO_BIG
     if any(isinstance(cause, AnswerCutShort) for cause in chain):
@@ -140,7 +139,7 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
     if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
         return Kind.CONTEXT
     for error in chain:
-        for category, kind in _KINDS:
+        for category, kind in _FAILURE_KINDS:
             if isinstance(error, category):
                 return kind
     if status is not None:

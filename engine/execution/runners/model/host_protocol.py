@@ -1,4 +1,4 @@
-"""What the engine and its model host tell each other: JSON objects, one a line, over a pipe that nobody else has.
+"""The messages between the engine and its model host: JSON objects, one a line, over a pipe that nobody else has.
 
 Every message names its conversation, `c`. To the host, by `do`:
 
@@ -33,34 +33,51 @@ ALIVE_SECONDS = 2.0
 
 
 class Kind(StrEnum):
-    """What went wrong with a request."""
+    """The kinds of failures of a request."""
 
-    AUTH = "auth"  # the key was refused
-    QUOTA = "quota"  # the account has no money left
-    RATE = "rate"  # too many requests
-    SERVER = "server"  # the provider failed
-    CONNECTION = "connection"  # not reached, or cut off
-    SILENT = "silent"  # no byte for too long
-    GONE = "gone"  # the model host ended
-    MODEL = "model"  # there is no such model
-    CONTEXT = "context"  # the conversation is longer than the model reads
-    REFUSED = "refused"  # the provider takes the request for wrong
-    REDIRECT = "redirect"  # the address sends elsewhere
-    RUBBISH = "rubbish"  # an answer in no form that is known
-    TOO_BIG = "too-big"  # more than `MAX_ANSWER_BYTES`, or than was allowed
-    HISTORY = "history"  # the conversation that is to go on cannot be read
-    HOST = "host"  # the model host cannot work
+    AUTH = "auth"
+    """The key was refused."""
+    QUOTA = "quota"
+    """The account has no money left."""
+    RATE = "rate"
+    """Too many requests."""
+    SERVER = "server"
+    """The provider failed."""
+    CONNECTION = "connection"
+    """The provider was not reached, or the connection was cut off."""
+    SILENT = "silent"
+    """No byte came for too long."""
+    GONE = "gone"
+    """The model host ended."""
+    MODEL = "model"
+    """There is no such model."""
+    CONTEXT = "context"
+    """The conversation is longer than the model reads."""
+    REFUSED = "refused"
+    """The provider rejects the request as wrong."""
+    REDIRECT = "redirect"
+    """The address redirects to another one."""
+    RUBBISH = "rubbish"
+    """The answer has an unknown form."""
+    TOO_BIG = "too-big"
+    """The answer is longer than `MAX_ANSWER_BYTES`, or than was allowed."""
+    HISTORY = "history"
+    """The conversation to continue cannot be read."""
+    HOST = "host"
+    """The model host cannot work."""
 
 
 @frozen
 class Model:
-    """Which model, and how it is reached. `kind` is "openai" or "anthropic"; `key` is "" for a provider without."""
+    """A model, and how it is reached."""
 
     provider: str
     name: str
     kind: str
+    """The protocol: "openai" or "anthropic"."""
     base_url: str
     key: str = ""
+    """Empty for a provider that takes none."""
 
     def __repr__(self) -> str:
         return f"Model({self.provider}:{self.name} at {self.base_url})"
@@ -68,18 +85,21 @@ class Model:
 
 @frozen
 class Failure:
-    """Why a request failed. `message` in the provider's words, without the key; `retry_after` in seconds, as it asked
-    for; `received` characters of an answer came before."""
+    """The failure of a request."""
 
     kind: Kind
     message: str = ""
+    """The provider's own message, without the key."""
     status: int | None = None
+    """The status of HTTP."""
     retry_after: float | None = None
+    """Seconds that the provider asks to wait."""
     received: int = 0
+    """Characters of an answer that came before."""
 
 
 def failure_message(failure: Failure) -> Message:
-    """The message that tells of a failure."""
+    """The message of a failure."""
     return {"is": "failed", **asdict(failure), "kind": failure.kind.value}
 
 

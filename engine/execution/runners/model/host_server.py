@@ -47,8 +47,8 @@ from engine.model.secrets import CUT, redact_json
 
 CALL_NOT_RUN = "This call was not carried out: the session ended before."
 
-CHARACTERS_A_TOKEN = 16
-"""No model writes more text with a token, on average; one that does was told no limit, or ignores it."""
+MAX_CHARACTERS_PER_TOKEN = 16
+"""The most characters a model writes with a token on average; one that writes more ignores its limit."""
 
 Send = Callable[[Message], None]
 
@@ -142,29 +142,29 @@ class _Host:
 
 def _client_of(model: host_protocol.Model) -> PydanticModel:
     """A client of a provider. Tries again are the engine's affair: it counts and pays them."""
-    return _anthropic(model) if model.kind == "anthropic" else _openai(model)
+    return _anthropic_model(model) if model.kind == "anthropic" else _openai_model(model)
 
 
 # Each protocol's libraries take a second to load: only what is spoken is.
 
 
-def _anthropic(model: host_protocol.Model) -> PydanticModel:
+def _anthropic_model(model: host_protocol.Model) -> PydanticModel:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    http = host_http.client(model.base_url)
+    http = host_http.make_client(model.base_url)
     client = AsyncAnthropic(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
     return AnthropicModel(model.name, provider=AnthropicProvider(anthropic_client=client))
 
 
-def _openai(model: host_protocol.Model) -> PydanticModel:
+def _openai_model(model: host_protocol.Model) -> PydanticModel:
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    http = host_http.client(model.base_url)
+    http = host_http.make_client(model.base_url)
     client = AsyncOpenAI(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
     # OpenAI itself wants the new name of the limit; those who speak its protocol mostly know the old one only.
     itself = model.base_url.startswith("https://api.openai.com/")
@@ -223,13 +223,13 @@ class _Conversation:
         settings = ModelSettings(max_tokens=max_tokens)
         if temperature is not None:
             settings["temperature"] = temperature
-        most = max(65_536, max_tokens * CHARACTERS_A_TOKEN)
+        limit = max(65_536, max_tokens * MAX_CHARACTERS_PER_TOKEN)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
                 stream.take(event)
-                if stream.received > most:
+                if stream.received > limit:
                     raise host_http.AnswerTooBig
             if not stream.ending.is_seen:
                 raise host_http.AnswerCutShort("the answer ended in the middle")

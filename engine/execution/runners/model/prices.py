@@ -18,7 +18,7 @@ _SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts be
 
 
 def price_of(model: Model) -> dict[str, int] | None:
-    """The most that a million tokens of prompt and of answer cost, in micro-dollars; None when nobody knows."""
+    """The highest price of a million tokens of prompt and of answer, in micro-dollars; None when unknown."""
     input_price = output_price = Decimal(0)
     for size in _SAMPLES:
         prices = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
@@ -32,7 +32,7 @@ def price_of(model: Model) -> dict[str, int] | None:
 
 
 def cost_of(usage: RequestUsage, model: Model) -> int | None:
-    """What a request cost, in micro-dollars, cached parts at their own price; None when nobody knows."""
+    """The cost of a request in micro-dollars, cached parts at their own price; None when unknown."""
     prices = _lookup_price(usage, model)
     return None if prices is None else _to_microusd(prices[0] + prices[1])
 

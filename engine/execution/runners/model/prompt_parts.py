@@ -1,4 +1,4 @@
-"""What is said with a model: as calls keep it for the X-ray (SPEC 9.6), as lines of the transcript (SPEC 9.2)."""
+"""A conversation with a model: as prompt parts for the X-ray (SPEC 9.6), as lines of the transcript (SPEC 9.2)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _compact_json(arguments: str) -> str:
 
 
 MAX_LINE = 4_000
-"""Characters of a line without end that are kept back; after so many it is written as it is."""
+"""Characters of an incomplete line that are kept back; a longer one is written as it is."""
 
 _SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
 """After a word: "1." and "e.g." end no sentence."""
@@ -61,11 +61,11 @@ class StreamedText:
     A slow model pauses after each word, and a single word on a line is hard to read."""
 
     def __init__(
-        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, longest: int = MAX_LINE
+        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, max_line: int = MAX_LINE
     ) -> None:
         self._write = write
         self._clean = clean
-        self._longest = longest
+        self._max_line = max_line
         self._kind = ""
         self._rest = ""
 
@@ -77,17 +77,17 @@ class StreamedText:
         whole, newline, self._rest = (self._rest + text).rpartition("\n")
         if newline and whole.strip():
             self._write(kind, whole)
-        while len(self._rest) > self._longest and (cut := parting(self._rest, self._clean, most=self._longest)):
-            self._part(cut)
+        while len(self._rest) > self._max_line and (cut := parting(self._rest, self._clean, most=self._max_line)):
+            self._write_until(cut)
 
     def pause(self) -> None:
         """Write the whole sentences so far: no text came for a while."""
         for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
             if parting(self._rest, self._clean, most=end.end()) == end.end():
-                self._part(end.end())
+                self._write_until(end.end())
                 return
 
-    def _part(self, place: int) -> None:
+    def _write_until(self, place: int) -> None:
         """Write what stands before `place`."""
         head, self._rest = self._rest[:place], self._rest[place:]
         if head.strip():

@@ -38,7 +38,7 @@ class ModelRunner(AgentRunner):
         if assignment.flow is not None:
             return RunnerInfo(available=False, reason=f"{assignment.flow} is a flow; it runs without a model")
         previous = continued_session(assignment)
-        if previous and not self._providers.histories.has(previous):
+        if previous and not self._providers.histories.has_messages(previous):
             return RunnerInfo(
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
             )
@@ -58,7 +58,7 @@ class ModelRunner(AgentRunner):
         )
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Have the model do it. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
+        """Let the model do the work. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
         previous = continued_session(live.assignment)
         kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)
@@ -67,7 +67,7 @@ class ModelRunner(AgentRunner):
             f"sandbox: {live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))}"
         )
         with suppress(HostGone):  # told when it is spoken to
-            self._providers.host.warm()  # it starts while the worktree is made
+            self._providers.host.start()  # it starts while the worktree is made
         with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
             loop = AgentLoop(
@@ -88,13 +88,13 @@ class ModelRunner(AgentRunner):
                     view,
                     workspace,
                     heal=lambda text: messages.append(loop.turn(text, run_kind=HEAL)),
-                    reply=lambda: messages.append(loop.turn(loop.replies(), run_kind=REPLY)),
+                    reply=lambda: messages.append(loop.turn(loop.take_replies(), run_kind=REPLY)),
                 )
             finally:
                 live.is_listening = False
                 loop.close()
             # What it said before a red test sent it back tells of files that are no longer so.
-            parts = [next((words for words in reversed(messages) if words), ""), validated.words]
+            parts = [next((message for message in reversed(messages) if message), ""), validated.words]
             summary = "\n\n".join(filter(None, parts))
             return self._result(live, view, workspace, validated, summary=summary, closing=validated.words, facts={})
 

@@ -1,7 +1,7 @@
-"""One question, one answer, without tools and outside of any session's conversation: how services ask a model.
+"""Single questions of services to a model, without tools and outside of any session's conversation.
 
-A question is a call like every other: within the caps before it is made, kept with its exact prompt for the X-ray,
-booked when it ended, however it did (SPEC 3.4, 9.6).
+A question is a call like every other: its cost is reserved within the caps before it is made and settled when it ended,
+however it did, and its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POLL_SECONDS = 0.25
 
 
 class ModelAccess(Protocol):
-    """Where a model is that somebody named, and its key: the router's, or what alone the Twin model is shown."""
+    """Finds a named model and its key; the router does, and so does the narrower access of the Twin model."""
 
     def named(self, model_id: str, reason: str) -> ModelChoice:
         """Raises `Refusal` `no_model`."""
@@ -53,15 +53,19 @@ class ModelAccess(Protocol):
 
 @dataclass(slots=True)
 class _PendingQuestion:
-    """One question on its way: as it is sent, to whom, and what that costs."""
+    """A question that is being asked."""
 
     question: Question
     text: str
+    """Its text as it is sent, without secrets."""
     model: Model
     secrets: tuple[str, ...]
+    """Values that are cut out of texts."""
     deadline: float
+    """When the answer must be there, on the clock's monotonic time."""
     price: Price
     window: int | None
+    """Tokens that the model reads, None when unknown."""
 
 
 class Completions:
@@ -79,8 +83,8 @@ class Completions:
         hold_reason: Callable[[], str],
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`hold_reason()` says why nothing may be asked now, "" when it may; `secrets` are in no question and no
-        answer."""
+        """`hold_reason()` says why nothing may be asked now, "" when it may; `secrets` are cut out of questions and
+        answers."""
         self._database = database
         self._host = host
         self._access = access
@@ -93,11 +97,11 @@ class Completions:
     def ask(self, model_id: str, question: Question) -> Answer:
         """Ask `PROVIDER:MODEL`, once. Raises `NoAnswer`: nothing may run now, a cap or the question's budget does not
         allow it, the model failed, was too slow, or said nothing that can be used."""
-        pending = self._errand(model_id, question)
+        pending = self._make_pending(model_id, question)
         conversation: Conversation | None = None
         try:
-            conversation = self._host.converse()
-            self._allowed()  # again: a stop that came meanwhile has ended an earlier host, not this one
+            conversation = self._host.open_conversation()
+            self._check_hold()  # again: a stop that came meanwhile has ended an earlier host, not this one
             conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
             self._open(pending, conversation)
             return self._answer(pending, conversation)
@@ -107,8 +111,8 @@ class Completions:
             if conversation is not None:
                 conversation.close()
 
-    def _errand(self, model_id: str, question: Question) -> _PendingQuestion:
-        self._allowed()
+    def _make_pending(self, model_id: str, question: Question) -> _PendingQuestion:
+        self._check_hold()
         try:
             choice = self._access.named(model_id, f"the settings name it for {question.purpose}")
             key = self._access.key(choice.provider)
@@ -121,7 +125,7 @@ class Completions:
             question, text, model, known, self._clock.monotonic() + question.seconds, Price(0, 0), None
         )
 
-    def _allowed(self) -> None:
+    def _check_hold(self) -> None:
         if reason := self._hold_reason():
             raise NoAnswer(reason)
 
@@ -136,19 +140,19 @@ class Completions:
         size = PromptSize(
             estimated=budget.estimate_tokens(pending.question.instructions + pending.text) + 2 * budget.MESSAGE_OVERHEAD
         )
-        most = _max_tokens(pending, size)
-        entry = self._reserve(pending, budget.max_cost(size, most, pending.price))
-        usage, text, fault, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
+        limit = _max_tokens(pending, size)
+        entry = self._reserve(pending, budget.max_cost(size, limit, pending.price))
+        usage, text, problem, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
         try:
             call_id = self._begin(pending)
-            conversation.ask(say=[pending.text], results=(), max_tokens=most, temperature=pending.question.temperature)
+            conversation.ask(say=[pending.text], results=(), max_tokens=limit, temperature=pending.question.temperature)
             answer, received = self._await_message(pending, conversation, "done")
             if answer["is"] == "failed":
                 failure = host_protocol.failure_of(answer)
-                fault = _failure_text(pending, failure)
+                problem = _failure_text(pending, failure)
                 if failures.may_be_billed(failure):
                     usage = budget.count_cancelled(
-                        prompt=size, limit=most, received=failure.received, price=pending.price
+                        prompt=size, limit=limit, received=failure.received, price=pending.price
                     )
             else:
                 usage = budget.count_usage(
@@ -156,23 +160,23 @@ class Completions:
                     output_tokens=answer["output"],
                     cost=answer["cost"],
                     prompt=size,
-                    limit=most,
+                    limit=limit,
                     received=received,
                     price=pending.price,
                 )
                 text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
-                fault = _answer_fault(text, answer)
+                problem = _answer_problem(text, answer)
         finally:
-            self._book(pending, entry, call_id, usage, error=fault, reply=text)
-        if fault:
-            raise NoAnswer(fault, usage.cost)
+            self._record_cost(pending, entry, call_id, usage, error=problem, reply=text)
+        if problem:
+            raise NoAnswer(problem, usage.cost)
         return Answer(text, usage.cost)
 
-    def _reserve(self, pending: _PendingQuestion, most: int) -> int:
+    def _reserve(self, pending: _PendingQuestion, limit: int) -> int:
         question = pending.question
         try:
             return self._database.write(
-                lambda tx: self._costs.reserve_call(tx, question.purpose, most, agent=question.agent)
+                lambda tx: self._costs.reserve_call(tx, question.purpose, limit, agent=question.agent)
             )
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
@@ -196,10 +200,10 @@ class Completions:
             messages=parts,
         )
 
-    def _book(
+    def _record_cost(
         self, pending: _PendingQuestion, entry: int, call_id: str, used: Usage, *, error: str, reply: str
     ) -> None:
-        """What was paid counts, whether the call could be stored or not."""
+        """Settle the cost, whether the call could be stored or not, and finish the call."""
         self._database.write(lambda tx: self._costs.settle(tx, entry, used.cost))
         if call_id:
             self._calls.finish(
@@ -216,7 +220,7 @@ class Completions:
     def _await_message(
         self, pending: _PendingQuestion, conversation: Conversation, expected: str
     ) -> tuple[Message, int]:
-        """The message that is waited for, or a failure; and how many characters came before it."""
+        """The `expected` message or a failure, and how many characters came before it."""
         received = 0
         while True:
             message = conversation.take(POLL_SECONDS)
@@ -231,16 +235,16 @@ class Completions:
 
 
 def _max_tokens(pending: _PendingQuestion, size: PromptSize) -> int:
-    """How many tokens the answer may have."""
+    """The number of tokens the answer may have."""
     question = pending.question
     allowance = Allowance(None, question.budget)
-    most = budget.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
-    if most < budget.MIN_OUTPUT_TOKENS:
+    limit = budget.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
+    if limit < budget.MIN_OUTPUT_TOKENS:
         allowed = dollars(question.budget)
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
         )
-    return min(most, question.max_tokens)
+    return min(limit, question.max_tokens)
 
 
 def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
@@ -249,8 +253,8 @@ def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
     return redact(f"{problem}; {fix}", pending.secrets)
 
 
-def _answer_fault(text: str, answer: Message) -> str:
-    """Why an answer cannot be used, "" when it can."""
+def _answer_problem(text: str, answer: Message) -> str:
+    """The problem that makes an answer useless, "" for none."""
     if answer["finish"] == "content_filter":
         return "the provider's content filter ended the answer"
     if answer["finish"] == "length":
@@ -260,7 +264,7 @@ def _answer_fault(text: str, answer: Message) -> str:
 
 @frozen
 class MemoryModel:
-    """The model that the operator named for memory's own questions; see `engine.model.asking`."""
+    """Asks the model that the operator named for memory's own questions; see `engine.model.asking`."""
 
     settings: SettingsSource
     completions: Completions
