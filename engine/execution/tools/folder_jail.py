@@ -17,6 +17,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum, auto
 from pathlib import Path
 
 from engine.frozen import frozen
@@ -25,10 +26,19 @@ from engine.storage.beneath import REPLACED, Beneath
 from engine.storage.files import TEMPORARY_PREFIX
 
 MAX_PATH_BYTES = 4_096
+"""Bytes of a path, as POSIX file systems limit them."""
+
 MAX_NAME_BYTES = 255
-"""Bytes, as POSIX file systems have them."""
+"""Bytes of a file name, as POSIX file systems limit them."""
 
 MAX_DEPTH = 256
+"""Names of one path."""
+
+MAX_LINKS = 40
+"""Links along one path; more is refused."""
+
+MAX_FILE_BYTES = 10 * 1024 * 1024
+"""Bytes of a file that is read or written whole."""
 
 
 def path_parts(path: str, roots: Sequence[str]) -> list[str]:
@@ -49,12 +59,12 @@ def path_parts(path: str, roots: Sequence[str]) -> list[str]:
 
 
 def split_path(path: str) -> list[str]:
-    """The names of a path; what means nothing is left out, `..` is kept."""
+    """The names of a path, without empty ones and `.`; `..` is kept."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
-    """What of an absolute path lies below one of `roots`. Raises `Refusal` `outside_refusal`."""
+    """The names of an absolute path below one of `roots`. Raises `Refusal` `outside`."""
     for root in roots:
         names = split_path(root)
         if parts[: len(names)] == names:
@@ -63,7 +73,7 @@ def parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[
 
 
 def outside_refusal(path: str) -> Refusal:
-    """That a path leads out of the folder."""
+    """The refusal of a path that leads out of the folder."""
     return Refusal(
         "outside",
         f"{printable_path(path)} is not in the project",
@@ -91,34 +101,37 @@ def is_git_name(name: str) -> bool:
 
 
 def printable_path(path: str) -> str:
-    """A path for words: harmless and short."""
+    """A path for messages: harmless and short."""
     text = sanitise(path)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-MAX_LINKS = 40
-"""Links along one path; more is refused."""
+class _MissingFolders(Enum):
+    """What to do about folders on the way of a path that are not there."""
 
-MAX_FILE_BYTES = 10 * 1024 * 1024
-"""Bytes of a file that is read or written whole."""
-
-_REFUSE, _CREATE, _ASSUME = "refused", "made", "imagined"
+    REFUSE = auto()
+    CREATE = auto()
+    ASSUME = auto()
+    """Go on as if they were there."""
 
 
 @frozen
 class Content:
-    """A file as it was read; `stamp` says whether it is still the same."""
+    """A file as it was read."""
 
     data: bytes
     stamp: tuple[int, ...]
+    """Differs when the file was changed since."""
 
 
 @frozen
 class ResolvedPath:
-    """Where a path leads, relative to the jail ("" for its folder), and what was there (None: nothing)."""
+    """The file that a path leads to."""
 
     path: str
+    """Relative to the jail; "" for its folder."""
     status: os.stat_result | None
+    """None when nothing is there."""
 
     @property
     def name(self) -> str:
@@ -129,7 +142,7 @@ class ResolvedPath:
 class Jail:
     """File access confined to `folder`. Every path may be relative to it, or absolute below it.
 
-    Every method raises `Refusal`: `bad_path`, `outside_refusal`, `git_folder`, `not_there`, `not_a_file`, `hard_link`,
+    Every method raises `Refusal`: `bad_path`, `outside`, `git_folder`, `not_there`, `not_a_file`, `hard_link`,
     `too_large`, `changed` (by somebody else, meanwhile), `no_access`.
     """
 
@@ -140,78 +153,52 @@ class Jail:
         self._identity = (status.st_dev, status.st_ino)
 
     def relative(self, path: str) -> str:
-        """Where `path` leads, relative to the folder, links resolved; it need not exist, nor its folders."""
+        """Resolve the links of `path`, relative to the folder; neither it nor its folders need exist."""
         with self._files(path) as files:
-            return self._walk(files, path, _ASSUME).name
+            return self._walk(files, path, _MissingFolders.ASSUME).name
 
     def read(self, path: str, *, limit: int = MAX_FILE_BYTES) -> Content:
         """A regular file, whole."""
         with self._files(path) as files:
-            resolved = self._walk(files, path, _REFUSE)
+            resolved = self._walk(files, path, _MissingFolders.REFUSE)
             _check_regular_file(resolved)
             descriptor = files.open_file(resolved.path)
             try:
-                status = os.fstat(descriptor)
-                if status.st_nlink > 1:
-                    raise Refusal(
-                        "hard_link",
-                        f"{printable_path(resolved.path)} has another name elsewhere, perhaps outside the project",
-                        "look at it with exec, or make a copy of its own there first",
-                    )
-                if status.st_size > limit:
-                    raise _too_large_refusal(resolved.path, status.st_size, limit)
-                data = _read_all(descriptor, limit)
+                return _read_content(descriptor, resolved.path, limit)
             finally:
                 os.close(descriptor)
-            if len(data) > limit:
-                raise _too_large_refusal(resolved.path, len(data), limit)
-            return Content(data, _file_stamp(status))
 
-    def names(self, path: str, *, limit: int) -> tuple[list[str], int] | None:
-        """What is in a folder, sorted, folders with a `/` behind them, at most `limit`, and how many there are; None
-        when `path` is not a folder."""
+    def list_names(self, path: str, *, limit: int) -> tuple[list[str], int] | None:
+        """The first `limit` names in a folder, sorted, and how many there are; None when `path` is not a folder.
+
+        The names of folders end with a `/`."""
         with self._files(path) as files:
-            resolved = self._walk(files, path, _REFUSE)
+            resolved = self._walk(files, path, _MissingFolders.REFUSE)
             if resolved.status is None or not stat.S_ISDIR(resolved.status.st_mode):
                 return None
             with files.within(resolved.path) as folder:
-                entries = sorted(
-                    name + ("/" if (status := folder.lstat(name)) is not None and stat.S_ISDIR(status.st_mode) else "")
-                    for name in folder.names("")
-                    if not is_git_name(name)
-                )
+                entries = sorted(_listed_name(folder, name) for name in folder.names("") if not is_git_name(name))
         return entries[:limit], len(entries)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
-        """Put `data` there, whole or not at all, with the old file's mode; folders on the way are made. True when the
-        file is new. `only_if`: refuse when the file is not as it was then, and make no folder, for it had one."""
+        """Write a file, whole or not at all, with the old file's mode; returns whether it is new.
+
+        Missing folders are created. With `only_if` none is, and a file that was changed since is refused."""
         if len(data) > MAX_FILE_BYTES:
             raise _too_large_refusal(path, len(data), MAX_FILE_BYTES)
         with self._files(path) as files:
-            resolved = self._walk(files, path, _CREATE if only_if is None else _REFUSE)
+            resolved = self._walk(files, path, _MissingFolders.CREATE if only_if is None else _MissingFolders.REFUSE)
             if resolved.status is not None:
                 _check_regular_file(resolved)
-            above, _, name = resolved.path.rpartition("/")
-            temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-            with files.within(above) as folder:
-                try:
-                    folder.write(temporary, data, mode=None if resolved.status is None else resolved.status.st_mode)
-                    if only_if is not None:
-                        now = folder.lstat(name)
-                        if now is None or _file_stamp(now) != only_if.stamp:
-                            raise _changed_refusal(resolved.path)
-                    folder.replace(temporary, name)
-                except BaseException:
-                    with contextlib.suppress(FileNotFoundError):
-                        folder.unlink(temporary)
-                    raise
+            with files.within(resolved.path.rpartition("/")[0]) as folder:
+                _replace_file(folder, resolved, data, only_if)
             return resolved.status is None
 
-    def _walk(self, files: Beneath, path: str, missing: str) -> ResolvedPath:
-        """Where `path` leads; `missing` says what becomes of folders on the way that are not there."""
+    def _walk(self, files: Beneath, path: str, missing: _MissingFolders) -> ResolvedPath:
+        """Resolve `path` name by name."""
         names: list[str] = []
         pending = deque(path_parts(path, self._roots))
-        turns = 0
+        links = 0
         while pending:
             name = pending.popleft()
             if name == "..":
@@ -230,35 +217,27 @@ class Jail:
                 else:
                     parts = split_path(target)
                 pending.extendleft(reversed(parts))
-                turns += 1
-                if turns > MAX_LINKS:
+                links += 1
+                if links > MAX_LINKS:
                     raise Refusal(
                         "bad_path", f"{printable_path(path)} leads through too many links", "use another path"
                     )
                 continue
             if not pending:
                 return ResolvedPath(here, status)
-            if status is None and (missing == _REFUSE or ".." in pending):
-                raise _not_there_refusal(here)
-            if status is None and missing == _ASSUME:
+            if status is None and missing is _MissingFolders.ASSUME and ".." not in pending:
                 for following in pending:
                     check_file_name(following)
                 return ResolvedPath("/".join([here, *pending]), None)
-            if status is None:
-                with contextlib.suppress(FileExistsError):
-                    files.mkdir(here)
-            elif not stat.S_ISDIR(status.st_mode):
-                raise Refusal(
-                    "not_there", f"{printable_path(here)} is not a folder", "read the folder above to see what is there"
-                )
+            _enter_folder(files, here, status, create=missing is _MissingFolders.CREATE and ".." not in pending)
             names.append(name)
         here = "/".join(names)
         return ResolvedPath(here, files.lstat(here))
 
     @contextmanager
     def _files(self, path: str) -> Iterator[Beneath]:
-        """The files of the folder, as long as it is the one that the jail was made for. Faults of the file system are
-        told as `Refusal`."""
+        """The files of the folder while it is the one that the jail was made for. Errors of the file system become
+        `Refusal`s."""
         try:
             with Beneath.open(self._folder) as files:
                 status = files.lstat("")
@@ -275,23 +254,82 @@ class Jail:
             ) from error
 
 
+def _enter_folder(files: Beneath, path: str, status: os.stat_result | None, *, create: bool) -> None:
+    """Check that a folder on the way is there, or `create` it. Raises `Refusal` `not_there`."""
+    if status is None and not create:
+        raise _not_there_refusal(path)
+    if status is None:
+        with contextlib.suppress(FileExistsError):
+            files.mkdir(path)
+    elif not stat.S_ISDIR(status.st_mode):
+        raise Refusal(
+            "not_there", f"{printable_path(path)} is not a folder", "read the folder above to see what is there"
+        )
+
+
+def _listed_name(folder: Beneath, name: str) -> str:
+    status = folder.lstat(name)
+    return f"{name}/" if status is not None and stat.S_ISDIR(status.st_mode) else name
+
+
+def _read_content(descriptor: int, path: str, limit: int) -> Content:
+    status = os.fstat(descriptor)
+    if status.st_nlink > 1:
+        raise Refusal(
+            "hard_link",
+            f"{printable_path(path)} has another name elsewhere, perhaps outside the project",
+            "look at it with exec, or make a copy of its own there first",
+        )
+    if status.st_size > limit:
+        raise _too_large_refusal(path, status.st_size, limit)
+    data = _read_all(descriptor, limit)
+    if len(data) > limit:
+        raise _too_large_refusal(path, len(data), limit)
+    return Content(data, _file_stamp(status))
+
+
 def _read_all(descriptor: int, limit: int) -> bytes:
-    """Up to one byte more than `limit`, so that a file that grows meanwhile is noticed."""
+    """Read up to one byte more than `limit`, so that a file that grows meanwhile is noticed."""
     pieces = []
     remaining = limit + 1
-    while remaining > 0 and (piece := os.read(descriptor, min(remaining, 1 << 20))):
+    while remaining > 0:
+        piece = os.read(descriptor, min(remaining, 1 << 20))
+        if not piece:
+            break
         pieces.append(piece)
         remaining -= len(piece)
     return b"".join(pieces)
+
+
+def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if: Content | None) -> None:
+    """Write a new file beside the old one in `folder`, and rename it into its place."""
+    name = resolved.path.rpartition("/")[2]
+    temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    try:
+        folder.write(temporary, data, mode=None if resolved.status is None else resolved.status.st_mode)
+        if only_if is not None:
+            now = folder.lstat(name)
+            if now is None or _file_stamp(now) != only_if.stamp:
+                raise _changed_refusal(resolved.path)
+        folder.replace(temporary, name)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            folder.unlink(temporary)
+        raise
 
 
 def _check_regular_file(resolved: ResolvedPath) -> None:
     if resolved.status is None:
         raise _not_there_refusal(resolved.name)
     mode = resolved.status.st_mode
-    if stat.S_ISREG(mode):
+    if stat.S_ISDIR(mode):
+        kind = "a folder"
+    elif stat.S_ISLNK(mode):
+        kind = "a link"
+    elif not stat.S_ISREG(mode):
+        kind = "no ordinary file"
+    else:
         return
-    kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "no ordinary file"
     raise Refusal("not_a_file", f"{printable_path(resolved.name)} is {kind}", "name a file")
 
 

@@ -1,4 +1,4 @@
-"""HTML as a reader would have it in plain text: words, headings, lists, links; no scripts, styles or hidden parts.
+"""The text of a page of HTML: words, headings, lists, links; no scripts, styles or hidden parts.
 
 Not `html.parser`: that takes minutes for some megabytes of rubbish, and pages are hostile. Here every step goes
 forward, so the time is linear in the length, and nothing is an error.
@@ -10,7 +10,7 @@ import re
 from html import unescape
 
 _RAW_ELEMENTS = frozenset({"script", "style", "noscript", "iframe", "textarea", "xmp", "noembed"})
-"""Elements whose content is no markup, and no words for a reader."""
+"""Elements whose content is no markup, and no text for a reader."""
 
 _SKIPPED_ELEMENTS = frozenset({"template", "svg", "math", "object", "select", "canvas"})
 _BLOCKS = frozenset(
@@ -26,7 +26,7 @@ _OPEN_ENDED = frozenset(
         "td", "th", "tr", "dt", "dd", "option", "body", "html",
     }
 )  # fmt: skip
-"""Tags that need no end: what follows one that is hidden could not be told from what is in it."""
+"""Tags that need no end: a hidden one could hide everything that follows."""
 
 _TAG = re.compile(r"(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})")
 _HIDDEN = re.compile(r"\shidden(?=[\s>=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.IGNORECASE)
@@ -37,7 +37,7 @@ _HREF, _ALT = (
 
 
 class _TextWriter:
-    """What was written so far; white space is one space, but in `pre`."""
+    """Collects the text; white space becomes one space, except in `pre`."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -47,7 +47,7 @@ class _TextWriter:
         self.links: list[str] = []
         self._last = "\n"
 
-    def words(self, text: str) -> None:
+    def put_words(self, text: str) -> None:
         text = unescape(text)
         if self.in_title:
             self.title.append(text)
@@ -63,7 +63,7 @@ class _TextWriter:
             self.pieces.append(text)
             self._last = text[-1]
 
-    def begin(self, tag: str, whole: str) -> None:
+    def open_tag(self, tag: str, whole: str) -> None:
         if tag == "title":
             self.in_title = True
         elif tag in _HEADINGS:
@@ -85,7 +85,7 @@ class _TextWriter:
         elif tag in _BLOCKS:
             self.put("\n\n")
 
-    def end(self, tag: str) -> None:
+    def close_tag(self, tag: str) -> None:
         if tag == "title":
             self.in_title = False
         elif tag == "pre" and self.pre:
@@ -114,7 +114,7 @@ def html_to_text(html: str) -> str:
         if at < 0:
             at = length
         if at > place and not silent:
-            out.words(html[place:at])
+            out.put_words(html[place:at])
         if at == length:
             break
         if html.startswith("<!--", at):
@@ -132,14 +132,14 @@ def html_to_text(html: str) -> str:
             if tag == silent[-1]:
                 silent.pop() if closes else silent.append(tag)
         elif closes:
-            out.end(tag)
+            out.close_tag(tag)
         elif tag in _RAW_ELEMENTS:
             over = lower.find(f"</{tag}", place)
             place = length if over < 0 else over
         elif tag in _SKIPPED_ELEMENTS or (tag not in _OPEN_ENDED and _HIDDEN.search(html[at : end + 1])):
             silent.append(tag)
         else:
-            out.begin(tag, html[at : end + 1])
+            out.open_tag(tag, html[at : end + 1])
     text = "\n".join(line.rstrip() for line in "".join(out.pieces).split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
     title = " ".join("".join(out.title).split())

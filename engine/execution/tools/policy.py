@@ -1,4 +1,4 @@
-"""What an agent's `tools.json` lets it do (SPEC 4.1), and which production targets (SPEC 3.6) a call names. Pure."""
+"""Tool calls that an agent's `tools.json` allows (SPEC 4.1), and production targets of a call (SPEC 3.6). Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
 
 @frozen
 class Decision:
-    """The policy's word. `entry` is what decided ("" for: nothing allows it), `pattern` whether that names more than
-    the tool."""
+    """The policy's decision about a call."""
 
     verdict: Verdict
     entry: str = ""
+    """The entry that decided, "" when no entry allows the call."""
 
     @property
     def pattern(self) -> bool:
@@ -35,51 +35,51 @@ class Decision:
 
 @frozen
 class Policy:
-    """Entries are tool names (`exec`) or patterns (`exec:git status*`, `write:src/*`, `web_fetch:*.python.org`); deny
-    wins over ask, ask over allow, and what is in none of them is not allowed. `problem` says why nothing is."""
+    """The lists of an agent's `tools.json`.
+
+    Entries are tool names (`exec`) or patterns (`exec:git status*`, `write:src/*`, `web_fetch:*.python.org`). Deny
+    wins over ask, ask over allow, and a call that is in none of them is not allowed."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     problem: str = ""
+    """Why nothing is allowed, "" when the lists could be read."""
 
     @classmethod
-    def of(cls, lists: Tools) -> Policy:
+    def from_lists(cls, lists: Tools) -> Policy:
         """The policy that an agent's lists describe."""
         return cls(tuple(lists.allow), tuple(lists.ask), tuple(lists.deny))
 
-    def offers(self, tool: str) -> bool:
+    def is_offered(self, tool: str) -> bool:
         """Whether some call of the tool may be allowed."""
         if self.problem or tool not in TOOL_NAMES or any(entry.strip() in (tool, f"{tool}:*") for entry in self.deny):
             return False
         return any(entry.partition(":")[0].strip() == tool for entry in (*self.allow, *self.ask))
 
     def decide(self, tool: str, subjects: Sequence[str]) -> Decision:
-        """Whether a call is let. `subjects` are all that it is about: a path's spellings, a host, for a command the
+        """Decide about a call. `subjects` are all that it is about: a path's spellings, a host, for a command the
         whole text first and then each program that it runs with its arguments."""
-        if self.problem or not self.offers(tool):
+        if self.problem or not self.is_offered(tool):
             return Decision(Verdict.BLOCK)
-        for entries, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
-            for entry in entries:
+        for listed, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
+            for entry in listed:
                 if _entry_matches(entry, tool, subjects):
                     return Decision(verdict, entry)
-        allowing_entries = [self._allowing(tool, subject) for subject in self._parts(tool, subjects)]
-        allowing = [entry for entry in allowing_entries if entry]
-        if tool == "web_fetch":  # spellings of one thing: one that fits is enough, a pattern says most
-            allowing_entries = sorted(allowing, key=lambda entry: ":" not in entry)[:1]
-        return (
-            Decision(Verdict.ALLOW, allowing_entries[0])
-            if allowing_entries and all(allowing_entries)
-            else Decision(Verdict.BLOCK)
-        )
+        entries = [self._allowing_entry(tool, subject) for subject in self._required_subjects(tool, subjects)]
+        if tool == "web_fetch":  # spellings of one thing: one that fits is enough, a pattern before a mere name
+            entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
+        if entries and all(entries):
+            return Decision(Verdict.ALLOW, entries[0])
+        return Decision(Verdict.BLOCK)
 
     @staticmethod
-    def _parts(tool: str, subjects: Sequence[str]) -> Sequence[str]:
-        """What must be allowed: of a command the whole text, of files each."""
+    def _required_subjects(tool: str, subjects: Sequence[str]) -> Sequence[str]:
+        """The subjects that must be allowed: of a command the whole text, of files each."""
         return subjects[:1] if tool == "exec" else subjects or ("",)
 
-    def _allowing(self, tool: str, subject: str) -> str:
-        """The entry that allows it, a pattern before a mere name; "" for none."""
+    def _allowing_entry(self, tool: str, subject: str) -> str:
+        """The entry that allows a subject, a pattern before a mere name; "" for none."""
         # `git status*` must not allow `git status; make`.
         compound = tool == "exec" and _COMPOUND.search(subject)
         fitting = [
@@ -105,13 +105,13 @@ _GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release"
 
 
 def production_paths(path: str, workspace: str, production: Production) -> tuple[str, ...]:
-    """Whether a file of the folder is production, by its relative path or the one it has in the workspace."""
+    """The production target that a file of the folder is, by its relative path or its path in the workspace."""
     spellings = (path, str(PurePosixPath(workspace) / path))
     return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
 
 
 def production_hosts(host: str, production: Production) -> tuple[str, ...]:
-    """Whether a host is production."""
+    """The production target that a host is."""
     return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
 

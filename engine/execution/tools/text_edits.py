@@ -1,4 +1,4 @@
-"""What the tools do with text: parts of a file, one replacement, results of bounded size. Pure."""
+"""Operations of the tools on text: parts of a file, one replacement, results of bounded size. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BINARY_PROBE_BYTES = 8_192
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether it is not text: a NUL near its beginning."""
+    """Whether data is not text: it has a NUL near its beginning."""
     return b"\0" in data[:_BINARY_PROBE_BYTES]
 
 
@@ -24,8 +24,8 @@ def split_lines(text: str) -> list[str]:
 
 
 def numbered_lines(text: str, first: int, count: int | None, *, limit: int = MAX_RESULT) -> str:
-    """`count` lines of `text` from line `first` (from 1), whole lines, at most `limit` characters; what was left out is
-    said in a last line of square brackets."""
+    """`count` lines of `text` from line `first` (from 1), whole lines, at most `limit` characters; a last line in
+    square brackets says what was left out."""
     lines = split_lines(text)
     total = len(lines)
     start = min(max(first, 1) - 1, total)
@@ -46,11 +46,13 @@ def numbered_lines(text: str, first: int, count: int | None, *, limit: int = MAX
         return f"[the file has {total:,} lines; nothing from line {first}]"
     more = f"; go on with first_line {end + 1}" if end < total else ""
     text = "".join(shown)
-    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[lines {start + 1}-{end} of {total:,}{more}]"
+    if not text.endswith("\n"):
+        text += "\n"
+    return f"{text}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
 def tail_of(text: str, *, limit: int = MAX_RESULT) -> str:
-    """The end of `text`, whole lines where possible; what was left out is said in a first line of square brackets."""
+    """The end of `text`, whole lines where possible; a first line in square brackets says what was left out."""
     if len(text) <= limit:
         return text
     tail = text[-limit:]
@@ -59,8 +61,7 @@ def tail_of(text: str, *, limit: int = MAX_RESULT) -> str:
 
 
 def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
-    """`data` with its only occurrence of `old` replaced, and in which line that is. Line endings stay as the file has
-    them.
+    """`data` with its only occurrence of `old` replaced, and the number of its line. Line endings stay as they are.
 
     Raises `Refusal` `empty_text`, `no_change`, `not_found`, `not_unique`.
     """
@@ -93,7 +94,7 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
 
 
 def _hint_of_similar(data: bytes, old: str) -> str:
-    """Where something like it is, in words; "" when nothing is near."""
+    """A hint at a line that differs from `old` in its spaces only, "" for none."""
     first = next((line.strip() for line in old.splitlines() if line.strip()), "")
     if not first:
         return ""
@@ -104,11 +105,12 @@ def _hint_of_similar(data: bytes, old: str) -> str:
 
 
 def unified_diff(before: str, after: str, path: str, *, limit: int = 20_000) -> str:
-    """What would change, as you see it before you allow it."""
+    """The change of a file as the operator sees it before allowing it."""
+    old_count, new_count = before.count("\n"), after.count("\n")
+    if max(old_count, new_count) > 5_000:
+        return f"{path}: {old_count:,} lines become {new_count:,}"
     pieces: list[str] = []
     size = 0
-    if max(before.count("\n"), after.count("\n")) > 5_000:
-        return f"{path}: {before.count(chr(10)):,} lines become {after.count(chr(10)):,}"
     for line in difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm=""):
         size += len(line) + 1
         if size > limit:

@@ -1,5 +1,5 @@
-"""What every tool call goes through before it is done: the agent's policy, the content filter, production targets,
-and where one of them says so a person (SPEC 3.5, 3.6, 4.1)."""
+"""The checks of every tool call before it is done: the agent's policy, the content filter, production targets, and
+where one of them asks for it a person (SPEC 3.5, 3.6, 4.1)."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
-"""Refusals that are a rail's word, and recorded; all others are a model's mistakes or the world's."""
+"""Codes of refusals by a rail, which are recorded; all others are errors of the model or of the system."""
 
 
 @frozen
 class ToolRequest:
-    """One thing that a session wants to do. `command` is what does the same in a shell, for the content filter.
-
-    `subjects` are what patterns of the policy are held against; `production` the production targets it names;
-    `reasons` what else a person must look at it for; `external`: it talks to a host outside (SPEC 3.5), which a pattern
-    of the policy may allow. An answer for the session holds for `key`, or when nothing but the policy asks, and
-    `wide_key` is given, for that. `detail` is only called when a person is asked.
-    """
+    """One action that a session wants to do."""
 
     tool: str
     title: str
     subjects: Sequence[str]
+    """The texts that patterns of the policy are matched with."""
     command: str
+    """A shell command that does the same, for the content filter."""
     key: str
+    """An answer for the session holds for all requests with this key."""
     detail: Callable[[], str]
+    """Makes the text that a person sees; only called when one is asked."""
     wide_key: str = ""
+    """The key instead of `key` when nothing but the policy asks."""
     production: Sequence[str] = ()
+    """The production targets it names."""
     reasons: Sequence[str] = ()
+    """Other reasons why a person must be asked."""
     external: str = ""
+    """The reason to ask when it talks to a host outside (SPEC 3.5), which a pattern of the policy may allow."""
 
 
 ListPrograms = Callable[[str], Sequence[str]]
-"""From a command's text to each program that it runs, with its arguments."""
+"""Lists the programs that a command runs, each with its arguments."""
 
 _FILE_KINDS: Mapping[str, tuple[str, str]] = {
     "read": ("read", "cat"),
@@ -57,23 +59,24 @@ _FILE_KINDS: Mapping[str, tuple[str, str]] = {
     "delete": ("edit", "rm"),
     "move": ("edit", "mv"),
 }
-"""An agent's own kinds of tools that touch files: which of ours each is like, and what does the same in a shell."""
+"""For the kinds of an agent's own tools that touch files: the tool of ours and the shell command that do the same."""
 
 
 @frozen
 class ToolServices:
-    """What the tools of every session stand on. `programs` takes commands apart for the policy's patterns; `refused` is
-    told what a rail did not let."""
+    """The services that the tools of every session use."""
 
     settings: SettingsSource
     permissions: Permissions
     web: Web
     programs: ListPrograms = lambda command: ()
-    refused: Callable[[ToolRefused], None] = lambda event: None
+    """Splits commands for the policy's patterns."""
+    on_refusal: Callable[[ToolRefused], None] = lambda event: None
+    """Called for each call that a rail refused."""
 
 
 class Gate:
-    """The gate of one session: it makes a wish of each tool call, and lets it through or not."""
+    """The gate of one session: makes a request of each tool call, and lets it through or refuses it."""
 
     def __init__(
         self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, services: ToolServices
@@ -85,8 +88,8 @@ class Gate:
         self._services = services
         self.jail = Jail(folder)
 
-    def weigh(self, request: ToolRequest) -> tuple[list[str], bool]:
-        """Why you must look at it, [] when you need not; and whether nothing but the policy asks.
+    def find_reasons(self, request: ToolRequest) -> tuple[list[str], bool]:
+        """The reasons to ask a person, [] for none; and whether nothing but the policy asks.
 
         Raises `Refusal` `denied` (the policy), `blocked` (the content filter).
         """
@@ -111,12 +114,12 @@ class Gate:
             reasons.append(f"its agent's tools.json says to ask ({decision.entry})")
         return reasons, only_policy
 
-    def clear(self, request: ToolRequest) -> bool:
-        """Let it through; True when a person allowed it.
+    def let_through(self, request: ToolRequest) -> bool:
+        """Let a request through; returns whether a person allowed it.
 
-        Raises `Refusal` as `weigh`, and `denied` when a person says no or nobody is there; `SessionStopped`.
+        Raises `Refusal` as `find_reasons`, and `denied` when a person says no or nobody is there; `SessionStopped`.
         """
-        reasons, only_policy = self.weigh(request)
+        reasons, only_policy = self.find_reasons(request)
         if not reasons:
             return False
         wide = only_policy and request.wide_key
@@ -147,10 +150,10 @@ class Gate:
             return f"the agent's tools.json denies this ({entry})"
         return f"the agent's tools.json does not allow this {request.tool}"
 
-    # Wishes
+    # Requests
 
-    def file(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
-        """read, write or edit of a path relative to the folder."""
+    def file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
+        """The request to read, write or edit a path relative to the folder."""
         spelled = shlex.quote(relative if not relative.startswith("-") else f"./{relative}")
         return ToolRequest(
             tool,
@@ -163,8 +166,8 @@ class Gate:
             production=() if tool == "read" else self._production(relative),
         )
 
-    def command(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
-        """exec; `judged` is the command as it is really run."""
+    def command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
+        """The request for exec; `judged` is the command as it is really run."""
         return ToolRequest(
             "exec",
             f"run {' '.join(command.split())}",
@@ -176,8 +179,8 @@ class Gate:
             reasons=reasons,
         )
 
-    def search(self, query: str) -> ToolRequest:
-        """web_search; the operator named whom it asks."""
+    def search_request(self, query: str) -> ToolRequest:
+        """The request for web_search; the operator configured the host it talks to."""
         return ToolRequest(
             "web_search",
             f"search the web: {query}",
@@ -188,9 +191,9 @@ class Gate:
             wide_key="web_search",
         )
 
-    def page(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
-        """web_fetch; a host that the operator did not list is communication with the outside (SPEC 3.5)."""
-        is_allowed = self._services.web.unasked(target)
+    def page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
+        """The request for web_fetch; a host that the operator did not list is outside (SPEC 3.5)."""
+        is_listed = self._services.web.is_listed_host(target)
         return ToolRequest(
             "web_fetch",
             f"fetch {target.url}",
@@ -200,21 +203,21 @@ class Gate:
             lambda: target.url,
             production=policy.production_hosts(target.host, self._services.settings.current.production),
             reasons=reasons,
-            external="" if is_allowed else f"talks to {target.address}, which has not been allowed yet",
+            external="" if is_listed else f"talks to {target.address}, which has not been allowed yet",
         )
 
-    def foreign(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> ToolRequest:
-        """What an agent wants to do with a tool of its own; see `Toolbelt.may`. Raises `Refusal` for files outside."""
-        # Such a tool is held by the operating system alone.
+    def agent_tool_request(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> ToolRequest:
+        """The request for an agent's own tool; see `Toolbelt.is_allowed`. Raises `Refusal` for files outside."""
+        # Such a tool is confined by the sandbox alone.
         reasons = [] if self._live.sandbox.confines else ["no sandbox confines what the agent does"]
         command, url, named = (arguments.get(name) for name in ("command", "url", "paths"))
         if kind == "execute" and isinstance(command, str) and command.strip():
-            return self.command(check_plain_text(command, "command", MAX_COMMAND), command, reasons)
+            return self.command_request(check_plain_text(command, "command", MAX_COMMAND), command, reasons)
         if kind == "fetch" and isinstance(url, str):
-            return self.page(parse_url(url), reasons)
+            return self.page_request(parse_url(url), reasons)
         paths = [path for path in named if isinstance(path, str)] if isinstance(named, (list, tuple)) else []
         if kind in _FILE_KINDS and (paths or kind in ("read", "search")):
-            return self._files(kind, title, detail, paths, reasons)
+            return self._files_request(kind, title, detail, paths, reasons)
         # Whatever it is, a person who allows it allows the most that an agent can do.
         words = sanitise(detail) or sanitise(title)
         return ToolRequest(
@@ -227,7 +230,9 @@ class Gate:
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
-    def _files(self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]) -> ToolRequest:
+    def _files_request(
+        self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]
+    ) -> ToolRequest:
         tool, program = _FILE_KINDS[kind]
         resolved = []
         for path in paths:

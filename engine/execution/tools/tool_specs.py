@@ -1,4 +1,4 @@
-"""The six tools as a model sees them (SPEC 3.8), and the check of its arguments against that. Pure."""
+"""The six tools as a model sees them (SPEC 3.8), and the check of its arguments. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from engine.execution.tools.policy import TOOL_NAMES
 from engine.model import Refusal, ToolSpec, sanitise
 
 MAX_COMMAND = 20_000
+"""Characters of a command."""
+
 MAX_QUERY = 500
+"""Characters of a search."""
+
 EXEC_SECONDS = 120
+"""Seconds after which a command is ended, unless the model asks for more."""
+
 MAX_EXEC_SECONDS = 3_600
+"""The most seconds a model may ask for."""
 
 _TYPES: Mapping[str, type] = {"string": str, "integer": int}
 
@@ -19,10 +26,10 @@ _TYPES: Mapping[str, type] = {"string": str, "integer": int}
 def _spec(
     name: str, description: str, required: Mapping[str, str], optional: Mapping[str, tuple[int, str]]
 ) -> ToolSpec:
-    """`required` are texts, `optional` whole numbers with the least they may be."""
-    properties: dict[str, Any] = {key: {"type": "string", "description": says} for key, says in required.items()}
+    """`required` arguments are texts, `optional` ones whole numbers with their minimum."""
+    properties: dict[str, Any] = {key: {"type": "string", "description": text} for key, text in required.items()}
     properties |= {
-        key: {"type": "integer", "minimum": least, "description": says} for key, (least, says) in optional.items()
+        key: {"type": "integer", "minimum": minimum, "description": text} for key, (minimum, text) in optional.items()
     }
     return ToolSpec(
         name,
@@ -75,19 +82,21 @@ assert tuple(SPECS) == TOOL_NAMES
 
 
 def check_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, as its tool takes them. Raises `Refusal` `bad_arguments` that says what is wrong."""
+    """Check the arguments of a call; returns those that are set. Raises `Refusal` `bad_arguments`."""
     schema = SPECS[name].parameters
     properties = schema["properties"]
     if not isinstance(arguments, Mapping):
         raise Refusal("bad_arguments", f"{name} takes an object of arguments", f"it takes {', '.join(properties)}")
     present = {key: value for key, value in arguments.items() if value is not None}
-    if unknown := [key for key in present if key not in properties]:
+    unknown = [key for key in present if key not in properties]
+    if unknown:
         raise Refusal(
             "bad_arguments",
             f"{name} has no argument {sanitise(str(unknown[0]))[:60]!r}",
             _accepted_arguments(name, properties),
         )
-    if missing := [key for key in schema["required"] if key not in present]:
+    missing = [key for key in schema["required"] if key not in present]
+    if missing:
         raise Refusal("bad_arguments", f"{name} needs {' and '.join(missing)}", _accepted_arguments(name, properties))
     for key, value in present.items():
         expected = properties[key]
@@ -108,7 +117,7 @@ def _accepted_arguments(name: str, properties: Mapping[str, Any]) -> str:
 
 
 def check_plain_text(text: str, name: str, max_length: int) -> str:
-    """`text` when a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
+    """`text`, if a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
     if not text.strip():
         raise Refusal("bad_arguments", f"the {name} is empty")
     if len(text) > max_length:

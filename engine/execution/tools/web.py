@@ -28,21 +28,48 @@ from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 MAX_URL = 2_000
+"""Characters of a URL."""
+
+FETCH_SECONDS = 20.0
+"""Seconds that a fetch may take, redirects included."""
+
+MAX_PAGE_BYTES = 2 * 1024 * 1024
+"""Bytes of a page that are read."""
+
+MAX_REDIRECTS = 5
+"""Redirects that one fetch follows."""
+
+MAX_HITS = 10
+"""Results of a search that are returned."""
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
 _OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
+_HEADERS = {
+    "User-Agent": "clawpy-console",
+    "Accept": "text/html,application/xhtml+xml,text/*,application/json;q=0.9,*/*;q=0.1",
+    "Accept-Encoding": "gzip, identity",
+    "Connection": "close",
+}
+_TEXT_KINDS = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""Returns the IP addresses of a host and port. Raises OSError."""
+
 
 @frozen
 class Target:
-    """A URL taken apart. `host` is lower case and ASCII, without brackets; `path` has the query."""
+    """The parts of a URL."""
 
     scheme: str
     host: str
+    """Lower case and ASCII, without brackets."""
     port: int
     path: str
+    """With the query."""
 
     @property
     def address(self) -> str:
@@ -52,12 +79,12 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The URL as it is asked for."""
+        """The URL as it is requested."""
         return f"{self.scheme}://{self.address}{self.path}"
 
 
 def parse_url(url: str) -> Target:
-    """Raises `Refusal` `bad_url` with what is wrong: only http and https, no credentials, no odd ports."""
+    """Split a URL into its parts. Raises `Refusal` `bad_url`: only http and https, no credentials, no odd ports."""
     text = url.strip()
     if not text or len(text) > MAX_URL or sanitise(text) != text:
         raise _bad_url(url, f"must be plain text of at most {MAX_URL} characters")
@@ -90,8 +117,8 @@ def _bad_url(url: str, why: str) -> Refusal:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet's, whatever it is wrapped in: not this machine, its network, a
-    link's, a carrier's, nor many at once."""
+    """Whether an IP address, also one that is embedded in another, is of the internet: not of this machine, its
+    network, a link or a carrier, and no multicast."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -133,35 +160,19 @@ def _matches_entry(target: Target, entry: str) -> bool:
     return fnmatchcase(f"{target.host}:{target.port}", entry)
 
 
-FETCH_SECONDS = 20.0
-"""A fetch, redirects included, takes at most so long."""
-
-MAX_PAGE_BYTES = 2 * 1024 * 1024
-MAX_REDIRECTS = 5
-MAX_HITS = 10
-
-_HEADERS = {
-    "User-Agent": "clawpy-console",
-    "Accept": "text/html,application/xhtml+xml,text/*,application/json;q=0.9,*/*;q=0.1",
-    "Accept-Encoding": "gzip, identity",
-    "Connection": "close",
-}
-_TEXT = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
-
-Resolve = Callable[[str, int], Sequence[str]]
-"""From a host and a port to IP addresses. Raises OSError."""
-
-
 @frozen
 class Page:
-    """What came back. `moved_to` is set instead of `text` when it leads to a host that was not asked for."""
+    """A page that was fetched."""
 
     url: str
     status: int
     kind: str
+    """Its content type."""
     text: str
     size: int
+    """Bytes that were read."""
     moved_to: str = ""
+    """The URL of another host that it redirects to; it is not fetched."""
 
 
 @frozen
@@ -180,7 +191,7 @@ def system_resolve(host: str, port: int) -> list[str]:
 
 
 class RequestDeadline:
-    """What ends one request: its time, or its session. `cut` may be called from any thread."""
+    """Ends one request when its time is over. `cut` ends it at once, from any thread."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
@@ -190,7 +201,7 @@ class RequestDeadline:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds; raises TimeoutError when there are none."""
+        """Seconds until its end. Raises TimeoutError when it is over."""
         seconds_left = self._until - time.monotonic()
         if seconds_left <= 0 or self._cut:
             raise TimeoutError
@@ -201,8 +212,8 @@ class RequestDeadline:
         if self.seconds_left <= 0:
             raise TimeoutError
 
-    def holds(self, connection: socket.socket) -> None:
-        """This socket is the request's from now on."""
+    def hold_socket(self, connection: socket.socket) -> None:
+        """Keep the socket of the request, which `cut` shuts down."""
         with self._lock:
             self._socket = connection
             cut = self._cut
@@ -221,7 +232,7 @@ class RequestDeadline:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Have it cut when its time is over, even in the middle of a read that goes on and on."""
+        """Cut the request when its time is over, even in the middle of a read."""
         timer = threading.Timer(max(0.0, self._until - time.monotonic()), self.cut)
         timer.daemon = True
         timer.start()
@@ -244,20 +255,19 @@ class Web:
         self._tls = ssl.create_default_context
 
     @property
-    def searches(self) -> bool:
+    def has_search(self) -> bool:
         """Whether a search is configured."""
         return bool(self._settings.current.web.search_url)
 
-    def unasked(self, target: Target) -> bool:
-        """Whether the operator's list lets this host be fetched from without asking (SPEC 3.5: anything else is
-        communication with the outside)."""
+    def is_listed_host(self, target: Target) -> bool:
+        """Whether the operator's list allows this host without asking (SPEC 3.5)."""
         return is_listed(target, self._settings.current.web.allow)
 
     def fetch(
-        self, url: str, *, may: Callable[[Target], bool], on_deadline: Callable[[Callable[[], None]], None]
+        self, url: str, *, is_allowed: Callable[[Target], bool], on_deadline: Callable[[Callable[[], None]], None]
     ) -> Page:
-        """The page at `url` as text. `may` is asked of every host a redirect leads to; one that it refuses is not
-        fetched, its address is returned. `on_deadline` receives the function that ends the request at once."""
+        """Fetch the page at `url` as text. A redirect to a host that `is_allowed` refuses is not followed; the page
+        then has its URL only. `on_deadline` receives the function that ends the request at once."""
         deadline = RequestDeadline(self._seconds)
         on_deadline(deadline.cut)
         target = parse_url(url)
@@ -269,13 +279,13 @@ class Web:
                 if status not in (301, 302, 303, 307, 308) or not location:
                     return _page_of(target, status, headers, data)
                 following = parse_url(urljoin(target.url, location))
-                if following.host != target.host and not may(following):
+                if following.host != target.host and not is_allowed(following):
                     return Page(target.url, status, "", "", 0, moved_to=following.url)
                 target = following
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
     def search(self, query: str, *, on_deadline: Callable[[Callable[[], None]], None]) -> list[Hit]:
-        """What the configured search finds."""
+        """The results of the configured search."""
         configured = self._settings.current.web.search_url
         if not configured:
             raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
@@ -296,12 +306,8 @@ class Web:
         connection = None
         try:
             addresses = self._addresses(target, deadline)
-            if not private and (bad := [address for address in addresses if not is_public(address)]):
-                raise Refusal(
-                    "private_address",
-                    f"{target.host} is {bad[0]}, an address of this machine or its network",
-                    f"the operator can allow it: web.allow has to name {target.address}",
-                )
+            if not private:
+                _check_public(target, addresses)
             connection = _Connection(target, addresses, deadline, self._tls)
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
@@ -314,7 +320,7 @@ class Web:
                 connection.close()
 
     def _addresses(self, target: Target, deadline: RequestDeadline) -> list[str]:
-        """Resolving cannot be interrupted, so it has a thread that is not waited for longer than there is time."""
+        """Resolve the host, in a thread because it cannot be interrupted."""
         outcome: list[list[str] | OSError] = []
 
         def work() -> None:
@@ -357,26 +363,41 @@ class _Connection(http.client.HTTPConnection):
             except OSError as error:
                 problem = error
                 continue
-            self._deadline.holds(plain)
+            self._deadline.hold_socket(plain)
             plain.settimeout(self._deadline.seconds_left)
             self.sock = plain
             if self._target.scheme == "https":
                 wrapped = self._context().wrap_socket(
                     plain, server_hostname=self._target.host, do_handshake_on_connect=False
                 )
-                self._deadline.holds(wrapped)
+                self._deadline.hold_socket(wrapped)
                 self.sock = wrapped
                 wrapped.do_handshake()
             return
         raise problem
 
 
+def _check_public(target: Target, addresses: Sequence[str]) -> None:
+    """Raises `Refusal` when one of the addresses is not of the internet."""
+    for address in addresses:
+        if not is_public(address):
+            raise Refusal(
+                "private_address",
+                f"{target.host} is {address}, an address of this machine or its network",
+                f"the operator can allow it: web.allow has to name {target.address}",
+            )
+
+
 def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], deadline: RequestDeadline) -> bytes:
-    """At most `MAX_PAGE_BYTES` bytes, unpacked."""
-    packed = headers.get("content-encoding", "").strip().lower()
-    unpack = zlib.decompressobj(wbits=47) if packed in ("gzip", "x-gzip", "deflate") else None
+    """Read at most `MAX_PAGE_BYTES` bytes, decompressed."""
+    encoding = headers.get("content-encoding", "").strip().lower()
+    unpack = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
     data = bytearray()
-    while len(data) < MAX_PAGE_BYTES and deadline.seconds_left and (piece := response.read1(65_536)):
+    while len(data) < MAX_PAGE_BYTES:
+        deadline.check()
+        piece = response.read1(65_536)
+        if not piece:
+            break
         data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
     deadline.check()  # an end that was cut off looks like any other
     return bytes(data[:MAX_PAGE_BYTES])
@@ -394,7 +415,7 @@ def _unreachable_refusal(target: Target, error: Exception, deadline: RequestDead
 
 def _page_of(target: Target, status: int, headers: dict[str, str], data: bytes) -> Page:
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
-    if (kind and not kind.startswith(_TEXT)) or b"\0" in data[:2_000]:
+    if (kind and not kind.startswith(_TEXT_KINDS)) or b"\0" in data[:2_000]:
         shown = sanitise(kind)[:60] or "binary"
         raise Refusal("no_text", f"{target.url} is {shown}, {len(data):,} bytes, no text", "fetch a page of text")
     text = _decode(headers, data)

@@ -243,7 +243,7 @@ def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
     if not best_sandbox().confines:
         pytest.skip("no sandbox")
     world = make(sandbox=best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
-    may = world.belt.may
+    may = world.belt.is_allowed
     assert may("think", "think", "", {})
     assert may("execute", "run tests", "", {"command": "pytest -q"})
     assert may("read", "read a", "", {"paths": [str(world.folder / "a.py")]})
@@ -277,16 +277,16 @@ def test_what_cannot_be_told_is_a_persons_to_allow(
     world = make(sandbox=best_sandbox())
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answering(answer)
-        assert world.belt.may(kind, "do something", "with this", arguments) is answer.allows
+        assert world.belt.is_allowed(kind, "do something", "with this", arguments) is answer.allows
     assert all(reason in entry.reason for entry in world.permissions.latest())
     assert len(world.permissions.latest()) == 2
     alone = make(sandbox=best_sandbox(), mode=AUTONOMOUS)
-    assert not alone.belt.may(kind, "do something", "with this", arguments)
+    assert not alone.belt.is_allowed(kind, "do something", "with this", arguments)
 
 
 def test_without_a_sandbox_every_tool_of_an_agents_own_is_asked_about(world: BeltWorld) -> None:
     world.answering(DENY_ONCE)
-    assert not world.belt.may("read", "read a", "", {"paths": ["a.py"]})
+    assert not world.belt.is_allowed("read", "read a", "", {"paths": ["a.py"]})
     assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 
@@ -305,7 +305,7 @@ def test_the_sequence_of_tools_is_kept(world: BeltWorld) -> None:
     world.ok("exec", command="git  --version")
     world.no("exec", command="/no/such/program")
     world.answering(DENY_ONCE)
-    world.belt.may("execute", "say it", "", {"command": "echo hello"})
+    world.belt.is_allowed("execute", "say it", "", {"command": "echo hello"})
     *erred, used = world.live.journal.events(world.view)
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")

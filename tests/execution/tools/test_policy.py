@@ -29,7 +29,7 @@ def test_deny_wins_over_ask_over_allow() -> None:
 def test_no_list_allows_what_is_no_tool_and_a_broken_file_allows_nothing() -> None:
     assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
     broken = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
-    assert not any(broken.offers(name) for name in TOOL_NAMES)
+    assert not any(broken.is_offered(name) for name in TOOL_NAMES)
     assert {broken.decide(name, ("x",)).verdict for name in TOOL_NAMES} == {BLOCK}
 
 
@@ -77,7 +77,7 @@ def test_what_is_offered_may_be_allowed_and_nothing_else(allow: set[str], ask: s
     for name in TOOL_NAMES:
         verdict = policy.decide(name, ("x",)).verdict
         assert verdict is (BLOCK if name in deny else ASK if name in ask else ALLOW if name in allow else BLOCK)
-        assert policy.offers(name) is (verdict is not BLOCK)
+        assert policy.is_offered(name) is (verdict is not BLOCK)
 
 
 PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))

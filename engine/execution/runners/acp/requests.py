@@ -139,7 +139,7 @@ class ClientRequests:
             return _permission_response(None)
         kind, title, detail, arguments = self._describe_call(request.tool_call)
         try:
-            allowed = await self._run_in_thread(lambda: self._belt.may(kind, title, detail, arguments))
+            allowed = await self._run_in_thread(lambda: self._belt.is_allowed(kind, title, detail, arguments))
         except SessionStopped:
             return _permission_response(None)
         command = arguments.get("command")
@@ -163,7 +163,9 @@ class ClientRequests:
         command = command_of({"command": argv})
         if self._granted_commands[command] > 0:  # it asked for this very command, and may
             self._granted_commands[command] -= 1
-        elif not await self._run_in_thread(lambda: self._belt.may("execute", command, command, {"command": command})):
+        elif not await self._run_in_thread(
+            lambda: self._belt.is_allowed("execute", command, command, {"command": command})
+        ):
             raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
         created = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
