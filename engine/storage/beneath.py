@@ -153,13 +153,13 @@ class Beneath:
             os.symlink(target, name, dir_fd=folder)
 
     def link(self, path: str, new: str) -> None:
-        """Give a file a second name, where nothing is yet."""
-        with self._at(path) as (source, name), self._at(new) as (folder, new_name):
+        """Give a file a second name, where nothing is yet. An error names `new`."""
+        with self._at(new) as (folder, new_name), self._at(path) as (source, name):
             os.link(name, new_name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
 
     def replace(self, path: str, new: str) -> None:
-        """Rename a file, in place of what has the new name."""
-        with self._at(path) as (source, name), self._at(new) as (folder, new_name):
+        """Rename a file, in place of what has the new name. An error names `new`: `path` is a temporary file."""
+        with self._at(new) as (folder, new_name), self._at(path) as (source, name):
             os.replace(name, new_name, src_dir_fd=source, dst_dir_fd=folder)
 
     def unlink(self, path: str) -> None:

@@ -266,7 +266,7 @@ class StandIn:
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
             next_cycle=lambda: now + timedelta(minutes=10),
-            earning=lambda workspaces: SimpleNamespace(missing=(), words=""),
+            requirements=lambda workspaces: SimpleNamespace(missing=(), words=""),
             scheduled=True,
             silence=lambda: timedelta(minutes=12),
             quiet=lambda: False,

@@ -18,6 +18,7 @@ from engine.model import DecisionSignal, Outcome, SessionState, Status
         ("succeeded", "succeeded", None, "finished"),
         ("succeeded", "succeeded", {"failed": 0, "errors": 0}, "finished"),
         ("succeeded", "failed", {"failed": 1, "errors": 0}, "1 test failed"),
+        ("succeeded", "failed", None, "problem found"),
         ("succeeded", "failed", {"failed": 2, "errors": 1}, "2 tests failed, 1 error"),
         ("failed", "failed", {"failed": 1, "errors": 0}, "failed"),
         ("cannot_run", "cannot_run", None, "could not run"),
@@ -62,3 +63,16 @@ GLOSSARY = {
     "queued", "running", "finished", "failed", "could not run", "stopped", "blocked", "interrupted", "withdrawn",
 }  # fmt: skip
 """What a person may read of cards, sessions and decisions."""
+
+
+@pytest.mark.parametrize(
+    ("stated", "status", "is_shown"), [(True, "pending", True), (False, "pending", False), (True, "executed", False)]
+)
+def test_new_is_said_of_a_pending_card_once_its_confidence_is(stated: bool, status: str, is_shown: bool) -> None:
+    card = {
+        "id": "pred_1", "status": status, "stated": stated, "novel": True, "band": "low", "snoozedUntil": None,
+        "tier": 3, "tierWord": "quick check", "confidence": 0.5, "confidenceParts": None, "workspace": "/shop",
+        "targetChannel": "koji-core", "withoutSandbox": False, "prompt": "Lint", "reasoning": "", "undoNote": "nothing",
+        "estimatedCost": 0, "flow": "lint", "checkOnly": True, "verdicts": [], "note": "", "outcome": None,
+    }  # fmt: skip
+    assert ("NEW" in render("cards", {"predictions": [card]})) is is_shown

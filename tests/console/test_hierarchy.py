@@ -206,7 +206,7 @@ async def test_a_place_it_cannot_take_says_why(console: ConsoleApp, people: Worl
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "cto", "m")
         dialog = console.screen
-        await until(pilot, lambda: dialog._previewed)
+        await until(pilot, lambda: dialog._has_preview)
         assert "backend_builder" not in [row.id for row in dialog.query_one("#leaders")._rows]  # below it
         people.agents.move("cfo", "backend_builder")  # meanwhile, elsewhere
         await pilot.press(*"cfo")

@@ -39,8 +39,8 @@ def cards(document: Document) -> Lines:
 
 def _card(card: Document) -> Lines:
     badges = ["SUGGESTED"] if card["stated"] and card["band"] in ("suggested", "act") else []
-    badges += ["NEW"] if card["novel"] else []
     pending = card["status"] == "pending"
+    badges += ["NEW"] if card["novel"] and card["stated"] and pending else []
     if not pending:
         badges.append(state(card))
     elif card["snoozedUntil"]:
