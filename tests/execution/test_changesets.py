@@ -281,3 +281,48 @@ def test_comments_on_lines(world: World) -> None:
     assert code_of(lambda: world.changes.remove_comment(change_set.id, 1)) == "unknown_comment"
     world.changes.discard(change_set.id)
     assert [entry.text for entry in world.changes.get(change_set.id).comments] == ["keep it"]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("verb", "step", "state"),
+    [
+        ("branch", "branch intent", ChangeState.WAITING),
+        ("branch", "branch made", ChangeState.BRANCHED),
+        ("discard", "discarded", ChangeState.DISCARDED),
+    ],
+)
+def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_start(
+    world: World, verb: str, step: str, state: ChangeState
+) -> None:
+    change = world.changed(edit_a)
+
+    def kill(name: str) -> None:
+        if name == step:
+            raise Killed
+
+    world.step = kill
+    with pytest.raises(Killed):
+        getattr(world.changes, verb)(change.id)
+    world.step = lambda name: None
+    world.changes.recover()
+    assert world.changes.get(change.id).state is state
+    assert bool(our_refs(world.root)) is (state is ChangeState.WAITING)
+    assert world.repository.git("branch", "--list", "clawpy/*").strip() == (
+        "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
+    )
+
+
+def test_what_landed_can_be_undone_after_a_restart_and_git_gc(world: World) -> None:
+    before = picture(world.root)
+    change = world.changed(lambda folder: (folder / "a.txt").unlink())
+    world.changes.land(change.id)
+    world.changes.recover()
+    world.repository.git("gc", "-q", "--prune=now")
+    world.changes.undo(change.id)
+    assert picture(world.root) == before
+    world.repository.git("gc", "-q", "--prune=now")
+    assert world.changes.land(change.id).state is ChangeState.LANDED
