@@ -287,6 +287,20 @@ class Killed(BaseException):
     pass
 
 
+def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
+    """The process ends at this step; the next one recovers."""
+
+    def kill(name: str) -> None:
+        if name == step:
+            raise Killed
+
+    world.step = kill
+    with pytest.raises(Killed):
+        action()
+    world.step = lambda name: None
+    world.changes.recover()
+
+
 @pytest.mark.parametrize(
     ("verb", "step", "state"),
     [
@@ -299,16 +313,7 @@ def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_sta
     world: World, verb: str, step: str, state: ChangeState
 ) -> None:
     change = world.changed(edit_a)
-
-    def kill(name: str) -> None:
-        if name == step:
-            raise Killed
-
-    world.step = kill
-    with pytest.raises(Killed):
-        getattr(world.changes, verb)(change.id)
-    world.step = lambda name: None
-    world.changes.recover()
+    kill_at(world, step, lambda: getattr(world.changes, verb)(change.id))
     assert world.changes.get(change.id).state is state
     assert bool(our_refs(world.root)) is (state is ChangeState.WAITING)
     assert world.repository.git("branch", "--list", "clawpy/*").strip() == (
@@ -316,11 +321,11 @@ def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_sta
     )
 
 
-def test_what_landed_can_be_undone_after_a_restart_and_git_gc(world: World) -> None:
+def test_what_landed_can_be_undone_after_a_crash_a_restart_and_git_gc(world: World) -> None:
     before = picture(world.root)
     change = world.changed(lambda folder: (folder / "a.txt").unlink())
-    world.changes.land(change.id)
-    world.changes.recover()
+    kill_at(world, "files done", lambda: world.changes.land(change.id))
+    assert world.changes.get(change.id).state is ChangeState.LANDED
     world.repository.git("gc", "-q", "--prune=now")
     world.changes.undo(change.id)
     assert picture(world.root) == before
