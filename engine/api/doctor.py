@@ -30,7 +30,7 @@ from engine.model.text import count
 from engine.settings_store import SettingsStore
 from engine.storage import schema
 from engine.storage.consumers import FIX as STUCK_FIX
-from engine.storage.consumers import REPORTED
+from engine.storage.consumers import REPORTED_KEY
 from engine.storage.files import recovery_hint
 
 MAX_FAULTS = 3
@@ -211,7 +211,7 @@ def _readers(path: Path) -> list[Check]:
     if not path.exists():
         return []
     try:
-        records = query_rows(path, f"SELECT value FROM engine_state WHERE key = '{REPORTED}'")
+        records = query_rows(path, f"SELECT value FROM engine_state WHERE key = '{REPORTED_KEY}'")
     except sqlite3.Error:
         return []  # `database` says what is wrong
     stalled = json.loads(records[0][0]) if records else {}

@@ -15,7 +15,7 @@ from engine.git.leftovers import MAX_LINE_LENGTH, scan_line
 from engine.git.mentions import Mention, stale_mentions
 from engine.git.patch import MAX_FILE_BYTES, Line, Patch, own_patch
 from engine.git.state import GitState
-from engine.model.text import mark
+from engine.model.text import text_hash
 from engine.plain_files import read_plain
 
 MAX_LEFTOVERS: Final = 100
@@ -100,7 +100,7 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[Line]) -> Iterator[L
         if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
             continue  # it stands in a comment or a string
         if line.line not in quoted and (kind != MARKER or (has_conflict and line.text.startswith(_MARKERS[0]))):
-            yield LocatedLeftover(kind, path, line.line, mark(line.text.strip()))
+            yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
 
 
 def _counts(path: str, kind: str) -> bool:

@@ -9,7 +9,7 @@ from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import similar
 from engine.memory.work import ENDED, Work, session_of
 from engine.model import PROBLEM_FOUND, GraphEdge, GraphNode, Refusal, Relation, Task
-from engine.storage.consumers import NotYet
+from engine.storage.consumers import NotReady
 from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class GraphProducer:
     def handle(self, fact: LedgerEntry) -> None:
         """Take one fact of `KINDS` in. Again changes nothing."""
         if not self._graph.is_ready:
-            raise NotYet
+            raise NotReady
         try:
             if fact.kind in ENDED or fact.kind == "SessionStarted":
                 self._session(session_of(fact))
@@ -129,14 +129,14 @@ class SimilarityLinker:
         self._nearest = nearest
 
     def handle(self, fact: LedgerEntry) -> None:
-        """Link one session that ended to those before it. Raises `NotYet` while vectors are still to be made."""
+        """Link one session that ended to those before it. Raises `NotReady` while vectors are still to be made."""
         if not self._graph.is_ready:
-            raise NotYet
+            raise NotReady
         if self._graph.get(fact.subject) is None:
             return
         sessions = self._nearest(fact.subject, 20)
         if sessions is None:
-            raise NotYet
+            raise NotReady
         for other_id, cosine in similar(sessions, fact.subject):
             other_node = self._graph.get(other_id)
             is_linked_back = any(

@@ -15,30 +15,34 @@ TWIN_INSTRUCTION = TWIN_TASK + (
     'Answer with one JSON object: {"prompt": string, "channel": string, "confidence": number from 0 to 1, "reasoning":'
     " string}."
 )
-"""The system prompt of the Twin model (SPEC 2.3): what it is trained with is what it is asked with."""
+"""The system prompt of the Twin model (SPEC 2.3), in training and in questions."""
 
 
 @frozen
 class Question:
-    """What is asked. `purpose` is what its cost is booked as and the kind of run in the X-ray; `subject` the session
-    it is about, or another name among whose calls it is kept; `max_tokens` of the answer, `budget` in micro-dollars,
-    `seconds` from the asking to the end of the answer; `temperature` None is the model's own."""
+    """A question to a model."""
 
     purpose: str
+    """The purpose of its cost entry, and the kind of run in the X-ray."""
     subject: str
+    """The session it is about, or another name under which its call is stored."""
     instructions: str
     text: str
     max_tokens: int
+    """Maximum length of the answer."""
     budget: int
+    """Maximum cost in micro-dollars."""
     seconds: float
+    """Maximum time until the end of the answer."""
     temperature: float | None = None
+    """None is the model's default."""
     agent: str = ""
     workspace: str = ""
 
 
 @frozen
 class Answer:
-    """What the model said, and what it cost in micro-dollars."""
+    """A model's answer, and its cost in micro-dollars."""
 
     text: str
     cost: int

@@ -11,13 +11,13 @@ from engine.model.base import Refusal
 CUT = "[secret cut]"
 
 MIN_SECRET_LENGTH = 8
-"""Known values shorter than this are left: to cut "test" out of every text would hide more than it protects."""
+"""Minimum length of a known secret: cutting "test" out of every text would hide more than it protects."""
 
 MAX_KEY_LENGTH = 4_096
-"""Characters that no key is longer than (`Keys.set` takes 4,000)."""
+"""Maximum length of a key (`Keys.set` takes 4,000)."""
 
 PRIVATE_KEY_LINES = 200
-"""So many lines after the beginning of a private key its lines are looked for, unless its end comes before."""
+"""Maximum number of lines after the beginning of a private key that may belong to it."""
 
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
@@ -77,7 +77,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text`, unless something in it would be cut: what is asked for is kept, shown and sent as it was said.
+    """`text`, unless it contains a secret.
 
     Raises `Refusal` `secret_in_text`.
     """
@@ -91,13 +91,13 @@ def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_lines(lines: Iterable[str], secrets: Iterable[str] = ()) -> list[str]:
-    """The same for lines that belong together: a private key goes over several. As many lines come back."""
+    """`redact` for lines that belong together, since a private key has several. Returns as many lines."""
     values = tuple(secrets)
     return Redactor(lambda: values).lines(lines)
 
 
 class Redactor:
-    """Cuts secrets out of one stream of lines that comes in pieces, as `redact_lines` does out of a whole one.
+    """Cuts secrets out of a stream of lines that comes in pieces.
 
     `secrets` is called for every piece, so a key that is first used while a command runs is cut from then on.
     """
@@ -107,7 +107,7 @@ class Redactor:
         self._key = _PrivateKey()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
-        """The next lines, clean; as many come back."""
+        """The next lines without secrets; returns as many lines."""
         lines = list(lines)
         values = sorted(
             (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
@@ -118,18 +118,18 @@ class Redactor:
 
 
 class _PrivateKey:
-    """Tells which lines of a stream belong to a private key. Its end may never come, and its lines may stand between
-    those of another program: what does not look like a line of a key is none."""
+    """Finds the lines of a stream that belong to a private key. Its end may be missing, and other lines may be in
+    between."""
 
     def __init__(self) -> None:
-        self._left = 0  # so many more lines may belong to it
+        self._remaining = 0  # so many more lines may belong to it
         # Characters of base64 of the line before: the last line of a key may be shorter, none is longer.
         self._width = 0
 
     @property
     def open(self) -> bool:
         """Whether lines of it may still come."""
-        return self._left > 0
+        return self._remaining > 0
 
     def has(self, line: str) -> bool:
         """Whether the next line belongs to a private key."""
@@ -137,20 +137,20 @@ class _PrivateKey:
             self._begin(MAX_KEY_LENGTH)
         elif _KEY_WITHOUT_BEGIN.search(line):
             self._begin(_width(line))
-        elif not self._left:
+        elif not self._remaining:
             return False
         else:
-            self._left -= 1
+            self._remaining -= 1
             if not _KEY_ENDS.search(line):
-                return self._goes_on(line)
+                return self._continues(line)
         if _KEY_ENDS.search(line):
-            self._left = 0
+            self._remaining = 0
         return True
 
     def _begin(self, width: int) -> None:
-        self._left, self._width = PRIVATE_KEY_LINES, width
+        self._remaining, self._width = PRIVATE_KEY_LINES, width
 
-    def _goes_on(self, line: str) -> bool:
+    def _continues(self, line: str) -> bool:
         if self._width == MAX_KEY_LENGTH and (not line.strip() or _KEY_HEADER.match(line)):
             return bool(line.strip())
         width = _width(line)
@@ -161,48 +161,48 @@ class _PrivateKey:
 
 
 def _width(line: str) -> int:
-    """How many characters of base64 a line of a private key has; 0 for what looks like none."""
+    """The number of base64 characters in a line of a private key; 0 if it does not look like one."""
     if match := _FULL.search(line):
         return len(match[0])
     alone = _KEY_LINE.fullmatch(line)
     return len(alone[1]) if alone else 0
 
 
-def redact_json(value: Any, known: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
-    """The same for a JSON value: every text in it, but what stands under one of the names `kept`."""
+def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
+    """`redact` for all texts in a JSON value, except those under the names `kept`."""
     if isinstance(value, str):
-        return redact(value, known)
+        return redact(value, secrets)
     if isinstance(value, list | tuple):
-        return [redact_json(one, known, kept=kept) for one in value]
+        return [redact_json(one, secrets, kept=kept) for one in value]
     if isinstance(value, dict):
-        return {name: one if name in kept else redact_json(one, known, kept=kept) for name, one in value.items()}
+        return {name: one if name in kept else redact_json(one, secrets, kept=kept) for name, one in value.items()}
     return value
 
 
-def parting(text: str, clean: Callable[[str], str], *, most: int | None = None) -> int:
-    """Where a text that goes on may be parted and its head shown: before a word, as late as `most` lets, so that
-    `clean` finds in the two parts what it finds in the whole. The last three words stay with what follows: they may be
-    a secret that is not complete, and what tells it (`Authorization: Bearer …`). 0 for nowhere."""
+def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
+    """The index where the beginning of a growing text can be split off and shown: before a word, at most at `limit`, so
+    that `clean` finds the same in both parts as in the whole. The last three words stay with the rest, since they may
+    be an incomplete secret (`Authorization: Bearer …`). 0 for nowhere."""
     words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
-    places = [place for place in words if most is None or place <= most][: -_PLACES - 1 : -1]
-    if not places and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
-        places = [MAX_KEY_LENGTH, MAX_KEY_LENGTH // 2]
-    whole = clean(text) if places else ""
+    indexes = [index for index in words if limit is None or index <= limit][: -_MAX_INDEXES - 1 : -1]
+    if not indexes and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
+        indexes = [MAX_KEY_LENGTH, MAX_KEY_LENGTH // 2]
+    whole = clean(text) if indexes else ""
     nowhere = MAX_KEY_LENGTH if len(text) > 4 * MAX_KEY_LENGTH else 0
-    return next((place for place in places if clean(text[:place]) + clean(text[place:]) == whole), nowhere)
+    return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), nowhere)
 
 
 _WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
 
-_PLACES = 20
-"""Maximum number of words that are tried."""
+_MAX_INDEXES = 20
+"""Maximum number of indexes that are tried."""
 
 _VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
-"""One of these stands in every text that `_NAMED`, `_BEARER` or `_IN_ADDRESS` finds something in."""
+"""Every text with a match of `_NAMED`, `_BEARER` or `_IN_ADDRESS` contains one of these."""
 
 
 def _harmless(text: str, values: Iterable[str]) -> bool:
-    """Whether there is surely nothing to cut: most output is such, and thousands of lines a second may come."""
+    """Whether a text surely contains no secret. A quick check, since output may have thousands of lines a second."""
     if "PRIVATE KEY" in text or any(value in text for value in values) or _SHAPES.search(text):
         return False
     if _KEY_WITHOUT_BEGIN.search(text):

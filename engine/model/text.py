@@ -58,9 +58,9 @@ def seconds_in_words(seconds: float) -> str:
     return "<0.1 s" if seconds < 0.05 else f"{seconds:.1f} s"
 
 
-def mark(text: str) -> str:
-    """A short mark of free text: the same for the same words, whatever their case and the space between them. It holds
-    none of them, so that what is to be forgotten does not live on in it."""
+def text_hash(text: str) -> str:
+    """A hash of free text, the same for the same words in any case and spacing. It contains no words, so nothing
+    forgotten stays in it."""
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
 
 
@@ -68,7 +68,7 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 def counted(items: Sequence[object], noun: str) -> str:
-    """`the file` for one, `the 3 files` for more: how a sentence names things it then lists."""
+    """`the file` for one, `the 3 files` for more, before a list of them."""
     return f"the {noun}" if len(items) == 1 else f"the {count(len(items), noun)}"
 
 
@@ -85,7 +85,7 @@ def span(length: timedelta) -> str:
 
 
 def moment(when: datetime, now: datetime) -> str:
-    """A time as one says it in the zone of `now`: `11:02`, `yesterday 11:02`, `12 March`, `12 March 2024`."""
+    """A time in words in the zone of `now`: `11:02`, `yesterday 11:02`, `12 March`, `12 March 2024`."""
     local = when.astimezone(now.tzinfo)
     if local.date() == now.date():
         return f"{local:%H:%M}"
@@ -95,26 +95,27 @@ def moment(when: datetime, now: datetime) -> str:
 
 
 @lru_cache(2_000)
-def plain(text: str, longest: int = 60) -> str:
-    """Hostile text on one line, without controls and undecodable bytes, cut to `longest` characters by an ellipsis."""
+def plain(text: str, max_length: int = 60) -> str:
+    """Hostile text on one line, without controls and undecodable bytes, cut to `max_length` characters by an
+    ellipsis."""
     line = " ".join(sanitise(text).encode(errors="replace").decode().split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
-def tail(path: str, longest: int = 32) -> str:
-    """The end of a path, which says more than its beginning."""
+def tail(path: str, max_length: int = 32) -> str:
+    """The end of a path, cut from the left."""
     line = plain(path, 4096)
-    return line if len(line) <= longest else "…" + line[1 - longest :]
+    return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
 
-def listing(names: Iterable[str], shown: int = 2, longest: int = 32) -> str:
+def listing(names: Iterable[str], shown: int = 2, max_length: int = 32) -> str:
     """`a`, `a and b`, `a, b and 3 more`; the names as paths are shortened from the left."""
-    every = [tail(name, longest) for name in names]
+    every = [tail(name, max_length) for name in names]
     if len(every) <= shown:
         return " and ".join([", ".join(every[:-1]), every[-1]] if len(every) > 1 else every)
     return f"{', '.join(every[:shown])} and {len(every) - shown} more"
 
 
 def words_of(text: str) -> set[str]:
-    """The words of at least four letters, in lower case; what counts as sharing a subject."""
+    """The words of at least four letters, in lower case, to compare subjects by."""
     return {word.casefold() for word in _WORD.findall(text)}

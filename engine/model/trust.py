@@ -27,8 +27,7 @@ _NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
-    """The label of what is made of several texts: that of the least trusted. Of nothing nobody can say where it is
-    from: `QUOTED`."""
+    """The lowest of several trusts, for a text made of several; `QUOTED` for none."""
     return max(trusts, key=_ORDER.index, default=Trust.QUOTED)
 
 
@@ -38,8 +37,8 @@ def trust_of_line(kind: str) -> Trust:
 
 
 def trust_of_names(names: Iterable[str]) -> Trust:
-    """The label of the engine's sentence about tests or files of these names: a name with a space in it could be a
-    sentence of whoever gave it, and one with two slashes an address."""
+    """The trust of the engine's sentence with these names of tests or files: a name with a space could be a sentence,
+    and one with two slashes an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED
 
 
@@ -51,5 +50,5 @@ def label(trust: Trust | None, *, approved: bool = False) -> str:
 
 
 def may_guide(trust: Trust, *, approved: bool) -> bool:
-    """Whether a text may stand in a prompt as guidance."""
+    """Whether a text may be guidance in a prompt."""
     return approved or trust is not Trust.QUOTED

@@ -26,7 +26,7 @@ from engine.model import (
     Source,
     Status,
 )
-from engine.model.text import mark
+from engine.model.text import text_hash
 from engine.prediction import stack
 from engine.prediction.approvals import ApprovalRequest, Approvals, link_session
 from engine.prediction.card_rows import (
@@ -290,7 +290,7 @@ class Cards:
             workspace=workspace,
             prompt=assignment.prompt,
             reasoning=f"continues “{former.prompt}”" if former else reasoning or reason,
-            subject=mark(assignment.prompt) if reasoning else card_id,
+            subject=text_hash(assignment.prompt) if reasoning else card_id,
             facts={"card": card_id},
             flow=assignment.flow,
             evidence_at=now,

@@ -21,7 +21,7 @@ from engine.execution.runners.parameters import named_flow
 from engine.frozen import frozen
 from engine.keys import TWIN, Key, Keys
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
-from engine.model.text import mark
+from engine.model.text import text_hash
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import implied
 
@@ -210,7 +210,7 @@ def proposal_of_text(
         workspace=context.workspace,
         prompt=prompt,
         reasoning=reasoning,
-        subject=mark(prompt),
+        subject=text_hash(prompt),
         facts={"prompt": prompt},
         flow=flow,
         parameters=implied(flow, context.local),

@@ -20,15 +20,15 @@ from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES = 3
-"""An event whose handling fails so often is reported and skipped, so that those after it are handled."""
+MAX_ATTEMPTS = 3
+"""Number of failures after which an entry is reported and skipped."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""`close` waits so long for an event that is being handled; its cursor has not moved, so it is handled again."""
+"""Maximum time that `close` waits for the entry that is being handled; the next start handles it again."""
 
 
-class NotYet(Exception):
-    """What an event needs is not there yet: it is handled later, and nothing after it before."""
+class NotReady(Exception):
+    """An entry cannot be handled yet; it is handled later, before those after it."""
 
 
 class LedgerConsumer:
@@ -46,7 +46,7 @@ class LedgerConsumer:
     ) -> None:
         """The cursor is stored under `key` and the name."""
         self.name = name
-        self._facts = LedgerCursor(ledger, f"{key}.{name}", lambda fact: fact.kind in kinds)
+        self._cursor = LedgerCursor(ledger, f"{key}.{name}", lambda entry: entry.kind in kinds)
         self._handle = handle
         self._tries = 0
         self._lock = threading.Lock()
@@ -54,42 +54,44 @@ class LedgerConsumer:
     def catch_up(self, should_continue: Callable[[], bool] = lambda: True) -> list[str]:
         """Handle every entry since the last time, while `should_continue()`. Returns messages of what was skipped.
 
-        What handling raises is not raised here: the next call tries again, `MAX_TRIES` times in all.
+        What handling raises is not raised here: the next call tries again, `MAX_ATTEMPTS` times in all.
         """
         skipped: list[str] = []
         with self._lock:
-            self._facts.each(lambda facts: self._take(facts, should_continue, skipped))
+            self._cursor.each(lambda entries: self._handle_batch(entries, should_continue, skipped))
         return skipped
 
-    def _take(self, facts: Sequence[LedgerEntry], should_continue: Callable[[], bool], skipped: list[str]) -> int:
-        """Handle them in order; returns how many were handled."""
-        for done, fact in enumerate(facts):
-            words = self._try(fact) if should_continue() else None
+    def _handle_batch(
+        self, entries: Sequence[LedgerEntry], should_continue: Callable[[], bool], skipped: list[str]
+    ) -> int:
+        """Handle entries in order; returns how many were handled."""
+        for done, entry in enumerate(entries):
+            words = self._try_handle(entry) if should_continue() else None
             if words is None:
                 return done
             if words:
                 skipped.append(words)
-        return len(facts)
+        return len(entries)
 
-    def _try(self, fact: LedgerEntry) -> str | None:
-        """Handle one. "" when that succeeded, a message when it is skipped, None when it is to be tried again later."""
+    def _try_handle(self, entry: LedgerEntry) -> str | None:
+        """Handle one entry. Returns "" for success, a message if it is skipped, None if it must be tried again."""
         try:
-            self._handle(fact)
-        except NotYet:
+            self._handle(entry)
+        except NotReady:
             return None
         except Exception as error:
             self._tries += 1
-            log.exception("%s: %s of %s could not be handled", self.name, fact.kind, fact.subject)
-            if self._tries < MAX_TRIES:
+            log.exception("%s: %s of %s could not be handled", self.name, entry.kind, entry.subject)
+            if self._tries < MAX_ATTEMPTS:
                 return None
             self._tries = 0
-            return f"{fact.kind} of {fact.subject} was skipped: {error}"
+            return f"{entry.kind} of {entry.subject} was skipped: {error}"
         self._tries = 0
         return ""
 
 
 class ConsumerThread:
-    """One thread in which each consumer catches up, in their order, whenever it is poked."""
+    """A thread in which the consumers catch up, one after the other, whenever it is poked."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class ConsumerThread:
         service: str = "memory",
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """`report(where, message)` is called for what was skipped; `then` each time when all have caught up."""
+        """`report(service, message)` is called for skipped entries; `then` after all have caught up."""
         self._service = service
         self._then = then
         self._consumers = tuple(consumers)
@@ -109,18 +111,18 @@ class ConsumerThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, with what was recorded while no engine ran."""
+        """Start the thread, which first handles what was recorded while no engine ran."""
         self._wake.set()
         self._thread = threading.Thread(target=self._run, name=f"clawpy-{self._service}-follow", daemon=True)
         self._thread.start()
 
     def poke(self) -> None:
-        """There may be something new. Returns at once; from any thread."""
+        """Let the consumers catch up. Returns at once; from any thread."""
         self._wake.set()
 
     def catch_up(self, until: float | None = None) -> None:
-        """Have all catch up now, in this thread. No entry is begun after `until`, a monotonic time: the rest is handled
-        by the next call."""
+        """Let all consumers catch up in this thread. No entry is begun after `until`, a monotonic time; the next call
+        handles the rest."""
 
         def should_continue() -> bool:
             return not self._closing.is_set() and (until is None or time.monotonic() < until)
@@ -153,17 +155,17 @@ class ConsumerThread:
 
 
 STALLED_AFTER = timedelta(days=1)
-"""A cursor may stay at the same entry so long; the slowest consumers run every few hours."""
+"""Age of an unhandled entry from which on its consumer is stalled; the slowest run every few hours."""
 
-REPORTED = "readers.stuck"
+REPORTED_KEY = "readers.stuck"
 """The state under this key has, by cursor, the entry (`fact`) that it stays at and the message (`words`) reported."""
 
 FIX = "see the log for the full error and fix its cause; nothing is lost, and older events are kept until then"
 
 
 class StalledConsumers:
-    """Reports consumers whose cursor does not advance: retention keeps the entries from there on, and what the consumer
-    does is not done (SPEC 4.2). One thread at a time."""
+    """Reports consumers whose cursor does not advance (SPEC 4.2); retention keeps all entries after it. One thread at a
+    time."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
@@ -180,23 +182,23 @@ class StalledConsumers:
         waiting = {
             key: entry
             for key, cursor in list(self._ledger.cursors.items())
-            if (entry := cursor.next_of_concern()) is not None and now - entry.at >= STALLED_AFTER
+            if (entry := cursor.next_unhandled()) is not None and now - entry.at >= STALLED_AFTER
         }
         last_waiting, self._last_waiting = self._last_waiting, {key: entry.id for key, entry in waiting.items()}
         with self._database.read() as session:
-            reported = dict(state.get(session, REPORTED, {}))
+            reported = dict(state.get(session, REPORTED_KEY, {}))
         still_stalled = {
             key: report for key, report in reported.items() if key in waiting and waiting[key].id == report["fact"]
         }
         messages = {
-            key: _message(key, entry, self._ledger.cursors[key].fault)
+            key: _message(key, entry, self._ledger.cursors[key].error)
             for key, entry in waiting.items()
             if key not in still_stalled and last_waiting.get(key) == entry.id
         }
 
         def record(tx: Transaction) -> None:
             new = {key: {"fact": waiting[key].id, "words": message} for key, message in messages.items()}
-            state.put(tx, REPORTED, still_stalled | new)
+            state.put(tx, REPORTED_KEY, still_stalled | new)
             for message in messages.values():
                 tx.record(FaultReported(where="ledger", message=f"{message}; {FIX}"))
 
@@ -205,6 +207,6 @@ class StalledConsumers:
         return list(messages.values())
 
 
-def _message(key: str, entry: LedgerEntry, fault: str) -> str:
-    reason = fault or "it reports no error; some readers wait while everything is stopped (`clawpy status`)"
+def _message(key: str, entry: LedgerEntry, error: str) -> str:
+    reason = error or "it reports no error; some readers wait while everything is stopped (`clawpy status`)"
     return f"{key} has not processed {entry.kind} of {entry.subject} ({entry.at:%Y-%m-%d}, fact {entry.id}): {reason}"

@@ -14,17 +14,17 @@ from engine.frozen import frozen
 from engine.model import Refusal
 
 MIN_LETTERS = 3
-"""Letters that a text to erase must have: shorter ones are part of everything."""
+"""Minimum number of letters of a text to erase: shorter ones are part of many words."""
 
 MIN_WORDS = 5
-"""Words of a line or sentence that is also searched for by itself when the text that it is part of is erased."""
+"""Minimum number of words of a line or sentence of the text that is also searched for by itself."""
 
 MAX_PATTERN_WORDS = 400
-"""Words of a regular expression; a longer text is searched for literally, and by its lines."""
+"""Maximum number of words of a regular expression; a longer text is searched for literally, and by its lines."""
 
 EXCERPT_WORDS = 8
 MAX_EXCERPT = 2_000
-"""A text is also found where it is quoted in part: its first words, and at most so many characters up to an
+"""An excerpt of a text is found too: its first `EXCERPT_WORDS` words, and at most `MAX_EXCERPT` characters up to an
 ellipsis."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
@@ -72,7 +72,7 @@ def _spaced(words: Iterable[str]) -> str:
 
 
 def search_terms_of(text: str) -> list[str]:
-    """What to search for when a whole text is to be erased: itself, and those of its lines and sentences that are long
+    """The search terms to erase a whole text: the text itself, and those of its lines and sentences that are long
     enough to come from nowhere else."""
     lines = [line.strip() for line in text.splitlines()]
     sentences = [part.strip() for line in lines for part in _SENTENCE.split(line)]

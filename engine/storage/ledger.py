@@ -1,4 +1,4 @@
-"""Layer B, the event ledger (SPEC 4.2): every significant event is one row, written before anything reacts to it."""
+"""Layer B, the event ledger (SPEC 4.2): each event is one row, written before anything reacts to it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class MemoryEvent(Row, table=True):
 
 
 class EventDay(Row, table=True):
-    """How many events of a kind a workspace had on a day (UTC, `2026-01-05`).
+    """The number of events of a kind in a workspace on a day (UTC, `2026-01-05`).
 
-    A trigger counts each row in the transaction that writes it, so that no crash lies between the two; a row that is
-    given up later stays counted: days go, sums are kept.
+    A database trigger counts each row in the transaction that writes it. A row that retention deletes later stays
+    counted.
     """
 
     __tablename__ = "memory_event_days"
@@ -58,23 +58,23 @@ class EventDay(Row, table=True):
     number: int
 
 
-COUNTING = (
+COUNT_TRIGGER = (
     "CREATE TRIGGER memory_events_counted AFTER INSERT ON memory_events BEGIN "
     "INSERT INTO memory_event_days (kind, day, workspace, number) "
     "VALUES (new.kind, substr(new.at, 1, 10), new.workspace, 1) "
     "ON CONFLICT (kind, day, workspace) DO UPDATE SET number = number + 1; END"
 )
-"""The statement that makes the sums follow the rows."""
+"""The statement that creates this trigger."""
 
 
 @sqlalchemy.event.listens_for(MemoryEvent.__table__, "after_create")  # type: ignore[attr-defined]
 def _count(_target: object, connection: Connection, **_: object) -> None:
-    connection.exec_driver_sql(COUNTING)
+    connection.exec_driver_sql(COUNT_TRIGGER)
 
 
 @frozen
 class LedgerEntry:
-    """A row of the ledger as others see it; `id` grows with time and serves as a cursor."""
+    """An entry of the ledger; `id` grows with time and serves as a cursor."""
 
     id: int
     at: datetime
@@ -108,17 +108,17 @@ _PER_DAY = (
     "SELECT day, sum(number) FROM memory_event_days WHERE kind = :kind AND day >= :first AND day <= :last "
     "AND workspace = ifnull(:workspace, workspace) GROUP BY day"
 )
-LAST = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 BATCH = 500
 """Maximum number of entries that are read at once."""
 
-MAX_KEPT = 500
-"""Maximum number of entries kept in memory for consumers, the newest."""
+MAX_CACHED = 500
+"""Maximum number of the newest entries in memory for consumers."""
 
 
 MAX_ERROR_LENGTH = 500
-"""Characters of an error that are kept."""
+"""Maximum length of a stored error."""
 
 
 class Ledger:
@@ -129,44 +129,44 @@ class Ledger:
         self.cursors: dict[str, LedgerCursor] = {}
         """The cursors of all consumers, by key: entries after a cursor are still needed."""
         self._reading = threading.Lock()
-        self._tail: deque[LedgerEntry] = deque()
-        """The newest entries: every one after `_before`, as of so many `_recorded`."""
-        self._before = self._recorded = -1
+        self._newest: deque[LedgerEntry] = deque()
+        """All entries after the id `_newest_after`, when `_recorded` writes had been made."""
+        self._newest_after = self._recorded = -1
 
     def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
-        before = before or LAST
+        before = before or MAX_ID
         if not kinds:
             return self._entries("WHERE id < ? ORDER BY id DESC LIMIT ?", before, limit)
-        # Kind by kind in the order of the index: all kinds at once would be sorted first, however many there are.
+        # One query for each kind uses the index; one for all kinds would sort all their entries.
         clause = "WHERE kind = ? AND id < ? ORDER BY at DESC, id DESC LIMIT ?"
         entries = [entry for kind in set(kinds) for entry in self._entries(clause, kind, before, limit)]
         return sorted(entries, key=lambda entry: entry.id, reverse=True)[:limit]
 
     def since(self, cursor: int, limit: int = BATCH) -> list[LedgerEntry]:
-        """Entries after `cursor`, oldest first: how a service that must miss nothing reads on.
+        """Entries after `cursor`, oldest first, for services that must miss nothing.
 
-        Many followers ask often, and nearly always for what is new. So the newest entries are read once for all of
-        them, and only when something was recorded. Entries must not be changed.
+        Many consumers ask often, mostly for new entries, so the newest entries are read once for all, and only when
+        something was recorded. Do not change the entries.
         """
         with self._reading:
-            self._read_on()
-            if cursor >= self._before:
-                newer = takewhile(lambda entry: entry.id > cursor, reversed(self._tail))
+            self._read_newest()
+            if cursor >= self._newest_after:
+                newer = takewhile(lambda entry: entry.id > cursor, reversed(self._newest))
                 return list(newer)[::-1][:limit]
         return self._after(cursor, limit)
 
-    def _read_on(self) -> None:
-        """Bring the newest entries up to date."""
-        recorded = self.database.recorded  # before the look: what is written during it is looked for again
-        if self._before < 0:
+    def _read_newest(self) -> None:
+        """Read the newest entries into memory."""
+        recorded = self.database.recorded  # read first, so that later writes are noticed
+        if self._newest_after < 0:
             (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
-            self._before = max(0, newest.id - MAX_KEPT) if newest else 0
+            self._newest_after = max(0, newest.id - MAX_CACHED) if newest else 0
         while recorded != self._recorded:
-            entries = self._after(self._tail[-1].id if self._tail else self._before, BATCH)
-            self._tail.extend(entries)
-            while len(self._tail) > MAX_KEPT:
-                self._before = self._tail.popleft().id
+            entries = self._after(self._newest[-1].id if self._newest else self._newest_after, BATCH)
+            self._newest.extend(entries)
+            while len(self._newest) > MAX_CACHED:
+                self._newest_after = self._newest.popleft().id
             if len(entries) < BATCH:
                 self._recorded = recorded
 
@@ -181,16 +181,15 @@ class Ledger:
         )
 
     def per_day(self, kind: str, start: datetime, end: datetime, *, workspace: str | None = None) -> dict[str, int]:
-        """How many events of a kind each day had, by date in UTC, from the day of `start` to the one of `end`, both
-        whole; days without are left out. In one `workspace`, or in all. Read from sums that are kept: as quick for a
-        year as for a week, and right for days whose rows were given up."""
+        """The number of events of a kind by date (UTC), from the day of `start` to that of `end`, both included,
+        without days of none. In one `workspace`, or in all. Deleted rows count too."""
         days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
         values = {"kind": kind, "workspace": workspace, **days}
         with self.database.read() as session:
             return dict(session_driver(session).execute(_PER_DAY, values).fetchall())
 
     def layer(self) -> LayerState:
-        """How layer B stands (SPEC 9.5). Its rows are counted by the newest id and by how many were let go."""
+        """The state of layer B (SPEC 9.5). The number of its rows is the newest id less the deleted rows."""
         (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
         if newest is None:
             return LayerState(Layer.LEDGER, 0, None, "ready")
@@ -209,46 +208,44 @@ class Ledger:
 
 
 Handler = Callable[[Sequence[LedgerEntry]], int | None]
-"""Takes facts, oldest first; returns how many it took, None for all."""
+"""Handles entries, oldest first; returns how many it handled, None for all."""
 
 
 class LedgerCursor:
-    """How far a consumer has read the ledger, stored under `key`: each fact is handled once, after a crash once again.
+    """The position of a consumer in the ledger, stored under `key`: each entry is handled once, or again after a crash.
 
-    `concerns` says which facts are handled. The ledger grows with everything that happens, and most of it concerns no
-    consumer. So how far it was read is kept in memory, and stored only when something was handled, or a whole batch
-    was of no concern, and then along with what is written next: an engine with nothing to do writes nothing.
-    One thread at a time.
+    `is_relevant` says which entries are handled. The position is stored only after entries were handled, or a whole
+    batch was irrelevant, together with the next write: an idle engine writes nothing. One thread at a time.
     """
 
-    def __init__(self, ledger: Ledger, key: str, concerns: Callable[[LedgerEntry], bool]) -> None:
+    def __init__(self, ledger: Ledger, key: str, is_relevant: Callable[[LedgerEntry], bool]) -> None:
         self.ledger = ledger
         self._database = ledger.database
         self._key = key
-        self._concerns = concerns
+        self._is_relevant = is_relevant
         self._cursor: int | None = None
         self._recorded = -1
-        """As of so many writes to the ledger there is nothing to hand over."""
-        self.fault = ""
-        """What handling raised the last time, in words; "" when it went well."""
+        """The number of writes to the ledger after which nothing was left to handle."""
+        self.error = ""
+        """The error of the last call of the handler, "" for none."""
         ledger.cursors[key] = self
 
     def each(self, handle: Handler) -> None:
-        """Hand over the facts of concern since the last time, oldest first, in batches.
+        """Call `handle` with the new relevant entries, oldest first, in batches.
 
-        `handle` returns how many it took, None for all. What it left comes the next time, with what is after it.
-        What it raises is raised here, and its whole batch comes again; it must not mind facts that it handled before.
+        `handle` returns how many it handled, None for all; the rest comes the next time. Its errors are raised here,
+        and its whole batch comes again, so it must accept entries that it handled before.
         """
-        recorded = self._database.recorded  # before the look: what is written during it is looked for again
+        recorded = self._database.recorded  # read first, so that later writes are noticed
         if recorded == self._recorded:
             return
         cursor = self._stored() if self._cursor is None else self._cursor
         while facts := self.ledger.since(cursor, BATCH):
-            concerning = [fact for fact in facts if self._concerns(fact)]
-            handled = self._handled(handle, concerning) if concerning else 0
-            unhandled = concerning[len(concerning) if handled is None else handled :]
+            relevant = [fact for fact in facts if self._is_relevant(fact)]
+            handled = self._handled(handle, relevant) if relevant else 0
+            unhandled = relevant[len(relevant) if handled is None else handled :]
             cursor = unhandled[0].id - 1 if unhandled else facts[-1].id
-            if len(unhandled) < len(concerning) or (len(facts) == BATCH and not unhandled):
+            if len(unhandled) < len(relevant) or (len(facts) == BATCH and not unhandled):
                 self._store(cursor)
             self._cursor = cursor
             if unhandled:
@@ -257,18 +254,18 @@ class LedgerCursor:
                 break
         self._recorded = recorded
 
-    def next_of_concern(self) -> LedgerEntry | None:
-        """The first fact that it has not handled yet, of the next `BATCH`."""
+    def next_unhandled(self) -> LedgerEntry | None:
+        """The first relevant entry that is not handled yet, of the next `BATCH`, None without one."""
         cursor = self._stored() if self._cursor is None else self._cursor
-        return next((fact for fact in self.ledger.since(cursor, BATCH) if self._concerns(fact)), None)
+        return next((fact for fact in self.ledger.since(cursor, BATCH) if self._is_relevant(fact)), None)
 
     def _handled(self, handle: Handler, facts: Sequence[LedgerEntry]) -> int | None:
         try:
             handled = handle(facts)
         except Exception as error:
-            self.fault = redact(sanitise(f"{type(error).__name__}: {error}"))[:MAX_ERROR_LENGTH]
+            self.error = redact(sanitise(f"{type(error).__name__}: {error}"))[:MAX_ERROR_LENGTH]
             raise
-        self.fault = ""
+        self.error = ""
         return handled
 
     def _stored(self) -> int:

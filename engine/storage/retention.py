@@ -52,27 +52,26 @@ class TableDay(Row, table=True):
 
 @frozen
 class Rule:
-    """Which rows of a table may be deleted. All but `table` is SQL over the row `t`, from the program's own text alone.
-
-    `at` is the column of its time, `key` its integer key. `deletable_when` is true for a row that nothing needs any
-    more; it may use `:workspace` and the parameters that `values` returns. `kind` and `money` are the columns of its
-    sums.
-
-    `since` returns the time from which days are counted back, at most now: what was not read yet is not old.
-    """
+    """Which rows of a table may be deleted. All fields but `table` are constant SQL expressions on the row `t`."""
 
     table: str
     at: str
+    """The column of its time."""
     deletable_when: str
+    """True for a row that nothing needs any more. It may use `:workspace` and the parameters of `values`."""
     kind: str
+    """The column by which its sums are grouped."""
     key: str = "id"
+    """Its integer key."""
     money: str = "0"
+    """The column of micro-dollars in its sums."""
     values: Callable[[Session], Mapping[str, int]] = field(default=lambda session: {})
     since: Callable[[Session, datetime], datetime] = field(default=lambda session, now: now)
+    """The time from which days are counted back, at most now: unread rows are not old."""
 
 
 class RetentionRounds:
-    """Deletes old rows. `days(table, workspace)` says for how many days they are kept, 0 for ever."""
+    """Deletes old rows. `days(table, workspace)` is for how many days they are kept, 0 for ever."""
 
     def __init__(
         self, database: Database, clock: Clock, rules: Sequence[Rule], days: Callable[[str, str], int]
@@ -83,10 +82,7 @@ class RetentionRounds:
         self._days = days
 
     def round(self) -> dict[str, int]:
-        """Delete what is older than its days, a row of exactly so many days not yet; returns how many by table.
-
-        What was deleted is one event. With nothing to delete, nothing is written.
-        """
+        """Delete rows that are older than their days; returns how many by table. One event records it."""
         deleted = {rule.table: number for rule in self._rules if (number := self._delete_from(rule))}
         if deleted:
             log.info("retention deleted: %s", deleted)
@@ -94,7 +90,7 @@ class RetentionRounds:
         return deleted
 
     def per_day(self, table: str) -> dict[str, tuple[int, int]]:
-        """The deleted rows of a table by day: how many, and their micro-dollars."""
+        """The deleted rows of a table by day: their number and micro-dollars."""
         query = text('SELECT day, sum(number), sum(microusd) FROM table_days WHERE "table" = :table GROUP BY day')
         with self._database.read() as session:
             rows = session.connection().execute(query, {"table": table})
@@ -126,7 +122,7 @@ _WORKSPACES = (
     "SELECT (SELECT min(workspace) FROM {table} WHERE workspace > name) FROM one WHERE name IS NOT NULL) "
     "SELECT name FROM one WHERE name IS NOT NULL"
 )
-"""Each workspace of a table, from one to the next: an index is not read whole for a few names."""
+"""Reads the workspaces of a table one by one from an index, which is not read whole."""
 
 
 def _expired_keys(session: Session, rule: Rule, parameters: Mapping[str, Any], limit: int) -> list[int]:
@@ -138,7 +134,7 @@ def _expired_keys(session: Session, rule: Rule, parameters: Mapping[str, Any], l
 
 
 def _delete_batch(tx: Transaction, rule: Rule, parameters: Mapping[str, Any]) -> int:
-    """Delete one batch. Which rows may go is asked in the transaction that deletes them: one may be needed by now."""
+    """Delete one batch, of rows that may still be deleted in this transaction."""
     keys = _expired_keys(tx.session, rule, parameters, BATCH)
     if not keys:
         return 0

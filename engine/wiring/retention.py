@@ -15,7 +15,7 @@ from sqlmodel import Session
 
 from engine.learning.candidates.adaptation import DIGESTED
 from engine.storage import state
-from engine.storage.ledger import MAX_KEPT as NEWEST
+from engine.storage.ledger import MAX_CACHED as NEWEST
 from engine.storage.retention import RetentionRounds, Rule
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from engine.model.adaptation import RecordKind
 from engine.storage import retention as rounds
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import MAX_KEPT, Ledger
+from engine.storage.ledger import MAX_CACHED, Ledger
 from engine.storage.retention import RetentionRounds
 from engine.storage.types import as_stored
 from engine.wiring import retention
@@ -72,7 +72,7 @@ def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
 
 def happen_newest(database: Database) -> None:
     """So many facts that what was before them is none of the newest."""
-    happen(database, *["new"] * MAX_KEPT)
+    happen(database, *["new"] * MAX_CACHED)
 
 
 def old_subjects(database: Database) -> list[str]:
@@ -197,7 +197,7 @@ def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) 
 
 
 def test_the_newest_facts_stay_however_old(database: Database, clock: FakeClock) -> None:
-    happen(database, "a", *["new"] * (MAX_KEPT - 1))
+    happen(database, "a", *["new"] * (MAX_CACHED - 1))
     all_read(database)
     clock.advance(400 * DAY)
     assert keeping(database, clock, EVENTS).round() == {}

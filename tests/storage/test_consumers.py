@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.memory.work import ENDED
-from engine.storage.consumers import MAX_TRIES, ConsumerThread, LedgerConsumer, NotYet
+from engine.storage.consumers import MAX_ATTEMPTS, ConsumerThread, LedgerConsumer, NotReady
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.memory.fake_work import ended, view
@@ -38,12 +38,12 @@ def test_what_is_not_ready_holds_up_what_comes_after(database: Database) -> None
 
     def handle(fact: object) -> None:
         if not ready:
-            raise NotYet
+            raise NotReady
         handled.append(fact.subject)  # type: ignore[attr-defined]
 
     consumer = LedgerConsumer("test", Ledger(database), ENDED, handle)
     ended(database, view("session_1"))
-    for _ in range(MAX_TRIES + 2):
+    for _ in range(MAX_ATTEMPTS + 2):
         assert consumer.catch_up() == []
     ready = True
     consumer.catch_up()
@@ -64,7 +64,7 @@ def test_what_always_fails_is_told_of_and_passed_over(database: Database) -> Non
     )
     for number in (1, 2):
         ended(database, view(f"session_{number}"))
-    for _ in range(MAX_TRIES - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         thread.catch_up()
     assert (handled, reports) == ([], [])
     thread.catch_up()

@@ -72,5 +72,5 @@ def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClo
     reader.catch_up()
     clock.advance(HOUR)
     assert stuck.check() == []
-    assert reader.facts.fault == ""
+    assert reader.facts.error == ""
     assert faults(database) == []

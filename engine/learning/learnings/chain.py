@@ -41,7 +41,7 @@ from engine.model import (
     Trust,
 )
 from engine.storage import state
-from engine.storage.consumers import NotYet
+from engine.storage.consumers import NotReady
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import load
@@ -104,8 +104,8 @@ class Chain:
 
     def handle(self, fact: LedgerEntry) -> None:
         """Take one fact of `FOLLOWED_KINDS` in. Again changes nothing. Of what is long past no model is asked, and
-        nothing is feared any more: an engine that is new to a home has years of it before itself. Raises `NotYet` while
-        pages cannot be written."""
+        nothing is feared any more: an engine that is new to a home has years of it before itself. Raises `NotReady`
+        while pages cannot be written."""
         try:
             self._files.finish_pending()  # before a model is asked for what could not be written
             self._handle(fact)
@@ -115,7 +115,7 @@ class Chain:
             if self._waiting_for != refusal.code:
                 self._sessions.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
                 self._waiting_for = refusal.code
-            raise NotYet(str(refusal)) from refusal
+            raise NotReady(str(refusal)) from refusal
         self._waiting_for = ""
 
     def _handle(self, fact: LedgerEntry) -> None:

@@ -13,7 +13,7 @@ from engine.git.releases import ReleaseRhythm
 from engine.git.state import Commit, GitState
 from engine.git.status import is_byproduct
 from engine.model import PartOfDay, Proposal
-from engine.model.text import count, listing, mark, moment, plain, tail
+from engine.model.text import count, listing, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.changes import review_range
 from engine.prediction.templates.failures import culprit
@@ -164,7 +164,7 @@ def prepare_meeting(context: WorkspaceContext) -> Offer | None:
         commits,
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    return replace(summary, subject=mark(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)
+    return replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)
 
 
 def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]) -> Offer:

@@ -18,7 +18,7 @@ from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import add_entry
 from engine.model import LearningScope, LearningStatus, RetractReport
 from engine.storage import intents
-from engine.storage.consumers import MAX_TRIES
+from engine.storage.consumers import MAX_ATTEMPTS
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
 from tests.learning.learnings.made import WordMeaning
@@ -272,7 +272,7 @@ def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_a
     with monkeypatch.context() as patched:
         patched.setattr("engine.learning.learnings.store.write_atomic", full)
         world.session("s1", UV)
-        for _ in range(2 * MAX_TRIES):
+        for _ in range(2 * MAX_ATTEMPTS):
             world.learnings.catch_up()
     asked = len(model.asked)
     assert asked == 1

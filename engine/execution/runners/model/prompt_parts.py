@@ -77,13 +77,13 @@ class StreamedText:
         whole, newline, self._rest = (self._rest + text).rpartition("\n")
         if newline and whole.strip():
             self._write(kind, whole)
-        while len(self._rest) > self._max_line and (cut := parting(self._rest, self._clean, most=self._max_line)):
+        while len(self._rest) > self._max_line and (cut := parting(self._rest, self._clean, limit=self._max_line)):
             self._write_until(cut)
 
     def pause(self) -> None:
         """Write the whole sentences so far: no text came for a while."""
         for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
-            if parting(self._rest, self._clean, most=end.end()) == end.end():
+            if parting(self._rest, self._clean, limit=end.end()) == end.end():
                 self._write_until(end.end())
                 return
 
