@@ -229,8 +229,8 @@ class TaskBoard:
             card.task_id = task.id
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
-        """Observer of sessions: the task is done if the session succeeded or its check found a problem. The operator's
-        own task stays open until it succeeds."""
+        """Observer of sessions: the task is done if the session succeeded. What a check found a problem in is not done:
+        other tasks may need it. The operator's own task stays open until it succeeds."""
         running = load_all(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
         if not running:
             return  # it ended before it started
@@ -238,8 +238,7 @@ class TaskBoard:
         if view.result is Result.SUCCEEDED:
             self._change(transaction, row, "done", view.summary)
         else:
-            ended = "done" if view.flow is not None and view.has_problem else "failed"
-            state = ended if row.source == "session" else "open"
+            state = "failed" if row.source == "session" else "open"
             outcome = view.outcome if view.result is Result.FAILED else view.state.value
             self._change(transaction, row, state, f"{outcome}: {view.error or view.summary}")
 

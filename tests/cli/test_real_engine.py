@@ -158,10 +158,10 @@ def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_
     )
     # Who uses only verbs has it known and learnt from before the verb returns.
     [task] = json.loads((home.data / "task_graph.json").read_text())["tasks"]
-    assert (task["task"]["outcome"], task["task"]["success"]) == ("failed", False)
+    assert (task["task"]["outcome"], task["task"]["success"]) == ("problem found", False)
     with closing(sqlite3.connect(home.database)) as database:
         [(summary, tags)] = database.execute("SELECT text, tags FROM memories WHERE layer = 'E'").fetchall()
-        assert ("Outcome: failed" in summary, json.loads(tags)) == (True, ["summary", "failed"])
+        assert ("Outcome: problem found" in summary, json.loads(tags)) == (True, ["summary", "problem found"])
         assert ("human_approval",) in database.execute("SELECT kind FROM learning_records").fetchall()
     [red] = [task for task in document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
     assert clawpy("tasks", "add", "Release", "--needs", red["id"]).code == 0
