@@ -311,6 +311,7 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
         ({"bound": 0.7999}, "lower bound"),
         ({"asks": True}, "asks for your decision"),
         ({"suggested": True}, "waits for you"),
+        ({"warns": True}, "does not remove the reason for this warning"),
     ],
 )
 def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], word: str) -> None:
@@ -323,12 +324,13 @@ def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], wo
     st.builds(
         RunConditions, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
         confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1),
-        asks=st.booleans(), suggested=st.booleans(),
+        asks=st.booleans(), suggested=st.booleans(), warns=st.booleans(),
     )
 )  # fmt: skip
 def test_nothing_acts_unless_everything_holds(standing: RunConditions) -> None:
     everything = (
         standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
         and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.suggested
+        and not standing.warns
     )  # fmt: skip
     assert (reason_to_wait(standing) == "") is everything
