@@ -46,7 +46,7 @@ async def test_what_is_being_built_says_so_and_is_looked_at_again(console: Conso
         await sees(pilot, "41%")
         assert "building" in screen_text(console)
         engine.memory.building = 0.0
-        screen._look_again()
+        screen._refresh_layers()
         await until(pilot, lambda: "41%" not in screen_text(console))
 
 
@@ -99,7 +99,7 @@ async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp)
         for number in (400, 450):
             await pilot.press("end")
             await until(pilot, lambda number=number: len(screen._entries) == number)
-        assert not screen._more
+        assert not screen._has_more
 
 
 async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: StandIn) -> None:
