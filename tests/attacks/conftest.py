@@ -13,6 +13,7 @@ import pytest
 
 from engine.execution.sandbox import PRIVATE, Sandbox
 from engine.execution.sandbox.ladder import find_rungs
+from tests.attacks.landing_canary import Canary
 
 PROPERTY = "attack"
 """Name of the report property that carries the class of an attack, also from a worker to the main process."""
@@ -63,6 +64,11 @@ def outside() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=".clawpy-attack-", dir=usable[0]))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def canary(outside: Path) -> Canary:
+    return Canary(outside)
 
 
 @pytest.fixture(scope="session")

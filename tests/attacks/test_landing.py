@@ -1,9 +1,8 @@
-"""Landing, undoing and taking back among folders and links that another process exchanges: nothing outside changes."""
+"""Landing change sets with planted files, hostile names and links: nothing outside the project changes."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import socket
@@ -12,289 +11,27 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlmodel import col, update
 
-from engine.execution import landing
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.execution.sandbox import NoSandbox
 from engine.model import ChangeSet, ChangeState, Refusal
 from engine.storage import beneath, intents
-from engine.storage.beneath import Beneath
 from engine.storage.files import TEMPORARY_PREFIX
+from tests.attacks.landing_canary import MINE, Canary, a_tree, attempt, edit, landing_project
 from tests.execution.landing_world import World
 
 pytestmark = pytest.mark.attack("landing")
 
-NAMES = ("change", "go", "new", "link", "sub/x", "old/y", "f.txt", "gone.txt", "authorized_keys")
-MINE = "mine\n"
-
-
-class Canary:
-    """Files of the operator's outside the tree, each with the name of one that a landing writes or removes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "old/empty").mkdir(parents=True)
-        for name in ("change", "go", "f.txt", "gone.txt", "id_rsa"):
-            (folder / name).write_text(f"secret {name}\n")
-            (folder / name).chmod(0o640)
-            os.utime(folder / name, ns=(10**18, 10**18))
-        self._before = self._picture()
-
-    def _picture(self) -> dict[str, tuple[int, int, bytes]]:
-        entries = {}
-        for path in sorted([self.folder, *self.folder.rglob("*")]):
-            status = path.lstat()
-            data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
-            entries[str(path)] = (status.st_mode, status.st_mtime_ns, data)
-        return entries
-
-    def check(self) -> None:
-        assert self._picture() == self._before
-
-
-@pytest.fixture
-def canary(outside: Path) -> Canary:
-    return Canary(outside)
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
+    world = landing_project(tmp_path)
     yield world
     world.close()
-
-
-def edit(folder: Path) -> None:
-    """A bit of everything that a landing does in one folder."""
-    (folder / "d/f.txt").write_text(MINE)
-    (folder / "d/gone.txt").unlink()
-    shutil.rmtree(folder / "d/old")
-    (folder / "d/sub").mkdir()
-    (folder / "d/sub/authorized_keys").write_text(MINE)
-    (folder / "d/authorized_keys").write_text(MINE)
-    (folder / "d/l").symlink_to("f.txt")
-
-
-def exchange(folder: Path, target: Path) -> None:
-    """Put a link to `target` where `folder` is."""
-    with contextlib.suppress(FileNotFoundError):
-        folder.rename(folder.with_name(f"{folder.name}-away"))
-        folder.symlink_to(target)
-
-
-def attempt(work: Callable[[], object]) -> None:
-    """What is refused or fails did not succeed; what it left outside is looked at afterwards."""
-    with contextlib.suppress(Refusal, OSError, landing.FilesChanged, landing.NotRestored):
-        work()
-
-
-# A link in place of the folder, just before each single call to the system
-
-CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")
-WORKS = ("carry out", "reverse", "take back")
-
-
-def a_plan() -> tuple[Plan, Callable[[str], bytes]]:
-    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
-    one, two = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
-    entries = (
-        Entry("d/change", one, two),
-        Entry("d/go", one, ABSENT),
-        Entry("d/link", Image(Kind.LINK, blob_id(b"one")), Image(Kind.LINK, blob_id(b"two"))),
-        Entry("d/new", ABSENT, two),
-        Entry("d/new_link", ABSENT, Image(Kind.LINK, blob_id(b"x"))),
-        Entry("d/old/empty/y", one, ABSENT),
-        Entry("d/sub/authorized_keys", ABSENT, one),
-    )
-    plan = Plan("land_x", entries, (("d/old", 0o755), ("d/old/empty", 0o755)), (("d/sub", 0o755),))
-    return plan, texts.__getitem__
-
-
-def a_tree(top: Path) -> Path:
-    (top / "d/old/empty").mkdir(parents=True)
-    for name in ("change", "go", "old/empty/y"):
-        (top / "d" / name).write_text("one")
-        (top / "d" / name).chmod(0o644)
-    (top / "d/link").symlink_to("one")
-    return top
-
-
-def do(work: str, files: Beneath) -> None:
-    plan, contents = a_plan()
-    if work == "carry out":
-        landing.carry_out(files, plan, contents)
-    elif work == "reverse":
-        landing.carry_out(files, plan.reversed(), contents)
-    else:
-        landing.roll_back(files, plan, contents)
-
-
-@pytest.mark.parametrize("work", WORKS)
-@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attacks)])
-def test_a_link_in_place_of_the_folder_before_each_call(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, work: str
-) -> None:
-    place: Any = beneath if call == "resolve" else os
-    name = "_open_folder" if call == "resolve" else call
-    real = getattr(place, name)
-    for number in range(1000):
-        top = a_tree(tmp_path / str(number))
-        with Beneath.open(top) as files:
-            if work != "carry out":
-                do("carry out", files)
-            calls = 0
-
-            def before(*arguments: Any, top: Path = top, number: int = number, **options: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == number + 1:
-                    with monkeypatch.context() as inner:
-                        inner.setattr(place, name, real)
-                        exchange(top / "d", canary.folder)
-                return real(*arguments, **options)
-
-            with monkeypatch.context() as patched:
-                patched.setattr(place, name, before)
-                attempt(lambda files=files: do(work, files))  # type: ignore[misc]
-        canary.check()
-        shutil.rmtree(top)
-        if calls <= number:
-            break
-    if call not in ("readlink", "rmdir", "mkdir", "link", "symlink"):
-        assert number > 1, "the call is never made: nothing was attacked"
-
-
-@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
-@pytest.mark.parametrize("work", WORKS)
-def test_parents_that_are_links_from_the_start(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, work: str, kernel: str
-) -> None:
-    if kernel == "step by step":
-        monkeypatch.setattr(beneath, "_openat2", lambda: None)
-    elif beneath._openat2() is None:
-        pytest.skip("this kernel has no openat2")
-    (tmp_path / "d").symlink_to(canary.folder)
-    with Beneath.open(tmp_path) as files:
-        attempt(lambda: do(work, files))
-    canary.check()
-
-
-# A real second process
-
-EXCHANGER = """
-import ctypes, os, sys
-rename = ctypes.CDLL(None).renameat2
-one, other = map(os.fsencode, sys.argv[1:])
-print("ready", flush=True)
-while os.getppid() != 1:
-    rename(-100, one, -100, other, 2)
-"""
-
-
-@contextmanager
-def exchanging(path: Path, other: Path) -> Iterator[None]:
-    """Another process exchanges the two as fast as it can."""
-    if not hasattr(ctypes.CDLL(None), "renameat2"):
-        pytest.skip("this system has no renameat2")
-    process = subprocess.Popen(
-        [sys.executable, "-c", EXCHANGER, str(path), str(other)], stdout=subprocess.PIPE, cwd=path.parent
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-@pytest.mark.attacks
-@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
-@pytest.mark.parametrize("work", WORKS)
-def test_a_process_that_exchanges_folder_and_link(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, work: str, kernel: str
-) -> None:
-    if kernel == "step by step":
-        monkeypatch.setattr(beneath, "_openat2", lambda: None)
-    for number in range(20):
-        top = a_tree(tmp_path / str(number))
-        with Beneath.open(top) as files:
-            if work != "carry out":
-                do("carry out", files)
-            (top / "other").symlink_to(canary.folder)
-            with exchanging(top / "d", top / "other"):
-                for _ in range(20):
-                    attempt(lambda files=files: do(work, files))  # type: ignore[misc]
-        canary.check()
-
-
-@pytest.mark.attacks
-@pytest.mark.parametrize("verb", ["land", "undo"])
-def test_a_process_that_exchanges_during_a_whole_landing(world: World, canary: Canary, verb: str) -> None:
-    change_set = world.changed(edit)
-    if verb == "undo":
-        world.changes.land(change_set.id)
-    (world.root / "other").symlink_to(canary.folder)
-    with exchanging(world.root / "d", world.root / "other"):
-        for _ in range(15):
-            attempt(lambda: getattr(world.changes, verb)(change_set.id))
-    canary.check()
-
-
-# At each step that a landing names
-
-STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files done")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("verb", ["land", "undo"])
-@pytest.mark.parametrize("when", STEPS)
-def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary, when: str, verb: str) -> None:
-    change_set = world.changed(edit)
-    if verb == "undo":
-        world.changes.land(change_set.id)
-
-    def step(name: str) -> None:
-        if name.startswith(when):
-            exchange(world.root / "d", canary.folder)
-
-    world.step = step
-    attempt(lambda: getattr(world.changes, verb)(change_set.id))
-    canary.check()
-    attempt(lambda: world.changes.recover())
-    canary.check()
-
-
-@pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
-def test_recovery_after_a_crash_finds_a_link(
-    world: World, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
-) -> None:
-    change_set = world.changed(edit)
-
-    class Killed(BaseException):
-        pass
-
-    def step(name: str) -> None:
-        if name.startswith(killed_at):
-            raise Killed
-
-    world.step = step
-    with pytest.raises(Killed):
-        world.changes.land(change_set.id)
-    world.step = lambda name: None
-    exchange(world.root / "d", canary.folder)
-    world.changes.recover()
-    canary.check()
 
 
 # What stands at the file's own name, and at those of temporary files
@@ -369,21 +106,8 @@ def test_something_at_the_names_of_temporary_files(world: World, canary: Canary,
 # Names and kinds in a change set that no session makes by itself
 
 
-def with_tree(world: World, change_set: ChangeSet, *lines: str) -> None:
-    """Have the change set lead to a tree of these lines of `mktree`, whatever git itself would say to it."""
-    result = subprocess.run(
-        ["git", "mktree", "--missing"],
-        cwd=world.root,
-        input="".join(f"{line}\n" for line in lines),
-        text=True,
-        check=True,
-        capture_output=True,
-    ).stdout.strip()
-    statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change_set.id).values(result_tree=result)
-    world.database.write(lambda tx: tx.session.exec(statement))
-
-
-def subtree(world: World, *lines: str) -> str:
+def git_tree(world: World, *lines: str) -> str:
+    """The id of a tree made of these lines of `mktree`, whatever git itself would say to it."""
     answer = subprocess.run(
         ["git", "mktree", "--missing"],
         cwd=world.root,
@@ -393,6 +117,13 @@ def subtree(world: World, *lines: str) -> str:
         capture_output=True,
     )
     return answer.stdout.strip()
+
+
+def replace_result(world: World, change_set: ChangeSet, *lines: str) -> None:
+    """Let the change set lead to a tree of these lines."""
+    statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change_set.id)
+    result = git_tree(world, *lines)
+    world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
 
 
 GIT_NAMES = (
@@ -406,10 +137,10 @@ GIT_NAMES = (
 def test_names_that_lead_to_git_or_out(world: World, canary: Canary, name: str, at: str) -> None:
     change_set = world.changed(lambda folder: (folder / "top").write_text(MINE) and None)
     blob = world.repository.git("hash-object", "-w", "top").strip()
-    inner = subtree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
+    inner = git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
     base = world.repository.git("ls-tree", "HEAD").splitlines()
-    with_tree(world, change_set, *base, evil if at == "top" else f"040000 tree {subtree(world, evil)}\tinner")
+    replace_result(world, change_set, *base, evil if at == "top" else f"040000 tree {git_tree(world, evil)}\tinner")
     git = {path: path.read_bytes() for path in (world.root / ".git/config", world.root / ".git/HEAD")}
     beside = sorted(world.root.parent.iterdir())
     with pytest.raises(Refusal):
@@ -424,7 +155,7 @@ def test_names_that_lead_to_git_or_out(world: World, canary: Canary, name: str, 
 def test_a_submodule_is_not_landed(world: World, canary: Canary) -> None:
     change_set = world.changed(lambda folder: (folder / "top").write_text(MINE) and None)
     base = world.repository.git("ls-tree", "HEAD").splitlines()
-    with_tree(world, change_set, *base, f"160000 commit {'1' * 40}\tsub")
+    replace_result(world, change_set, *base, f"160000 commit {'1' * 40}\tsub")
     with pytest.raises(Refusal, match="submodule"):
         world.changes.land(change_set.id)
     assert not (world.root / "sub").exists()
@@ -447,7 +178,9 @@ def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: C
     blob = world.repository.git("hash-object", "-w", "top").strip()
     second = world.changed(lambda folder: (folder / "top").write_text(MINE) and None, name="session_2")
     base = world.repository.git("ls-tree", "HEAD").splitlines()
-    with_tree(world, second, *base, f"040000 tree {subtree(world, f'100644 blob {blob}{chr(9)}authorized_keys')}\tx")
+    replace_result(
+        world, second, *base, f"040000 tree {git_tree(world, f'100644 blob {blob}{chr(9)}authorized_keys')}\tx"
+    )
     with pytest.raises(Refusal):
         world.changes.land(second.id)
     canary.check()
@@ -513,7 +246,7 @@ def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -
         import subprocess
         from pathlib import Path
         from engine.storage.beneath import Beneath
-        from tests.attacks.test_landing import attempt, do
+        from tests.attacks.landing_canary import attempt, do
         if subprocess.run(["mount", "--bind", {str(canary.folder)!r}, {str(top / "d")!r}]).returncode:
             raise SystemExit(77)
         with Beneath.open(Path({str(top)!r})) as files:

@@ -1,0 +1,108 @@
+"""What attacks on a landing share: files of the operator that must not change, a project and changes to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.execution import landing
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.model import Refusal
+from engine.storage.beneath import Beneath
+from tests.execution.landing_world import World
+
+MINE = "mine\n"
+
+
+class Canary:
+    """Files of the operator's outside the tree, each with the name of one that a landing writes or removes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "old/empty").mkdir(parents=True)
+        for name in ("change", "go", "f.txt", "gone.txt", "id_rsa"):
+            (folder / name).write_text(f"secret {name}\n")
+            (folder / name).chmod(0o640)
+            os.utime(folder / name, ns=(10**18, 10**18))
+        self._before = self._picture()
+
+    def _picture(self) -> dict[str, tuple[int, int, bytes]]:
+        entries = {}
+        for path in sorted([self.folder, *self.folder.rglob("*")]):
+            status = path.lstat()
+            data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+            entries[str(path)] = (status.st_mode, status.st_mtime_ns, data)
+        return entries
+
+    def check(self) -> None:
+        assert self._picture() == self._before
+
+
+def landing_project(folder: Path) -> World:
+    """A project with the files that `edit` changes."""
+    world = World(folder)
+    world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
+    return world
+
+
+def edit(folder: Path) -> None:
+    """A bit of everything that a landing does in one folder."""
+    (folder / "d/f.txt").write_text(MINE)
+    (folder / "d/gone.txt").unlink()
+    shutil.rmtree(folder / "d/old")
+    (folder / "d/sub").mkdir()
+    (folder / "d/sub/authorized_keys").write_text(MINE)
+    (folder / "d/authorized_keys").write_text(MINE)
+    (folder / "d/l").symlink_to("f.txt")
+
+
+def exchange(folder: Path, target: Path) -> None:
+    """Put a link to `target` where `folder` is."""
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(folder.with_name(f"{folder.name}-away"))
+        folder.symlink_to(target)
+
+
+def attempt(work: Callable[[], object]) -> None:
+    """What is refused or fails did not succeed; what it left outside is looked at afterwards."""
+    with contextlib.suppress(Refusal, OSError, landing.FilesChanged, landing.NotRestored):
+        work()
+
+
+def a_plan() -> tuple[Plan, Callable[[str], bytes]]:
+    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
+    one, two = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
+    entries = (
+        Entry("d/change", one, two),
+        Entry("d/go", one, ABSENT),
+        Entry("d/link", Image(Kind.LINK, blob_id(b"one")), Image(Kind.LINK, blob_id(b"two"))),
+        Entry("d/new", ABSENT, two),
+        Entry("d/new_link", ABSENT, Image(Kind.LINK, blob_id(b"x"))),
+        Entry("d/old/empty/y", one, ABSENT),
+        Entry("d/sub/authorized_keys", ABSENT, one),
+    )
+    plan = Plan("land_x", entries, (("d/old", 0o755), ("d/old/empty", 0o755)), (("d/sub", 0o755),))
+    return plan, texts.__getitem__
+
+
+def a_tree(top: Path) -> Path:
+    (top / "d/old/empty").mkdir(parents=True)
+    for name in ("change", "go", "old/empty/y"):
+        (top / "d" / name).write_text("one")
+        (top / "d" / name).chmod(0o644)
+    (top / "d/link").symlink_to("one")
+    return top
+
+
+def do(work: str, files: Beneath) -> None:
+    plan, contents = a_plan()
+    if work == "carry out":
+        landing.carry_out(files, plan, contents)
+    elif work == "reverse":
+        landing.carry_out(files, plan.reversed(), contents)
+    else:
+        landing.roll_back(files, plan, contents)
