@@ -226,7 +226,7 @@ class AutonomousRuns:
         return Attempt(None, tuple(blocked), tuple(kept))
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
-        """What is missing before cards in these workspaces run by themselves."""
+        """The requirements for cards in these workspaces to run by themselves."""
         settings = self._settings.current
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
         act = {other for other, autonomy in autonomies.items() if autonomy is Autonomy.ACT}

@@ -213,7 +213,7 @@ class Autonomy:
         )
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
-        """What is missing before cards in `workspaces` run by themselves."""
+        """The requirements for cards in `workspaces` to run by themselves."""
         return self._acting.requirements(workspaces)
 
     def silence(self) -> timedelta:

@@ -19,7 +19,7 @@ class AutonomyState(StrEnum):
 
 
 class AutonomyTrigger(StrEnum):
-    """What causes a transition; the value is shown as the cause."""
+    """The cause of a transition; the value is shown."""
 
     ENABLED = "enabled and not stopped"
     KILLED = "kill switch"

@@ -120,7 +120,7 @@ MAX_CONTENT_PATTERNS = 200
 
 
 def _pattern_problem(text: str) -> str:
-    """What is wrong with a pattern of `[content]`, in words; "" when nothing is."""
+    """The problem of a pattern of `[content]` in words, "" for none."""
     body = text.removeprefix("prompt:").strip()
     if not body:
         return 'is empty; write a command such as "docker system prune -f"'

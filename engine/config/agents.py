@@ -66,7 +66,7 @@ def _variable_problem(name: str) -> str:
 
 
 class ProviderKind(StrEnum):
-    """What a provider speaks."""
+    """The API of a provider."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -128,7 +128,7 @@ class AcpSettings(Section):
 
 
 def runner_problem(name: str, *, auto: bool = True) -> str:
-    """What is wrong with the name of a runner, in words; "" when nothing is."""
+    """The problem of the name of a runner in words, "" for none."""
     if _RUNNER.fullmatch(name) or (auto and name == AUTO):
         return ""
     accepted = RUNNERS if auto else RUNNERS.replace('"auto", ', "")
@@ -136,7 +136,7 @@ def runner_problem(name: str, *, auto: bool = True) -> str:
 
 
 def fallback_problem(name: str) -> str:
-    """What is wrong with the name of a runner that another falls back on, in words; "" when nothing is."""
+    """The problem of the name of a runner that another falls back on in words, "" for none."""
     return runner_problem(name, auto=False)
 
 
@@ -146,12 +146,12 @@ def without_slash(url: str) -> str:
 
 
 def model_problem(name: str) -> str:
-    """What is wrong with the id of a model, in words; "" when nothing is."""
+    """The problem of the id of a model in words, "" for none."""
     return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODELS}"
 
 
 def url_problem(url: str, *, insecure: bool = False) -> str:
-    """What is wrong with the address of a provider, in words that never repeat it; "" when nothing is."""
+    """The problem of the address of a provider, in words that never repeat it, "" for none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

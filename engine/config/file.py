@@ -154,7 +154,7 @@ def is_known(path: Sequence[str | int]) -> bool:
 
 
 def accepted(path: Sequence[str | int]) -> str:
-    """What may stand at `path`, in words."""
+    """The values allowed at `path`, in words."""
     field = _field_at(path)
     if field is None:
         return ""

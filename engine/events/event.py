@@ -46,7 +46,7 @@ class Event:
         }
 
     def sentence(self) -> str:
-        """What happened, on one line in plain words; "" for what another event tells."""
+        """A sentence about the event, on one line; "" if another event says it."""
         return ""
 
 

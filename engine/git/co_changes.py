@@ -1,4 +1,4 @@
-"""What usually changes together. Pure: values in, values out.
+"""Files that usually change together. Pure.
 
 Two things are asked about a set of files that changed, and both must say yes. *How did commits like this one end?*
 Past commits are weighed by how alike they are to the set; the share of the weight whose commits had a further file is
@@ -52,7 +52,7 @@ DOUBT: Final = 0.5
 """The weight of half a commit just like this one that ended otherwise, put beside what was seen."""
 
 FOLDER_WEIGHT: Final = 0.5
-"""What files of the same folder and ending have in common counts half of what the same file does."""
+"""Weight of a shared folder and ending, relative to a shared file."""
 
 ONE_SIGMA: Final = 1.0
 """The Wilson bound holds with 84 %."""

@@ -28,7 +28,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "log": _NO_PROGRAMS,
     "show": _NO_PROGRAMS,
 }
-"""What these commands always get: no program, and no look into a repository below the folder."""
+"""Options of all these commands: no program, and no look into a repository below the folder."""
 
 
 def _nothing() -> None:
@@ -148,7 +148,7 @@ def _pipes(top: Path) -> list[str]:
 
 
 def version() -> str:
-    """What `git --version` says. Raises `Refusal` `no_git`."""
+    """The output of `git --version`. Raises `Refusal` `no_git`."""
     return run_git(["--version"], Path("/"), {}).stdout.decode(errors="replace").strip()
 
 

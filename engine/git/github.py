@@ -49,7 +49,7 @@ _FAILED: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
 
 
 class WaitsFor(StrEnum):
-    """What a pull request waits for."""
+    """The step that a pull request waits for."""
 
     REVIEW = "review"
     CHANGES = "changes"
@@ -89,7 +89,7 @@ class FailingCheck:
 
 @frozen
 class GitHubState:
-    """What the server said last, or why it said nothing."""
+    """The last answer of the server, or the reason for none."""
 
     pull_requests: tuple[PullRequest, ...] = ()
     error: str = ""

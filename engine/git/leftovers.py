@@ -102,7 +102,7 @@ _PLACEHOLDER = re.compile(
     re.I,
 )
 _TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
-"""What stands in a token of a known form when it is none."""
+"""Words in a placeholder that has the form of a token."""
 _SECRET_FILES = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
@@ -125,7 +125,7 @@ MIN_VALUE_ENTROPY = 3.2
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
-    """What is wrong with one added line of a file. `after`: the line that follows it."""
+    """The problems of an added line of a file. `after`: the line that follows it."""
     line = line[:MAX_LINE_LENGTH]
     kind = secret_kind(path, line, after)
     leftovers = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []

@@ -141,7 +141,7 @@ def _removed_definitions(patch: Patch) -> list[RemovedName]:
 
 
 def _definitions(line: Line) -> Iterable[tuple[str, str]]:
-    """What a line defines: (the kind of thing, its name)."""
+    """The definition in a line: (kind, name)."""
     if _CONFIG.search(line.path):
         if match := _KEY.match(line.text):
             yield "key", match["name"]

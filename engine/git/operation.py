@@ -115,7 +115,7 @@ def operation_stamp(folder: Path) -> tuple[object, ...]:
 
 
 def read_operation(git: Git) -> Operation | None:
-    """What is unfinished, None for nothing. Asks git about eight times. Raises `GitError`."""
+    """The unfinished operation, None for none. Asks git about eight times. Raises `GitError`."""
     folder = git.repository.git_dir
     unmerged = tuple(conflicted(git))
     name = operation_name(folder, conflicted=bool(unmerged))

@@ -14,7 +14,7 @@ MIN_VERSION = (2, 38)
 """The first git whose `merge-tree --write-tree` merges without touching a working tree."""
 
 PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What git gets of our environment, besides a checked PATH: an allow-list."""
+"""The variables of our environment that git gets, besides a checked PATH."""
 
 CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 """Where the operator keeps the configuration; only what reads it gets these."""

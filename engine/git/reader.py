@@ -59,7 +59,7 @@ MAX_CONFIG_BYTES: Final = 4_000_000
 
 @frozen
 class _Answer:
-    """What git said to a question, or why it could not; `at` in seconds of the monotonic clock."""
+    """The answer of git to a question, or its error; `at` in seconds of the monotonic clock."""
 
     key: tuple[str, ...]
     at: float
@@ -117,7 +117,7 @@ class GitReader:
         )
 
     def _habits_of(self, git: Git, workspace: Path, head: str, refs: bytes) -> tuple[CoChanges, ReleaseRhythm | None]:
-        """What the history says of the project, read anew when HEAD or a tag moved."""
+        """The history of the project, read again when HEAD or a tag moved."""
         tags = b"\n".join(line for line in refs.splitlines() if b" refs/tags/" in line)
         key = hashlib.sha256(head.encode() + tags).hexdigest()
         with self._lock:
@@ -195,7 +195,7 @@ class GitReader:
         )
 
     def _operation(self, workspace: Path, state: GitState) -> Operation | None:
-        """What is unfinished there, None for nothing."""
+        """The unfinished operation there, None for none."""
         if not state.operation:
             return None
         git = Git(workspace, timeout=TIMEOUT_S).pin()
@@ -346,7 +346,7 @@ class GitReader:
 
 
 def _worktrees(common: Path) -> bytes:
-    """What changes when a branch is checked out in another worktree."""
+    """A value that changes when a branch is checked out in another worktree."""
     heads = sorted((common / "worktrees").glob("*/HEAD"))
     return repr([(str(head), modified_at(head)) for head in heads]).encode(errors="surrogateescape")
 

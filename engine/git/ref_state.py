@@ -1,4 +1,4 @@
-"""What of a `GitState` changes only when HEAD or a ref moves. Every walk through the history is bounded."""
+"""The part of a `GitState` that changes only when HEAD or a ref moves. Walks through the history are bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
 def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) -> GitState:
-    """What only changes when HEAD or a ref moves; every walk is bounded."""
+    """The values that only change when HEAD or a ref moves."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
     for line in filter(None, refs.split("\n")):

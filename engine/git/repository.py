@@ -24,7 +24,7 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def _git_dir(top: Path) -> Path | None:
-    """What `.git` in `top` is or names; None where there is nothing that git would take."""
+    """The git folder that `.git` in `top` is or names; None if git would not accept it."""
     entry = top / ".git"
     if os.path.lexists(entry / "HEAD"):
         return Path(os.path.realpath(entry))

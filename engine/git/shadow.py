@@ -29,7 +29,7 @@ MAX_CONFIG_BYTES = 4_000_000
 """Bytes of a configuration file; a larger one is refused."""
 
 _SHARED = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
-"""What of the common folder git gets to see: everything but `config` and `hooks`."""
+"""The entries of the common folder that git may see: all but `config` and `hooks`."""
 
 _DATA = re.compile(
     r"core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|protecthfs|protectntfs|autocrlf|eol"
@@ -193,7 +193,7 @@ def _foreign_settings(repository: Repository, shadow: Path) -> tuple[list[Settin
 
 
 def _own_settings(repository: Repository, root: Path) -> list[Setting]:
-    """What the repository's own files say, without what they include."""
+    """The configuration in the repository's own files, without included files."""
     own = _read_settings(repository.common / "config", repository, root)
     if dict(own).get("extensions.worktreeconfig", "") in (None, "true", "yes", "on", "1"):
         own += _read_settings(repository.git_dir / "config.worktree", repository, root)
@@ -254,7 +254,7 @@ def operators_files() -> tuple[Path, ...]:
 
 
 def configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:
-    """What changes when a configuration does."""
+    """A value that changes when a configuration does."""
     files = (repository.common / "config", repository.git_dir / "config.worktree", repository.common / "logs")
     stamps = [_file_stamp(file) for file in (*files[:2], *operators)]
     return *stamps, files[2].is_dir(), repository.common, os.environ.get("GIT_CONFIG_NOSYSTEM"), operators

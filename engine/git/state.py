@@ -1,4 +1,4 @@
-"""What git knows of a working tree, as frozen values.
+"""The state of a working tree, as frozen values.
 
 Names and paths are as git has them, hostile text included: sanitise them before they are shown.
 """

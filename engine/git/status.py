@@ -43,7 +43,7 @@ def is_byproduct(path: str) -> bool:
 
 @frozen
 class Status:
-    """What `git status` said."""
+    """The output of `git status`."""
 
     head: str
     branch: str

@@ -260,7 +260,7 @@ def _at(git: Git, commit: str, paths: Sequence[str]) -> list[int | None]:
 
 
 def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
-    """What is wrong with a file and the path to name, ("", "") when nothing is."""
+    """(problem, path to name) of a file, ("", "") for no problem."""
     if entry.status == "A" and is_secret_file(entry.path) and size:
         return f"{SECRET}: file that holds keys", entry.path
     if not _TESTS.search(entry.path):

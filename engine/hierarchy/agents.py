@@ -47,7 +47,7 @@ BIRTH = ".clawpy-tmp-"
 """Folders with this prefix are being made; one that a crash left is swept at the next start."""
 
 Activity = Callable[[], Mapping[str, Doing]]
-"""What agents are doing now and did so far, by agent id."""
+"""The current and past work of agents, by agent id."""
 
 
 @frozen
@@ -254,7 +254,7 @@ class Agents:
         return files, faults
 
     def problems(self) -> builtins.list[str]:
-        """What is wrong in the organisation, in words: broken folders, channels nobody serves, loose chains."""
+        """The problems of the organisation, in words: broken folders, channels nobody serves, loose chains."""
         members = self._members()
         problems = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
         for name, channel in self._settings.current.channels.items():

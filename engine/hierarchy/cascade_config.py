@@ -48,7 +48,7 @@ class FileCache(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
-        """What `read()` returned when the files last changed."""
+        """The result of `read()` when the files last changed."""
         now = tuple(file_signature(file) for file in files)
         with self._lock:
             cached = self._cache.get(key)
@@ -92,7 +92,7 @@ class CascadeConfig(BaseModel):
 
 @frozen
 class ReadConfig:
-    """What a file gave, and what is wrong with it in words."""
+    """The values in a file, and its problems in words."""
 
     config: CascadeConfig
     problems: tuple[str, ...] = ()

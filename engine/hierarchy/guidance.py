@@ -42,7 +42,7 @@ SECTIONS_BY_HOP = (
     ("principles", "patterns"),
     ("principles",),
 )
-"""What a leader says at each distance; what stands first is kept first when room is short."""
+"""The sections of a leader's guidance at each distance, the most important first."""
 
 MAX_KEY_PATTERNS = 5
 """Maximum number of key patterns of a leader's leader: the most used, then the newest."""
@@ -120,7 +120,7 @@ def render(parts: Sequence[_LeaderPart]) -> list[PromptLine]:
 
 
 def read_items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
-    """What a leader would say at its distance, what is kept first standing first."""
+    """The guidance of a leader at its distance, the most important first."""
     profile = speaker.profile
     if profile is None:
         return []

@@ -45,7 +45,7 @@ MAX_DECISION_AGE = timedelta(days=30)
 """A recent decision is one for so long."""
 
 MAX_PATTERN_AGE = timedelta(days=180)
-"""What works is told so long after it was last written or found out anew."""
+"""Maximum age of knowledge in guidance, from when it was last written or confirmed."""
 
 _PATH = re.compile(r"(?<![\w/.~-])(?:[\w.-]+/)+[\w.-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
 
@@ -103,7 +103,7 @@ def is_outdated(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, 
 
 
 def paths(text: str) -> tuple[str, ...]:
-    """What in a text looks like files of a repository: with a folder and an ending."""
+    """The words in a text that look like files of a repository: with a folder and an ending."""
     return tuple(dict.fromkeys(_PATH.findall(text)))
 
 
@@ -233,7 +233,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
 
 
 def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
-    """What of a profile is past its time."""
+    """The outdated items of a profile."""
     dated = {f"{leader}#patterns/{pattern.key}": is_outdated(pattern, now) for pattern in profile.patterns}
     dated |= {f"{leader}#recent-decisions/{decision.id}": is_outdated(decision, now) for decision in profile.decisions}
     return {ref: age for ref, age in dated.items() if age is not None}

@@ -69,7 +69,7 @@ class Refusal(Exception):
         self.fix = fix
 
     def document(self) -> dict[str, Any]:
-        """What is printed and sent when something is not done."""
+        """The message that is printed and sent when something is not done."""
         return {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
 
 

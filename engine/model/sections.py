@@ -18,12 +18,12 @@ class Marks:
 
     @property
     def opening(self) -> str:
-        """What stands before it."""
+        """The line before the section."""
         return f"<!-- {self.name} -->"
 
     @property
     def closing(self) -> str:
-        """What stands after it."""
+        """The line after the section."""
         return f"<!-- /{self.name} -->"
 
 

@@ -117,7 +117,7 @@ class SessionView:
     project: str = ""
     """The folder of the project that its flow worked in, "" for the top of the repository."""
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
-    """What its flow found, for programs (`FlowResult.facts`)."""
+    """The findings of its flow, for programs (`FlowResult.facts`)."""
 
     @property
     def has_problem(self) -> bool:
@@ -127,7 +127,7 @@ class SessionView:
 
     @property
     def result(self) -> Result | None:
-        """What it says in the end, None before."""
+        """Its result, None before its end."""
         match self.state:
             case SessionState.QUEUED | SessionState.RUNNING:
                 return None
@@ -333,7 +333,7 @@ class Waiting:
     """Words of others that would guide agents, whole; "" for everything else."""
 
     hostile: str = ""
-    """What the content filter has against `text`, "" for nothing."""
+    """The objection of the content filter to `text`, "" for none."""
 
 
 class PermissionAnswer(StrEnum):

@@ -49,7 +49,7 @@ class Part:
 
     @property
     def tool(self) -> Toolchain | None:
-        """What runs its tests, None when nothing does."""
+        """Its test runner, None without one."""
         return self.project.tool
 
     def holds(self, path: str) -> bool:
@@ -73,7 +73,7 @@ class Part:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What tells a flow to work in this project; nothing for the one at the top."""
+        """The parameters that let a flow work in this project; none for the one at the top."""
         return {"project": self.project.path} if self.project.path else {}
 
     def about(self, subject: str) -> str:

@@ -121,7 +121,7 @@ def select_drafts(
 
 
 def _certain(row: Prediction) -> bool:
-    """What is shown whatever its confidence."""
+    """Whether a card is shown at any confidence."""
     return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 

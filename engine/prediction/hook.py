@@ -110,7 +110,7 @@ class PredictorHook:
         self._unread = ""
 
     def propose(self, context: WorkspaceContext) -> Sequence[Proposal]:
-        """What other programs predict for this workspace, the newest of the same words only."""
+        """The predictions of other programs for this workspace, only the newest of those with the same words."""
         self.read(context.now)
         by_prompt = {
             line.prompt: line for line in self._lines if (line.workspace or self._home_workspace()) == context.workspace

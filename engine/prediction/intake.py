@@ -93,7 +93,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
 
 @frozen
 class WorkspaceFindings:
-    """What a cycle found in one workspace."""
+    """The findings of a cycle in one workspace."""
 
     context: WorkspaceContext
     fingerprints: frozenset[str]

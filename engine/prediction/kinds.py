@@ -132,7 +132,7 @@ def is_ordered(name: str) -> bool:
 
 
 def kind_title(name: str) -> str:
-    """What people call cards of this kind: "Test that broke", not `bisect`."""
+    """The title for cards of this kind: "Test that broke", not `bisect`."""
     return kind_of(name).title
 
 

@@ -127,7 +127,7 @@ class ModelTwin:
         return TwinModelId.read(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else None
 
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
-        """What the model would want done in this situation; nothing when it is off, failed, or said nothing usable."""
+        """The model's proposals for this situation; none if it is off, failed, or gave no usable answer."""
         model = self.named
         if model is None or not self._settings.current.twin_model_enabled or self._phase() == 0:
             return []

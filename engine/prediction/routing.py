@@ -59,7 +59,7 @@ MAX_PAST_PROMPTS = 200
 
 WORD_DIMENSIONS = 512
 WORD_WEIGHT = 0.7
-"""What the unit vector of words counts beside that of meaning."""
+"""Weight of the vector of words relative to that of meaning."""
 
 _ACCEPTED = (
     sqlalchemy.select(

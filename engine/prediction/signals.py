@@ -22,7 +22,7 @@ WEIGHTS: Final = {
     "git": 0.1,
     "calendar": 0.05,
 }
-"""What each signal adds at most to a proposal's rank (SPEC 2.1); the six sum to 1."""
+"""The weight of each signal in a proposal's rank (SPEC 2.1); the six sum to 1."""
 
 
 def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
@@ -299,7 +299,7 @@ def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: 
 
 
 def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
-    """What stands out, in words; one line if nothing does."""
+    """The notable facts in words; one line if there are none."""
     if not state.head:
         return ["no commits yet"]
     words = []

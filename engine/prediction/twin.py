@@ -226,7 +226,7 @@ MIN_APPROVAL_BOUND = 0.8
 
 
 def band_of(confidence: float) -> Band:
-    """What a confidence in [0, 1] means: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""
+    """The band of a confidence: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""
     if confidence >= ACT_FROM:
         return Band.ACT
     if confidence >= SUGGESTED_FROM:

@@ -130,7 +130,7 @@ class Costs:
             return int(session.exec(total).one())
 
     def budget(self, session: Session, agent: str) -> cost.AgentBudget:
-        """What `agent` spent today and may spend."""
+        """The costs of `agent` today, and its budget."""
         budget = self._agent_budget(agent) if agent else None
         if budget is None:
             return cost.AgentBudget(agent)

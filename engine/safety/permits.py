@@ -18,7 +18,7 @@ from engine.storage.types import UtcDateTime, shallow_dict, utc_column
 LIFETIME = timedelta(minutes=15)
 
 KillQuestion = Callable[[Session, TriggerType], RailVerdict]
-"""What the kill switch says to a trigger of this type now."""
+"""Asks the kill switch about a trigger of this type."""
 
 
 class PermitRow(Row, table=True):

@@ -26,7 +26,7 @@ STOPPED = "stopped by `clawpy stop`"
 
 @frozen
 class StopRequest:
-    """What the file says. An empty or unreadable file is a stop all the same."""
+    """The content of the stop file. An empty or unreadable file is a stop too."""
 
     reason: str
     by: str
@@ -57,7 +57,7 @@ def is_requested(path: Path) -> bool:
 
 
 def read_request(path: Path) -> StopRequest:
-    """What the file says, with defaults for what it does not."""
+    """The request in the stop file, with defaults for missing values."""
     try:
         content = json.loads(path.read_bytes()[:4096])
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ MOMENT = (8, 18)
 
 
 class Oddity(StrEnum):
-    """What is unusual about a day."""
+    """The unusual events of a day."""
 
     GRUMPY = "grumpy"  # three rejections in a row: pause
     DESTRUCTIVE = "destructive prompts"  # content filter
@@ -46,7 +46,7 @@ SECOND = 0.3
 
 
 class OperatorAction(StrEnum):
-    """What the operator does at a moment."""
+    """An action of the operator."""
 
     COMES = "comes"
     WORKS = "works"

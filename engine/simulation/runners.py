@@ -38,7 +38,7 @@ ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_c
 
 
 STATED = "Decision: we keep totals in whole cents"
-"""What every session of prose says in its transcript."""
+"""The text in the transcript of every session of prose."""
 
 
 class SimulatedSandbox(Sandbox):

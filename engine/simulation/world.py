@@ -91,7 +91,7 @@ class SimulatedProject:
         self.touched = now
 
     def push(self) -> None:
-        """What was ahead is with the others now."""
+        """The commits that were ahead are pushed now."""
         self.ahead = 0
 
     def others_push(self, commits: int) -> None:
@@ -152,7 +152,7 @@ class SimulatedProject:
         )
 
     def changed(self, files: tuple[FileState, ...]) -> tuple[ChangedFile, ...]:
-        """What of the uncommitted files differs from the last run."""
+        """The uncommitted files that differ from the last run."""
         if not self.runs:
             return ()
         return changed_since(self.runs[0].ran_at, None, files, exact=False)

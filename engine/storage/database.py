@@ -67,7 +67,7 @@ def _SCRUB(_: Any) -> None:  # noqa: N802 (a mark, only ever compared)
 
 
 class Transaction:
-    """What a write works with, and the events that it publishes when it commits."""
+    """The session of a write, and the events that it publishes when it commits."""
 
     def __init__(self, connection: Connection, now: datetime, recorder: Recorder, *, alone: bool) -> None:
         self.now = now

@@ -51,6 +51,6 @@ def of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
 
 
 def unfinished(database: Database, kind: str) -> list[Intent]:
-    """What was begun and not done, oldest first."""
+    """The intents that were begun and not done, oldest first."""
     with database.read() as session:
         return list(session.exec(select(Intent).where(col(Intent.kind) == kind).order_by(col(Intent.id))))

@@ -98,7 +98,7 @@ def _shared(row: type[Row], kind: Any) -> tuple[str, ...]:
 
 
 class Rows(list[tuple[Any, ...]]):
-    """What a statement found, in its order, each row with the values of its columns."""
+    """The rows that a statement found, in its order, as the values of its columns."""
 
     def first(self) -> tuple[Any, ...] | None:
         """The first row, None when there is none."""

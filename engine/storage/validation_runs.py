@@ -57,7 +57,7 @@ class ValidationRun(Row, table=True):
 
     @cached_property
     def check(self) -> CheckResult:
-        """What the run said."""
+        """The result of the run."""
         return CheckResult(
             *(self.tool, self.passed, self.failed, self.skipped, self.errors, self.seconds, tuple(self.failing)),
             durations=tuple((str(name), float(seconds)) for name, seconds in self.durations),

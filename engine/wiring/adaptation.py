@@ -1,4 +1,4 @@
-"""What adaptation reads of the rest of the engine: facts, corrections, transcripts, patches, models and prices."""
+"""Adaptation's view of the rest of the engine: ledger, corrections, transcripts, patches, models and prices."""
 
 from __future__ import annotations
 

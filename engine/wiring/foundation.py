@@ -1,4 +1,4 @@
-"""What all other services stand on: settings, database, ledger, rails, and learned effects that are active."""
+"""The foundation of all other services: settings, database, ledger, rails, and learned effects that are active."""
 
 from __future__ import annotations
 

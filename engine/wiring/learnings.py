@@ -1,4 +1,4 @@
-"""What the promotion chain reads of the rest of the engine: sessions, captures, permissions, leaders."""
+"""The promotion chain's view of the rest of the engine: sessions, captures, permissions, leaders."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SessionSource:
         )
 
     def load_start(self, session_id: str) -> SessionRecord | None:
-        """What was known when the session started."""
+        """The record of the session as of its start, None for an unknown one."""
         core = self._core
         try:
             view = core.sessions.get(session_id)

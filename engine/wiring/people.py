@@ -71,7 +71,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
 
 
 def _activity(core: Services) -> Mapping[str, Doing]:
-    """What each agent is doing now, and its totals."""
+    """The current work of each agent, and its totals."""
     states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
     states |= {
         request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in core.permissions.waiting()

@@ -1,4 +1,4 @@
-"""What proposes cards: the Twin model and its training, the task board, and the cycle that makes cards."""
+"""The services that propose cards: the Twin model and its training, the task board, and the prediction cycle."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def build_twin(core: Services) -> PredictorHook:
         phase=lambda: core.predictions.phase(),
         check=lambda: core.predictions.calibration(),
         threshold=lambda: core.settings.current.cross_poll_auto_execute_threshold,
-        earning=partial(_earning, core),
+        earning=partial(_missing_requirements, core),
         training=lambda: core.training.view(clock.now()),
     )
     return PredictorHook(
@@ -98,8 +98,8 @@ def build_twin(core: Services) -> PredictorHook:
     )
 
 
-def _earning(core: Services, workspace: str) -> str:
-    """What a workspace, or any for "", still needs before it acts by itself."""
+def _missing_requirements(core: Services, workspace: str) -> str:
+    """The missing requirements for a workspace, or any for "", to act by itself."""
     return core.autonomy.requirements([workspace] if workspace else core.workspaces).words
 
 

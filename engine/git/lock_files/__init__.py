@@ -62,7 +62,7 @@ FORMATS: Final = (
 )
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
-"""What parsing raises on a file whose shape is another than expected."""
+"""The errors of parsing a file of an unexpected shape."""
 
 
 class LockFileReader:

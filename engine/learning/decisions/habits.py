@@ -39,7 +39,7 @@ WORD_BUCKETS = 65_536
 """Number of hashes of words. Hardly any two of the few thousand words that an operator uses share one."""
 
 Key = tuple[str, ...]
-"""What decisions are counted by: a name and its values."""
+"""A feature by which decisions are counted: a name and its values."""
 
 Card = CardFeatures | PastDecision
 """A card with the fields that decisions are compared by."""

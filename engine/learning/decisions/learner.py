@@ -81,7 +81,7 @@ class Estimate:
 
 
 class Learner:
-    """What was learnt from the decisions up to `last_id`."""
+    """The counts and weights learnt from the decisions up to `last_id`."""
 
     def __init__(self) -> None:
         self.habits = Habits()

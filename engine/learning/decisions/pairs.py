@@ -15,7 +15,7 @@ from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
 MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"
-"""What the operator can do when there are too few pairs."""
+"""Advice to the operator for too few pairs."""
 
 LOCAL_USER = "local"
 """The `user_id` of every row: one home, one operator."""

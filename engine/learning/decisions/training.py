@@ -52,7 +52,7 @@ from engine.storage.files import write_atomic
 log = logging.getLogger(__name__)
 
 COIN_TOSS = Agreement(0.5, 0)
-"""What a first model is compared with."""
+"""The model that a first one is compared with."""
 
 MAX_VIEWED = 5
 """Maximum number of runs that a screen shows."""

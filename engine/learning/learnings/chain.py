@@ -88,7 +88,7 @@ class Chain:
         self.extraction = Extraction(files, sessions, model, self.offer)
         self._reported: set[str] = set()
         self._waiting_for = ""
-        """What the last fact waits for, which was told of."""
+        """The problem that the last entry waits for, which was reported."""
         self._running = threading.Lock()
         """`run` is one thread's at a time."""
         self._turn = threading.Lock()
@@ -323,7 +323,7 @@ class Chain:
 def report_of(
     before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
 ) -> ChainReport:
-    """What became of the entries of a home. Pure."""
+    """The report of a run, from the entries of a home before and after it. Pure."""
     former = {entry.id: entry for entry in before}
     new = [entry for entry in after if entry.id not in former]
     up = (LearningScope.PROJECT, LearningScope.GLOBAL)

@@ -202,7 +202,7 @@ class Extraction:
         self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
 
     def _mark_realised_risks(self, record: SessionRecord, findings: Sequence[Finding]) -> None:
-        """What was feared and happened says so, once."""
+        """Mark, once, fears that came true."""
         session = record.view.id
         entries = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
         happened = [
@@ -227,13 +227,13 @@ class Extraction:
 
 
 def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
-    """What was found without what is, or looks like, a secret (SPEC 11.1)."""
+    """The findings without secrets or what looks like one (SPEC 11.1)."""
     text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
     return replace(finding, text=text, about=about, title=title)
 
 
 def entry_of(finding: Finding, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
-    """What was found as an entry of a scope."""
+    """A finding as an entry of a scope."""
     view = record.view
     within = f"{view.id}/{scope.team}" if scope.team else scope.id
     text = finding.text[:MAX_TEXT]

@@ -169,7 +169,7 @@ class Learnings:
         )
 
     def waiting(self) -> list[Waiting]:
-        """What waits for the operator's word: quotes that recur, and entries whose source was retracted."""
+        """The questions to the operator: quotes that recur, and entries whose source was retracted."""
         changes, entries = self._reviews
         if changes != self.files.changes:
             changes = self.files.changes

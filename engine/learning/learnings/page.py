@@ -90,7 +90,7 @@ class Part:
     """The index of the closing mark in `lines`, 0 without one."""
     id: str = ""
     error: str = ""
-    """What is wrong with it, "" if nothing is."""
+    """The problem with it, "" for none."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The range of lines of each key."""
 

@@ -64,7 +64,7 @@ class PromotionPlan:
         return changes
 
     def facts(self, by: str) -> list[Event]:
-        """What becomes true with it."""
+        """The events of the promotion."""
         events: list[Event] = [
             LearningPromoted(
                 subject=entry.id,
@@ -275,7 +275,7 @@ class Provenance:
         return self._walk(entry.id, lambda id: [source.entry for source in self.entries[id].promoted_from])
 
     def descendants(self, entry: str) -> list[LearningEntry]:
-        """What was promoted from an entry, directly or in steps, the nearest first."""
+        """The entries promoted from an entry, directly or in steps, the nearest first."""
         return self._walk(entry, lambda id: self.became.get(id, ()))[0]
 
     def sessions(self, entry: LearningEntry) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ class LearningsPart:
         return entries, *(self._fit(in_order(entries, request.task), budget) if entries else ([], []))
 
     def _valid_entries(self, workspace: str) -> list[LearningEntry]:
-        """What holds in a workspace: of its project, and of all."""
+        """The learnings for a workspace: of its project, and of all."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
         entries = [
             item for item in (*own, *self._files.entries(GLOBAL, below=False)) if is_promotable(item) and item.may_guide
@@ -153,7 +153,7 @@ def entry_lines(entry: LearningEntry) -> list[PromptLine]:
 
 
 def _agents_md_text(workspace: str) -> str:
-    """What the marked section of the workspace's `AGENTS.md` says, as words; "" when it has none."""
+    """The words in the marked section of the workspace's `AGENTS.md`, "" without one."""
     if not workspace:
         return ""
     try:

@@ -238,7 +238,7 @@ def _payload_text(payload: Any) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """What is between the marks of a code block, where the whole answer is one."""
+    """The content of a code block, if the whole answer is one."""
     bare = text.strip()
     lines: Sequence[str] = bare.splitlines()
     if len(lines) > 2 and lines[0].startswith("```") and lines[-1] == "```":

@@ -55,7 +55,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     work.heartbeat,
     work.open_task,
 )
-"""What is asked of a workspace as a whole."""
+"""The templates for a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     failures.undo_landing,
@@ -75,7 +75,7 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     changes.fix_lint,
     changes.lint,
 )
-"""What is asked of each of its projects."""
+"""The templates for each of its projects."""
 
 DURING_OPERATION: Final = frozenset(
     (
@@ -113,7 +113,7 @@ def propose(
 
 
 def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
-    """What the templates say; when git could not be read only what a heartbeat ordered."""
+    """The offers of all templates; if git could not be read, only those that a heartbeat ordered."""
     if context.git is None:
         return _ask_source(partial(work.heartbeat, context), failed)
     proposals: list[Proposal] = []

@@ -70,7 +70,7 @@ def _leftovers_subject(leftovers_found: Sequence[LocatedLeftover]) -> str:
 
 
 def _lines_of(leftovers_found: Sequence[LocatedLeftover]) -> dict[str, list[str]]:
-    """What is found, without the numbers of the lines: those change with every line above."""
+    """The findings without line numbers, which change with every line above."""
     return {"found": sorted(f"{item.kind} {item.path} {item.text}" for item in leftovers_found)}
 
 
@@ -346,7 +346,7 @@ def _finding_subject(finding: UnpushedProblem) -> str:
 
 
 def _describe(finding: UnpushedProblem) -> str:
-    """What is where: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
+    """The findings in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
     where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
     if finding.secret:
         secret_kind = finding.kind.removeprefix(f"{SECRET}: ")

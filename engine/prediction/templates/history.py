@@ -180,7 +180,7 @@ def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: date
 
 
 def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
-    """What the engine knows of that time and git does not: sessions and test runs, a line each, oldest first."""
+    """The sessions and test runs of that time, a line each, oldest first."""
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
         for session in context.sessions

@@ -61,7 +61,7 @@ _CLIENTS = frozenset(_CLIENTS_TEXT.split())
 
 
 def judge_code(source: str) -> Hit | None:
-    """What program text does by itself that cannot be undone."""
+    """The objection to operations in program text that cannot be undone, None for none."""
     source = _JOIN.sub("", source[:_LOOKED_AT])
     if _DELETES.search(source):
         return Verdict.BLOCK, "code-delete", "program text that deletes files or data"
@@ -84,7 +84,7 @@ def commands_in(source: str) -> list[str]:
 
 
 def decoded_in(source: str) -> list[str]:
-    """What the base64 texts in program text say, at most 10."""
+    """The decoded base64 texts in program text, at most 10."""
     texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:_LOOKED_AT]))[:10])
     return [text for text in texts if text and text.isprintable()]
 

@@ -163,7 +163,7 @@ def _runs_deletion(argv: list[str]) -> tuple[bool, bool]:
 
 
 def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, filtered: bool) -> Hit | None:
-    """What it means that all that `find args` finds is deleted."""
+    """The objection to deleting all files that `find args` finds, None for none."""
     starts = []
     for word in args:
         if word.startswith(("-", "(", "!", "\\")):

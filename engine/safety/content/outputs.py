@@ -50,7 +50,7 @@ def decodes(simple: Simple) -> bool:
 
 
 def output_of(simple: Simple, depth: int) -> str | None:
-    """What a command prints: echo, printf, cat, base64 -d, rev, tr; None where the text does not show it."""
+    """The output of a command: echo, printf, cat, base64 -d, rev, tr; None if the text does not show it."""
     if depth > 6:
         return None
     program, args = program_of(simple), simple.argv[1:]
@@ -91,7 +91,7 @@ def output_of(simple: Simple, depth: int) -> str | None:
 
 
 def decode_base64(text: str) -> str | None:
-    """What base64 text says, if it is UTF-8 text."""
+    """The decoded base64 text, if it is UTF-8."""
     match = _BASE64.search(text.strip())
     if match is None:
         return None

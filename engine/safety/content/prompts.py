@@ -47,7 +47,7 @@ _ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 
 
 def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | None:
-    """What speaks against a folded prompt."""
+    """The objection to a folded prompt, None for none."""
     blocked = own.blocks_prompt(text)
     hits: list[Hit] = [blocked] if blocked is not None else []
     words_allowed = own.allows_prompt(text)

@@ -36,7 +36,7 @@ class ProseRule:
     asks: Sequence[Sequence[str]] = ()
     whole: str = ""
     hint: str = ""
-    """What a text must hold for `whole` to be tried, a cheap pattern."""
+    """A cheap pattern that must match before `whole` is tried."""
 
     @cached_property
     def _parsed(self) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
@@ -89,9 +89,9 @@ class _Vocabulary:
 
     rules: tuple[ProseRule, ...]
     before: re.Pattern[str]
-    """What stands before a verb that is asked for."""
+    """The words before a verb of a request."""
     code_nouns: frozenset[str]
-    """What is code, not the thing itself: "the database migration", "the production flag"."""
+    """Words for code, not for the thing itself: "the database migration", "the production flag"."""
     harmless: frozenset[str]
     """Those, and what says that a thing is of no worth."""
 

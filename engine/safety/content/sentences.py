@@ -98,9 +98,9 @@ class Clause:
     text: str
     asks: bool
     code: tuple[str, ...]
-    """What stands in it between backticks or fences."""
+    """Its parts between backticks or fences."""
     quoted: tuple[str, ...]
-    """What stands in it between quotation marks."""
+    """Its parts between quotation marks."""
     carries: bool
     """True when the clause says no more than that what it quotes shall be done."""
     negated_from: int

@@ -76,7 +76,7 @@ _STARTUP_FILES = re.compile(
     r"^/(etc/(profile|bash|zsh|environment|systemd/|init\.d/|rc\.|ld\.so|cron|sudoers|gitconfig)|"
     r"(usr/)?lib/systemd/|Library/Launch|var/spool/cron)"
 )
-"""What a shell, a login, a timer or git runs or obeys by itself later."""
+"""Files that a shell, a login, a timer or git runs or obeys by itself later."""
 
 _HOOKS = re.compile(r"(^|/)\.git/(hooks/|config$|info/attributes$)")
 _STARTS_LATER = (ASK, "starts-later", "changes what runs automatically later")
@@ -224,7 +224,7 @@ JUDGES = {program: function for function, programs in _BY_JUDGE for program in p
 
 
 def judge(call: Call) -> Hit | None:
-    """What a call's targets say against it."""
+    """The objection to the targets of a call, None for none."""
     judge_program = JUDGES.get(call.base)
     hit = (judge_program(call) if judge_program else None) or judge_redirects(call)
     return hit or judge_startup_files(call) or judge_emptied(call)

@@ -72,7 +72,7 @@ def _git(args: list[str]) -> list[str]:
 
 
 def _tmux(args: list[str]) -> list[str]:
-    """What is typed into a pane, and the command of a new window."""
+    """The text typed into a pane, and the command of a new window."""
     if any(word in ("send-keys", "send") for word in args):
         return [" ".join(word for word in args[1:] if word not in _SEND_KEYS and not word.startswith("-"))]
     return [word for word in args if " " in word]
