@@ -43,7 +43,7 @@ from engine.prediction.cycle import Predictions
 from engine.prediction.dismissals import describe_switch_off
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
 from engine.prediction.lifecycle import DEFAULT_SNOOZE, MAX_SNOOZE
-from engine.prediction.routing import Router
+from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load
 
@@ -252,33 +252,11 @@ class Cards:
         Raises `Refusal` `empty_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`, `unknown_session`,
         `still_running`; for a suggestion `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
-        approvals, store, flows = self.approvals, self.store, self.approvals.flows
+        approvals, store = self.approvals, self.store
         prompt = approvals.checked_prompt(text)
-        now, channels = store.clock.now(), store.settings.current.channels
+        now = store.clock.now()
         former = self._finished_session(continues) if continues else None
-        if former is not None:
-            workspace, channel = former.workspace, channel or former.channel
-        named = None if former else named_flow(prompt, flows)
-        if prompt in flows:
-            prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
-        with self._database.read() as session:
-            triggered = last_trigger_times(session)
-        home = kind_of(named[0]).channel if named else ""
-        route = self._router.route(
-            "" if named else prompt,
-            named=channel,
-            affinity=home if home in channels else "",
-            triggered=triggered,
-            routed={},
-        )
-        to = route.channel
-        assignment = Assignment(prompt, to, workspace, channels[to].runner, agent=route.agent)
-        if former is not None:
-            # The same runner continues the work; after a flow it is the channel's runner.
-            runner = channels[to].runner if former.flow else former.runner
-            assignment = replace(assignment, runner=runner, parameters={"continues": former.id}, agent=former.agent)
-        if named:
-            assignment = approvals.as_flow(assignment, *named)
+        assignment, route = self._assign(prompt, workspace, channel, former)
         assignment, otherwise = approvals.launcher.choose(assignment)
         info = approvals.launcher.check(assignment)
         card_id = self._randomness.new_id("pred")
@@ -287,7 +265,7 @@ class Cards:
         # right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence.
         proposal = Proposal(
             kind=SUGGESTED if reasoning else OWN_PROMPT,
-            workspace=workspace,
+            workspace=assignment.workspace,
             prompt=assignment.prompt,
             reasoning=f"continues “{former.prompt}”" if former else reasoning or reason,
             subject=text_hash(assignment.prompt) if reasoning else card_id,
@@ -296,7 +274,7 @@ class Cards:
             evidence_at=now,
             source=Source.PREDICTOR_HOOK if reasoning else Source.OPERATOR,
         )
-        context = self._predictions.situation(workspace)
+        context = self._predictions.situation(assignment.workspace)
         parts, seen = self._predictions.estimate(proposal, assignment) if reasoning else (None, None)
         row = make_row(
             card_id,
@@ -324,6 +302,36 @@ class Cards:
             return card
 
         return self._database.write(work)
+
+    def _assign(
+        self, prompt: str, workspace: str, channel: str | None, former: SessionView | None
+    ) -> tuple[Assignment, Route]:
+        """The work of the operator's prompt, and its route. With `former` it continues this session."""
+        approvals, channels = self.approvals, self.store.settings.current.channels
+        if former is not None:
+            workspace, channel = former.workspace, channel or former.channel
+        named = None if former else named_flow(prompt, approvals.flows)
+        if prompt in approvals.flows:
+            prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
+        with self._database.read() as session:
+            triggered = last_trigger_times(session)
+        home = kind_of(named[0]).channel if named else ""
+        route = self._router.route(
+            "" if named else prompt,
+            named=channel,
+            affinity=home if home in channels else "",
+            triggered=triggered,
+            routed={},
+        )
+        to = route.channel
+        assignment = Assignment(prompt, to, workspace, channels[to].runner, agent=route.agent)
+        if former is not None:
+            # The same runner continues the work; after a flow it is the channel's runner.
+            runner = channels[to].runner if former.flow else former.runner
+            assignment = replace(assignment, runner=runner, parameters={"continues": former.id}, agent=former.agent)
+        if named:
+            assignment = approvals.as_flow(assignment, *named)
+        return assignment, route
 
     def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
         if self.store.is_off(row.workspace):
