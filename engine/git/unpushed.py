@@ -94,14 +94,18 @@ class UnpushedProblem:
 
 @frozen
 class Unpushed:
-    """What was found. `commits`: how many nobody else has; `unread`: how many of them were not read. `shared`: see
-    `Span`. `found` of the commits, `uncommitted` in the index and in tracked files; secrets first."""
+    """The problems in commits and files that are not pushed."""
 
     commits: int = 0
+    """Number of commits that nobody else has."""
     unread: int = 0
+    """Number of those that were not read."""
     shared: bool = True
+    """See `Span`."""
     found: tuple[UnpushedProblem, ...] = ()
+    """Problems of the commits; secrets first."""
     uncommitted: tuple[UnpushedProblem, ...] = ()
+    """Problems of the index and of tracked files; secrets first."""
 
 
 NOTHING_UNPUSHED: Final = Unpushed()

@@ -69,30 +69,30 @@ class PromptPart:
 
 @frozen
 class PromptRequest:
-    """What a prompt is wanted for. `run_kind`: "task", "heal", "reply", "summary", …, by which overlays and models are
-    chosen (SPEC 5.4, 5.5). `folder` is where the work is done, "" before there is one."""
+    """A request for a prompt."""
 
     agent: str
     channel: str
     workspace: str
     task: str
     run_kind: str = "task"
+    """Such as "task", "heal", "reply", "summary", by which overlays and models are chosen (SPEC 5.4, 5.5)."""
     session_id: str = ""
     prediction_id: str = ""
     folder: str = ""
+    """The folder of the work, "" before there is one."""
 
 
 @frozen
 class Prompt:
-    """An assembled prompt (SPEC 1.10, 9.6). `notes`: parts that were left out or cut, and why, in words.
-
-    `provenance` holds what reflection needs of it: `leadership_chain`, `guidance_sources`, `bubble_source_ids`,
-    `guidance_applied`, `memory_sources`; JSON-able.
-    """
+    """An assembled prompt (SPEC 1.10, 9.6)."""
 
     parts: tuple[PromptPart, ...]
     notes: tuple[str, ...] = ()
+    """Parts that were left out or cut, and why, in words."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    """For reflection: `leadership_chain`, `guidance_sources`, `bubble_source_ids`, `guidance_applied`,
+    `memory_sources`; JSON-able."""
 
     def text(self, role: str) -> str:
         """Everything of one role, parts separated by an empty line."""

@@ -147,19 +147,25 @@ class TrainingRunView:
 
 @frozen
 class TrainingOffer:
-    """What starting a training now would do: `records` examples of `size` bytes go to `provider` at `base_url`, which
-    trains `base_model` on them by `method` ("sft" or "dpo"); `held_back` more stay here to measure what comes of it.
-    `cost_cap` is the most that is set aside for it; `current_model` is in use until a better one is there."""
+    """A description of the training that could be started now."""
 
     method: str
+    """Either "sft" or "dpo"."""
     provider: str
+    """Gets the examples, at `base_url`."""
     base_url: str
     base_model: str
+    """The model that is trained."""
     records: int
+    """Number of examples."""
     size: int
+    """Their bytes."""
     held_back: int
+    """Number of further examples that stay here to evaluate the result."""
     cost_cap: int
+    """Maximum cost."""
     current_model: str
+    """In use until a better one is trained."""
 
 
 @frozen

@@ -165,13 +165,16 @@ class ForgetMatch:
 
 @frozen
 class ForgetPreview:
-    """What would be forgotten. `wanted` are the texts that are looked for; `places` the first places of each store,
-    `counts` how many there are by store; `left` what forgetting does not touch, in words."""
+    """The places that forgetting would erase."""
 
     wanted: tuple[str, ...]
+    """The texts that are searched for."""
     places: tuple[ForgetMatch, ...]
+    """The first places of each store."""
     counts: tuple[tuple[str, int], ...]
+    """(store, number of places)."""
     left: tuple[str, ...] = ()
+    """Places that forgetting does not touch, in words."""
 
     @property
     def total(self) -> int:
@@ -181,7 +184,9 @@ class ForgetPreview:
 
 @frozen
 class ForgetReport:
-    """What was forgotten: places by store. `left` as in `ForgetPreview`."""
+    """The result of forgetting."""
 
     counts: tuple[tuple[str, int], ...]
+    """(store, number of places)."""
     left: tuple[str, ...] = ()
+    """As in `ForgetPreview`."""

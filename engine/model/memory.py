@@ -147,48 +147,54 @@ class RecallMatch:
 
 @frozen
 class Recall:
-    """What was found, best first. `left_out`: layers that failed or were late, in words; `dropped`: what fell under
-    the token budget."""
+    """The memories that were found."""
 
     items: tuple[RecallMatch, ...]
+    """Best first."""
     left_out: tuple[str, ...] = ()
+    """Layers that failed or were late, in words."""
     dropped: tuple[RecallMatch, ...] = ()
+    """Memories beyond the token budget."""
     seconds: float = 0.0
 
 
 @frozen
 class RememberResult:
-    """What came of remembering: the ids in the order of what was given, and how many of them are new."""
+    """The result of remembering texts."""
 
     ids: tuple[str, ...]
+    """In the order of the texts."""
     new: int
+    """Number of new ones."""
 
 
 @frozen
 class AgentFile:
-    """A file of layer A as it was read (SPEC 4.1). `digest` is of its bytes, "" when there is no such file; `problem`
-    says what is wrong with it, in words."""
+    """A file of layer A as it was read (SPEC 4.1)."""
 
     agent: str
     name: str
     text: str
     digest: str
+    """Of its bytes, "" if there is no such file."""
     written: datetime | None = None
     problem: str = ""
+    """In words, "" for none."""
 
 
 @frozen
 class Injection:
-    """What recall would put into a prompt (SPEC 9.5). `part` is the block as it is sent, None when nothing is recalled.
-
-    `items` are the memories in it, `dropped` those that fell under the `budget`, both best first; `left_out` layers
-    that failed or were late, in words. `tokens` are the block's.
-    """
+    """The memories that recall would put into a prompt (SPEC 9.5)."""
 
     part: PromptPart | None
+    """The block as it is sent, None if nothing is recalled."""
     items: tuple[RecallMatch, ...]
+    """The memories in the block, best first."""
     dropped: tuple[RecallMatch, ...] = ()
+    """Memories beyond the `budget`, best first."""
     left_out: tuple[str, ...] = ()
+    """Layers that failed or were late, in words."""
     tokens: int = 0
+    """Length of the block."""
     budget: int = 0
     seconds: float = 0.0

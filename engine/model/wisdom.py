@@ -235,13 +235,15 @@ class Basis(StrEnum):
 
 @frozen
 class Touched:
-    """What a learning affected. `seconds` and `cost` (micro-dollars) were spent, or can be saved; `reach` is the number
-    of tests, files or sessions."""
+    """The effects of a learning."""
 
     failure_avoided: bool = False
     seconds: float = 0.0
+    """Spent, or possible to save."""
     cost: int = 0
+    """In micro-dollars, spent, or possible to save."""
     reach: int = 1
+    """Number of tests, files or sessions."""
 
 
 @frozen

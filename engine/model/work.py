@@ -57,8 +57,7 @@ KEPT_DURATIONS = 50
 
 @frozen
 class CheckResult:
-    """What a run of the project's own tests said. `durations` are seconds by test id, slowest first. `counted` is False
-    when the output named no tests: then one `passed` or `failed` stands for how the command ended."""
+    """The result of a run of the project's own tests."""
 
     tool: str
     passed: int
@@ -68,7 +67,9 @@ class CheckResult:
     seconds: float = 0.0
     failing: tuple[str, ...] = ()
     durations: tuple[tuple[str, float], ...] = ()
+    """(test id, seconds), slowest first."""
     counted: bool = True
+    """False if the output named no tests: then one `passed` or `failed` stands for the end of the command."""
 
     @property
     def green(self) -> bool:
@@ -210,8 +211,7 @@ class FilePart:
 
 @frozen
 class ChangeSet:
-    """What a session changed, waiting to be landed. `landings` counts those that can be undone, `landed` the files that
-    they changed. While part of it is landed, `files` are what is left."""
+    """The changes of a session, waiting to be landed."""
 
     id: str
     session_id: str
@@ -219,6 +219,7 @@ class ChangeSet:
     workspace: str
     state: ChangeState
     files: tuple[FileChange, ...]
+    """While a part of it is landed: the rest."""
     title: str
     created_at: datetime
     decided_at: datetime | None = None
@@ -226,8 +227,10 @@ class ChangeSet:
     check: CheckResult | None = None
     note: str = ""
     landed: int = 0
+    """Number of files changed by landings that can be undone."""
     comments: tuple[DiffComment, ...] = ()
     landings: int = 0
+    """Number of landings that can be undone."""
 
 
 @frozen

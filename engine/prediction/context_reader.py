@@ -63,8 +63,7 @@ def _no_cards(workspace: str) -> Sequence[Any]:
 
 @frozen
 class Sources:
-    """What contexts are read from. By workspace: `learned` the names of learned flows that may run there, `fixes` what
-    turned tests green there before, `prose` who takes prose there, "" for nobody, `landings` what can be undone."""
+    """The sources of contexts. Functions take a workspace."""
 
     runs: ValidationRuns
     tasks: TaskBoard
@@ -74,9 +73,13 @@ class Sources:
     github: GitHub | None = None
     talks: Threads | None = None
     learned: Callable[[str], Sequence[str]] = _no_cards
+    """Names of learned flows that may run there."""
     fixes: Callable[[str], Sequence[KnownFix]] = _no_cards
+    """Fixes that turned tests green there before."""
     prose: Callable[[str], str] = lambda workspace: ""
+    """The agent or model that works on prose there, "" for nobody."""
     landings: Callable[[str], Sequence[ChangeSet]] = _no_cards
+    """Landed change sets that can be undone."""
     disk: Callable[[str], FullDisk | None] = lambda workspace: None
 
 
@@ -143,10 +146,8 @@ class ContextReader:
         disk = fetch("disk", lambda: sources.disk(workspace), None)
         landings = every("landings", lambda: sources.landings(workspace))
         packages = [item for project in projects for item in project.packages]
-        locked, manifests = (
-            [package.folder for package in packages if package.lock],
-            [package.manifest for package in packages],
-        )
+        locked = [package.folder for package in packages if package.lock]
+        manifests = [package.manifest for package in packages]
         locks = every("locks", lambda: self._locks.mismatches(folder, locked, manifests))
         prose = fetch("agents", lambda: sources.prose(workspace), "")
         learned = every("learned flows", lambda: sources.learned(workspace))
